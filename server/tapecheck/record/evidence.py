@@ -14,7 +14,7 @@ from tapecheck.record import ranks
 from tapecheck.record.found import found_by_run
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
-from tapecheck.record.verdicts import DECIDE
+from tapecheck.record.verdicts import DECIDE, never_ran
 from tapecheck.rules import (
     BackwardTwice,
     BackwardWithoutGraph,
@@ -77,7 +77,9 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     story = Story(tape, directory)
     judged: list[Finding] = []
     for finding in static:
-        evidence = DECIDE[finding.code](story, finding) if finding.code in DECIDE else None
+        evidence = never_ran(story, finding)
+        if evidence is None and finding.code in DECIDE:
+            evidence = DECIDE[finding.code](story, finding)
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import textwrap
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tapecheck.rules import (
 )
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
+from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
 _LONGEST = 240
@@ -107,6 +110,7 @@ class Story:
         self.tape = tape
         self.directory = directory
         self._files: dict[str, str] = {}
+        self._trees: dict[str, ast.AST | None] = {}
         events = _told_once(tape.events)
         self._hidden = {event.id for event in events if isinstance(event, Loop) and event.hidden}
         self.view = Tape(tape.producer, [event for event in events if not self._sparse(event)])
@@ -120,6 +124,8 @@ class Story:
         self.loops: dict[tuple[str, int], set[int]] = {}
         self.held: dict[tuple[int, str, str, int], Series] = {}
         self.live: dict[int, Series] = {}
+        self.levels: list[tuple[Site, int]] = []
+        """How many graph nodes were alive, in all of the program, after which iterations."""
         self.without_gradient: dict[int, int] = {}
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
@@ -180,6 +186,7 @@ class Story:
             series = self.live.setdefault(loop, Series(loop, "", event.at))
             if name == "live-nodes":
                 series.samples.append(Sample(index, value))
+                self.levels.append((event.at, value))
             elif series.samples:
                 series.samples[-1].size = value
         elif name == "gradient-scale":
@@ -249,9 +256,54 @@ class Story:
         at = known.event.at.span if known is not None else None
         return at is not None and at.line == span.line and self.file(at.file) == self.file(span.file)
 
+    def place_of_loop(self, loop: int) -> tuple[str, int]:
+        """Return file and line at which a run of a loop begins."""
+        known = self.reading.loops.get(loop)
+        return (self.file(known.event.at.file), known.event.at.line) if known is not None else ("", loop)
+
+    def runs_of_loop(self, span: Span) -> list[Loop]:
+        """Return the runs of the loop that begins at a span, as far as they are on the tape."""
+        return [known.event for number, known in self.reading.loops.items() if self.is_loop(number, span)]
+
     def bound(self, series: Series) -> list[Span]:
-        """Return the statements that bound the name of a holder within its loop."""
-        return [bind.at.span for bind in self.binds if bind.name == series.holder]
+        """Return the statements that bound the name of a holder in the function that stores it."""
+        return [
+            bind.at.span
+            for bind in self.binds
+            if bind.name == series.holder
+            and bind.at.function == series.at.function
+            and self.file(bind.at.file) == self.file(series.at.file)
+        ]
+
+    def ran(self, span: Span) -> bool:
+        """Return whether any row of a span is known to have run: it was counted, or something happened there."""
+        if self.count(span):
+            return True
+        rows = self._rows.get(self.file(span.file), set())
+        return any(row in rows for row in range(span.line, max(span.end_line, span.line) + 1))
+
+    @cached_property
+    def _rows(self) -> dict[str, set[int]]:
+        """The rows, by file, at which something is on the tape, and those of the calls that led there."""
+        rows: dict[str, set[int]] = {}
+        places: set[Span] = set()
+        for event in self.tape.events:
+            at = getattr(event, "at", None)
+            if isinstance(at, Site) and at.function != "<unknown>":
+                places.update((at.span, *at.stack))
+        for span in places:
+            rows.setdefault(self.file(span.file), set()).update((span.line, span.end_line))
+        return rows
+
+    def tree(self, file: str) -> ast.AST | None:
+        """Return the parsed text of a file, None where it cannot be read."""
+        real = self.file(file)
+        if real not in self._trees:
+            try:
+                self._trees[real] = read_source(real).tree
+            except SourceError:
+                self._trees[real] = None
+        return self._trees[real]
 
     def problem_of(self, raised: Raised) -> Run | None:
         return self.reading.run_of.get(raised.backward) if raised.backward is not None else None

@@ -6,9 +6,11 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tapecheck.record.places import holds_there, is_statement, loop_of, outside_its_loop
 from tapecheck.record.story import (
     MIN_RUNS,
     Kept,
+    Sample,
     Series,
     Story,
     end_text,
@@ -90,6 +92,19 @@ def _it_did_not_happen(story: Story, finding: Finding, instead: str) -> Evidence
     )  # fmt: skip
 
 
+def never_ran(story: Story, finding: Finding) -> Evidence | None:
+    """Return not reached where the lines of a finding never ran, or never within the loop that it is about."""
+    if not story.ran(finding.span):
+        return _not_reached(story, finding)
+    loop = loop_of(finding)
+    if loop is not None and outside_its_loop(story, finding):
+        return Evidence(
+            "not-reached",
+            f"line {finding.span.line} ran, but not within the loop on {line(loop, finding.span)} ({end_text(story)})",
+        )
+    return None
+
+
 def _not_reached(story: Story, finding: Finding) -> Evidence:
     return Evidence("not-reached", f"line {finding.span.line} did not run ({end_text(story)})")
 
@@ -97,13 +112,7 @@ def _not_reached(story: Story, finding: Finding) -> Evidence:
 def _kept(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
     holder = str(finding.facts.get("holder", ""))
-    spans = [finding.span, *(label.span for label in finding.labels if label.role in ("kept", "carried"))]
-    mine = [
-        series
-        for series in story.held.values()
-        if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series)))
-        or (holder and last_name(series.holder) == last_name(holder))
-    ]
+    mine = [series for series in story.held.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
         # A loop within the one of the finding grows, too, by what one iteration of that adds.
@@ -194,22 +203,45 @@ def _cycle(story: Story, finding: Finding) -> Evidence | None:
     runs = [item for item in story.runs_at(finding.span) if item.backward.create == "yes"]
     if not runs:
         return _not_reached(story, finding) if not story.count(finding.span) else None
-    loops = {loop for item in runs for loop, _ in item.at.iteration}
-    for loop in loops:
-        series = story.live.get(loop)
-        if series is not None and series.grows and len(series.samples) >= MIN_RUNS:
-            last = series.samples[-1]
-            return Evidence(
-                "confirmed",
-                f"{series.text()} graph nodes were alive after iterations {series.text('index')} "
-                f"of the loop on line {loop_line(story, loop)}",
-                last.index, series.measured(),
-            )  # fmt: skip
-    inner = {item.at.iteration[-1][0] for item in runs if item.at.iteration}
-    flat = [series for loop in inner if (series := story.live.get(loop)) is not None and series.flat]
-    if flat:
-        return Evidence("refuted", f"the graph nodes alive after each iteration stayed the same: {flat[0].text()}")
+    series = _alive_over(story, finding, runs)
+    growing = [one for one in series if one.grows and len(one.samples) >= MIN_RUNS]
+    if growing:
+        most = max(growing, key=lambda one: len(one.samples))
+        last = most.samples[-1]
+        return Evidence(
+            "confirmed",
+            f"{most.text()} graph nodes were alive after iterations {most.text('index')} "
+            f"of the loop on line {loop_line(story, most.loop)}",
+            last.index, most.measured(),
+        )  # fmt: skip
+    flat = [one for one in series if one.flat]
+    if flat and len(flat) == len([one for one in series if len(one.samples) > 1]):
+        shown = max(flat, key=lambda one: len(one.samples))
+        return Evidence(
+            "refuted",
+            f"the graph nodes alive after each iteration stayed the same: {shown.text()}", None, shown.measured(),
+        )  # fmt: skip
     return None
+
+
+def _alive_over(story: Story, finding: Finding, runs: Sequence[Run]) -> list[Series]:
+    """Return what was alive over the iterations of the finding's loop: after each of them, and where each of them had
+    come to the same iteration of a loop within it.
+    """
+    loop = loop_of(finding)
+    numbers = {event.id for event in story.runs_of_loop(loop)} if loop is not None else set()
+    if loop is None or not (numbers or is_statement(story, loop)):
+        # A library's loop may be known by another place.
+        numbers = {number for item in runs for number, _ in item.at.iteration}
+    found: dict[tuple[Any, ...], Series] = {}
+    for site, nodes in story.levels:
+        for depth, (number, index) in enumerate(site.iteration):
+            if number not in numbers:
+                continue
+            inner = tuple((story.place_of_loop(one), at) for one, at in site.iteration[depth + 1 :])
+            series = found.setdefault((number, inner), Series(number, "", site))
+            series.samples.append(Sample(index, nodes))
+    return list(found.values())
 
 
 def _needless(story: Story, finding: Finding) -> Evidence | None:

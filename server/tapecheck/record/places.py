@@ -1,0 +1,124 @@
+"""Whether what a run measured lies in the place of a finding: its file, function, loop, line and holder."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.record.story import Series, Story
+from tapecheck.rules import Finding
+from tapecheck.tape import Site, Span
+
+_STORES = ("kept", "carried")
+"""The roles of labels at statements that store what a finding is about."""
+
+
+def loop_of(finding: Finding) -> Span | None:
+    """Return the loop over whose iterations a finding says that graphs pile up."""
+    return _span(finding.facts.get("loop"))
+
+
+def outside_its_loop(story: Story, finding: Finding) -> bool:
+    """Return whether the lines of a finding ran, but not within the loop that it is about."""
+    loop = loop_of(finding)
+    if loop is None or not is_statement(story, loop):
+        return False
+    seen = story.loops_of(finding.span)
+    return bool(seen) and seen <= story.reading.loops.keys() and not any(story.is_loop(one, loop) for one in seen)
+
+
+def holds_there(story: Story, series: Series, finding: Finding) -> bool:
+    """Return whether a holder that the run saw is the one of a finding, stored by its lines within its loop."""
+    if not _in_loop(story, series, finding):
+        return False
+    spans = list(_stores(finding))
+    predicted = str(finding.facts.get("holder", ""))
+    if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series))):
+        return _named_alike(series.holder, predicted) or not _stored_beside(story, spans, series.holder, predicted)
+    # One variable is stored by several statements of a loop, of which the run names one.
+    loop = loop_of(finding)
+    same_loop = loop is not None and story.is_loop(series.loop, loop) and _named_alike(series.holder, predicted)
+    return same_loop and any(_same_function(story, span, series.at) for span in spans)
+
+
+def is_statement(story: Story, loop: Span) -> bool:
+    """Return whether a loop is a statement whose body has lines of its own, so that the recorder sees it run."""
+    tree = story.tree(loop.file)
+    return tree is not None and any(
+        isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.body[0].lineno > node.lineno
+        for node in ast.walk(tree)
+        if getattr(node, "lineno", 0) == loop.line
+    )
+
+
+def _in_loop(story: Story, series: Series, finding: Finding) -> bool:
+    """Return whether a series is of the finding's loop, of one within it or of one around it."""
+    loop = loop_of(finding)
+    if loop is None:
+        return True
+    runs = story.runs_of_loop(loop)
+    if not runs:
+        # The iterations of a library's loop, or of one on a single line, may have been seen as those of another.
+        return not is_statement(story, loop)
+    around = {number for number, _ in series.at.iteration} | {series.loop}
+    return any(one.id in around or series.loop in dict(one.at.iteration) for one in runs)
+
+
+def _stores(finding: Finding) -> Iterator[Span]:
+    yield finding.span
+    stored = _span(finding.facts.get("stored"))
+    if stored is not None:
+        yield stored
+    for label in finding.labels:
+        if label.role in _STORES:
+            yield label.span
+
+
+def _named_alike(recorded: str, predicted: str) -> bool:
+    """Return whether two names may be of one holder: `model.mean` is what the model's own code calls `self.mean`."""
+    left, right = ([part for part in _parts(name) if part not in ("self", "cls")] for name in (recorded, predicted))
+    return bool(left and right) and all(a == b for a, b in zip(left[::-1], right[::-1], strict=False))
+
+
+def _parts(name: str) -> list[str]:
+    return [part.strip("]'\"") for part in name.replace("[", ".").split(".")]
+
+
+def _stored_beside(story: Story, spans: list[Span], recorded: str, predicted: str) -> bool:
+    """Return whether the same lines store under both names: `a, b = f(a), g(b)`."""
+    stored = {name for span in spans for name in _names_stored(story, span)}
+    return _parts(recorded)[-1] in stored and _parts(predicted)[-1] in stored
+
+
+def _names_stored(story: Story, span: Span) -> Iterator[str]:
+    tree = story.tree(span.file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if span.line <= getattr(node, "lineno", 0) <= max(span.end_line, span.line):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+                yield node.id if isinstance(node, ast.Name) else node.attr
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                holder = node.func.value
+                yield getattr(holder, "id", getattr(holder, "attr", ""))
+
+
+def _same_function(story: Story, span: Span, site: Site) -> bool:
+    if story.file(span.file) != story.file(site.file):
+        return False
+    tree = story.tree(span.file)
+    return tree is not None and _function_at(tree, span.line) is _function_at(tree, site.line)
+
+
+def _function_at(tree: ast.AST, line: int) -> ast.AST:
+    """Return the innermost function around a line, or the module."""
+    found = tree
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= line <= (node.end_lineno or 0):
+            # Outer functions are walked before inner ones.
+            found = node
+    return found
+
+
+def _span(facts: object) -> Span | None:
+    if not isinstance(facts, dict):
+        return None
+    return Span(*(facts[name] for name in ("file", "line", "column", "end_line", "end_column")))
