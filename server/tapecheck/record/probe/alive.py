@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
-from .graph import address_of, size_of
 from .holds import has_graph
 from .tracing import Place
+from .values import address_of
 
 _MAX_NODES = 100_000
 _MAX_LINES = 12
@@ -39,7 +39,7 @@ def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: s
         address = address_of(tensor)
         if not address or address in seen:
             return 0
-        seen[address] = size_of(tensor)
+        seen[address] = reader.values.size_of(tensor)
         return seen[address]
 
     optimizers = [

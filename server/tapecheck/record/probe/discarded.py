@@ -7,8 +7,8 @@ import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from .gradients import ZEROS, digest
 from .tracing import Place
+from .values import ZEROS, version_of
 
 _GRADIENT = operator.attrgetter("grad")
 _CALLS = 8
@@ -160,9 +160,11 @@ class Discarded:
                     gone = True
                     continue
                 now = _version(parameter) if self.recorder.may_read(parameter) else version
-                if now is None or (now != version and self._zero(parameter)):
-                    continue
-                kept[key] = (reference, now)
+                cleared = now is None or (now != version and self._zero(parameter))
+                # Of what cannot be read nothing is known.
+                gone = gone or cleared is None
+                if cleared is False:
+                    kept[key] = (reference, now)
             if kept:
                 # A part of them is cleared with the rest, or used.
                 call.added = kept if len(kept) == len(call.added) else {**call.added, **kept}
@@ -179,9 +181,10 @@ class Discarded:
         entry[0] += 1
         entry[2] |= numbers
 
-    def _zero(self, parameter: Any) -> bool:
-        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            return digest(_GRADIENT(parameter)) == ZEROS
+    def _zero(self, parameter: Any) -> Optional[bool]:
+        """Return whether a gradient holds nothing but zeros, None where that cannot be seen."""
+        found = self.recorder.reader.values.digest(_GRADIENT(parameter))
+        return None if found is None else found == ZEROS
 
     def _parameters(self) -> Iterator[Any]:
         for reference, _ in list(self.recorder.changes.optimizer_places.values()):
@@ -193,4 +196,4 @@ class Discarded:
 def _version(parameter: Any) -> Optional[int]:
     """Return the version of a parameter's gradient, None where there is none."""
     gradient = _GRADIENT(parameter)
-    return None if gradient is None else int(gradient._version)
+    return None if gradient is None else version_of(gradient)

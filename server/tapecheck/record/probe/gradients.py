@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import operator
 import threading
 import weakref
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .tracing import Place
+from .values import ZEROS
 
 _GRADIENT = operator.attrgetter("grad")
+_SIZE = operator.itemgetter(0)
 _STEPS = 5
 """Steps of each optimizer whose gradients are compared with those of the next one."""
-_MOST = 4_000_000
-"""Elements of gradients that are compared, for each optimizer: 16 MB of float32."""
-ZEROS = b""
-"""The digest of a tensor that holds nothing but zeros."""
+_MOST = 16 << 20
+"""Bytes of gradients that are compared, for each optimizer."""
 
 _Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
 
@@ -58,13 +56,14 @@ class UsedGradients:
 
     def before_step(self, number: int, optimizer: Any, params: List[Any]) -> None:
         """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
-        for entry in self.used.pop(number, ()):
+        values = self.recorder.reader.values
+        used = self.used.pop(number, ())
+        count = self.steps[number] = self.steps.get(number, 0) + 1
+        for entry in used:
             if self._same(entry, None) and entry.added is not None:
                 self._tell(entry)
-        count = self.steps[number] = self.steps.get(number, 0) + 1
         if count > _STEPS:
             return
-        torch = self.recorder.torch
         self._look_at_others()
         frozen = _frozen_groups(optimizer)
         if frozen:
@@ -72,18 +71,17 @@ class UsedGradients:
             place = made[1] if made is not None and made[0]() is optimizer else None
             known = self.idle.setdefault(number, [weakref.ref(optimizer), 0, frozen, place])
             known[1:3] = known[1] + 1, min(known[2], frozen)
-        pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
-        pairs.sort(key=lambda pair: pair[1].numel())
+        sized = [(values.size_of(g), p, g) for p in params for g in (_GRADIENT(p),) if g is not None]
+        sized.sort(key=_SIZE)
         kept: List[_Used] = []
         left = _MOST
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            for parameter, gradient in pairs:
-                left -= gradient.numel()
-                if left < 0:
-                    break
-                value = digest(gradient)
-                if value is not None and value != ZEROS:
-                    kept.append(_Used(parameter, gradient, value))
+        for size, parameter, gradient in sized:
+            left -= size
+            if left < 0:
+                break
+            value = values.digest(gradient)
+            if value is not None and value != ZEROS:
+                kept.append(_Used(parameter, gradient, value))
         self.used[number] = kept
 
     def _look_at_others(self) -> None:
@@ -93,9 +91,16 @@ class UsedGradients:
         # Reading `.grad` makes a Python object: of what is neither a parameter nor a number beside the model, such as a
         # temperature, only where the program reads it, too.
         named = any(text.names_gradients for text in self.recorder.sources.texts())
-        for key, (reference, number, owner) in list(self.recorder.reader.leaves.items()):
-            leaf = reference() if owner == thread and key not in listed else None
-            if leaf is None or not leaf.requires_grad:
+        others = [
+            (self.recorder.reader.values.size_of(leaf), key, reference, number)
+            for key, (reference, number, owner) in list(self.recorder.reader.leaves.items())
+            for leaf in (reference() if owner == thread and key not in listed else None,)
+            if leaf is not None and leaf.requires_grad
+        ]  # fmt: skip
+        others.sort(key=_SIZE)
+        for _, key, reference, number in others:
+            leaf = reference()
+            if leaf is None:
                 continue
             if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1:
                 continue
@@ -114,13 +119,14 @@ class UsedGradients:
 
     def _value(self, leaf: Any) -> Any:
         """Return a digest of a leaf; what cannot be read is never the same."""
-        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            found = digest(leaf)
+        found = self.recorder.reader.values.digest(leaf)
         return object() if found is None else found
 
     def write(self, lines: Any) -> None:
         """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
         listed = self._listed()
+        if self.recorder.reader is not None:
+            self.recorder.reader.values.allow()
         for key, (reference, leaf, value, times) in self.others.items():
             tensor = reference()
             if times > 0 and key not in listed and (tensor is None or self._value(tensor) == value):
@@ -147,10 +153,9 @@ class UsedGradients:
             return False
         if _GRADIENT(parameter) is not gradient:
             return False
-        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            found = digest(gradient)
-        if found == ZEROS:
-            # Cleared in place, whatever was added before.
+        found = self.recorder.reader.values.digest(gradient)
+        if found is None or found == ZEROS:
+            # Not to be read now, or cleared in place, whatever was added before.
             return False
         if entry.added is not None:
             return True
@@ -170,31 +175,6 @@ class UsedGradients:
         self.told[known[1], entry.added[0]] = None
         name = "stale-gradient:%d" % known[1]
         recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")
-
-
-def digest(tensor: Any) -> Optional[bytes]:
-    """Return a digest of a tensor's shape and values, `ZEROS` where all are zero, None where they cannot be read.
-
-    torch allocates nothing on the tensor's device: the program's memory stays what it is without the recorder.
-    """
-    try:
-        dense = 1
-        for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
-            if size > 1:
-                if stride != dense:
-                    return None
-                dense *= size
-        held = tensor if tensor.device.type == "cpu" else tensor.detach().cpu()
-        data = ctypes.string_at(held.data_ptr(), tensor.numel() * tensor.element_size())
-    except Exception:
-        # A tensor of a transformation, or without memory.
-        return None
-    # Negative zeros have their sign's bit; what else consists of these bytes is next to nothing.
-    if data.count(0) + data.count(0x80) == len(data):
-        return ZEROS
-    found = hashlib.blake2b(repr(tuple(tensor.shape)).encode(), digest_size=16)
-    found.update(data)
-    return found.digest()
 
 
 def _frozen_groups(optimizer: Any) -> int:

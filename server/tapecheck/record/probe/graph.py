@@ -9,6 +9,7 @@ import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .tracing import State, iterations
+from .values import Values, address_of, version_of
 
 LEAF_SEQUENCE = (1 << 64) - 1
 _KEY = "_tapecheck"
@@ -216,6 +217,7 @@ class Reader:
 
     def __init__(self, torch: Any, max_depth: int) -> None:
         self.torch = torch
+        self.values = Values(torch)
         self.max_depth = max_depth
         self.skipped = 0
         self.storages: Dict[int, int] = {}
@@ -767,7 +769,7 @@ class Reader:
                 if isinstance(tensor, self.torch.Tensor):
                     address = address_of(tensor)
                     if address and self.storages.get(address, 0) not in self.leaf_of_storage:
-                        sizes[address] = size_of(tensor)
+                        sizes[address] = self.values.size_of(tensor)
         return sum(sizes.values())
 
     def stale(self, node: Any) -> Optional[Tuple[str, str, int, int]]:
@@ -791,29 +793,6 @@ class Reader:
 def _references(marks: List[Any]) -> List[int]:
     """Return how many references there are to each of a list's items, those that the counting itself holds included."""
     return [sys.getrefcount(mark) for mark in marks]
-
-
-def address_of(tensor: Any) -> int:
-    """Return what identifies a tensor's storage while it is alive; 0 where it has none."""
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError):
-        return 0
-
-
-def size_of(tensor: Any) -> int:
-    try:
-        return int(tensor.untyped_storage().nbytes())
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError):
-        return 0
-
-
-def version_of(tensor: Any) -> int:
-    """Return the version counter of a tensor; inference tensors have none."""
-    try:
-        return int(tensor._version)
-    except (RuntimeError, AttributeError):
-        return 0
 
 
 def raise_stack_limit() -> int:

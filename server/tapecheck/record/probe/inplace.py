@@ -13,8 +13,9 @@ import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .graph import NewLeaf, address_of, version_of
+from .graph import NewLeaf
 from .tracing import Place, ThreadLines, iterations
+from .values import address_of, version_of
 
 _MAX_PENDING = 256
 _VERSION = operator.attrgetter("_version")
@@ -250,6 +251,7 @@ class Changes:
             plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
             watched.plain = all(type(p) in plain for p in params)
             watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
+        recorder.reader.values.allow()
         recorder.discarded.before_step(params)
         recorder.gradients.before_step(watched.number, optimizer, params)
         if watched.plain:

@@ -25,7 +25,6 @@ from .graph import (
     Reader,
     TensorRef,
     raise_stack_limit,
-    version_of,
 )
 from .hidden import HiddenLoops
 from .holds import SAMPLED, HoldFinder, next_sample
@@ -41,6 +40,7 @@ from .scaling import Scaling
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer, iterations
 from .unused import Unused
+from .values import Values, version_of
 from .writer import Writer, span
 
 OLDEST_TORCH = (2, 2)
@@ -924,8 +924,9 @@ class Recorder(Listener):
         if self.seed is not None and self.torch is not None:
             at = self.here(lines)
             params = self._learned()
-            digest = digest_of(params)
-            self.writer.event("Measure", at=at, name="learned:" + digest, value=len(params), unit="parameters")
+            digest = digest_of(self.reader.values, params)
+            count = len(params) if digest else 0
+            self.writer.event("Measure", at=at, name="learned:" + digest, value=count, unit="parameters")
             ends = max(self.ended_at.values(), key=lambda entry: entry[0], default=(0, 0.0, 0.0))
             if ends[0] >= 3:
                 # The first iteration sets things up: torch loads a part of itself at the first step.
@@ -967,15 +968,18 @@ def seed_everything(torch: Any, seed: int) -> None:
         numpy.random.seed(seed % (1 << 32))
 
 
-def digest_of(tensors: List[Any]) -> str:
-    """Return a digest of the values of tensors, bit for bit."""
+def digest_of(values: Values, tensors: List[Any]) -> str:
+    """Return a digest of the values of tensors, bit for bit; "" where some of them cannot be read."""
     import hashlib
 
     digest = hashlib.sha256()
+    values.allow(_NEVER)
     for tensor in tensors:
-        value = tensor.detach().cpu().contiguous()
-        digest.update(repr((tuple(value.shape), str(value.dtype))).encode())
-        digest.update(bytes(value.untyped_storage())[: value.numel() * value.element_size()])
+        held = values.local(tensor)
+        found = values.digest(held) if held.numel() else 0
+        if found is None:
+            return ""
+        digest.update(repr((tuple(held.shape), str(held.dtype), found)).encode())
     return digest.hexdigest()[:16]
 
 
