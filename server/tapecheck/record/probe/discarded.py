@@ -163,7 +163,7 @@ class Discarded:
                 cleared = now is None or (now != version and self._zero(parameter))
                 # Of what cannot be read nothing is known.
                 gone = gone or cleared is None
-                if cleared is False:
+                if now is not None and cleared is False:
                     kept[key] = (reference, now)
             if kept:
                 # A part of them is cleared with the rest, or used.

@@ -7,6 +7,8 @@ import sys
 from types import FrameType
 from typing import Any, Callable, List
 
+from .guard import Guard, keep_uncompiled
+
 
 class Engine:
     """Stands in for torch's autograd engine and hands out the real one's methods.
@@ -28,9 +30,10 @@ class Engine:
     def run_backward(self) -> Any:
         recorder = self._recorder
         tracer = recorder.tracer
-        recorder.rests.wake(sys._getframe(1))
-        paused = tracer.trace is not None and tracer.pause()
-        try:
+        paused = False
+        with Guard(recorder):
+            recorder.rests.wake(sys._getframe(1))
+            paused = tracer.trace is not None and tracer.pause()
             # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
             if self._transform() is None:
                 if tracer.paused is not None:
@@ -43,8 +46,6 @@ class Engine:
                     _announce(recorder, frame)
                 if hidden:
                     recorder.hidden.walked()
-        except Exception:
-            recorder.failed()
         if paused:
             tracer.go_on()
         return self._engine.run_backward
@@ -92,18 +93,21 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     optimizers = importlib.import_module("torch.optim.optimizer")
 
     tracer, changes = recorder.tracer, recorder.changes
+    # Where a step is compiled, torch.compile goes through its hooks as well: this is all it is to find in them.
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+    keep_uncompiled()
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
     def before(optimizer: Any, args: Any, words: Any) -> None:
-        recorder.rests.wake(sys._getframe(1))
-        paused = tracer.trace is not None and tracer.pause()
-        alone = False
-        try:
+        if compiling():
+            return
+        paused = alone = False
+        with Guard(recorder):
+            recorder.rests.wake(sys._getframe(1))
+            paused = tracer.trace is not None and tracer.pause()
             if tracer.paused is not None:
                 tracer.overslept()
             alone = changes.before_step(optimizer)
-        except Exception:
-            recorder.failed()
         if not paused:
             return
         if (
@@ -116,16 +120,17 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             tracer.go_on()
 
     def after(optimizer: Any, args: Any, words: Any) -> None:
-        paused = tracer.paused is not None and tracer.paused is tracer.lines()
-        if paused:
-            tracer.paused = None
-        else:
-            paused = tracer.trace is not None and tracer.pause()
-        try:
+        if compiling():
+            return
+        paused = False
+        with Guard(recorder):
+            paused = tracer.paused is not None and tracer.paused is tracer.lines()
+            if paused:
+                tracer.paused = None
+            else:
+                paused = tracer.trace is not None and tracer.pause()
             changes.after_step(optimizer)
             recorder.hidden.stepped(optimizer)
-        except Exception:
-            recorder.failed()
         if paused:
             tracer.go_on()
 
@@ -136,11 +141,10 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     if patch is not None:
 
         def made(optimizer: Any) -> Any:
-            recorder.rests.wake(sys._getframe(1))
-            try:
-                recorder.changes.optimizer_made(optimizer)
-            except Exception:
-                recorder.failed()
+            if not compiling():
+                with Guard(recorder):
+                    recorder.rests.wake(sys._getframe(1))
+                    recorder.changes.optimizer_made(optimizer)
             return patch(optimizer)
 
         optimizers.Optimizer._patch_step_function = made

@@ -6,6 +6,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterator, List, Optional
 
+from .guard import Guard
 from .tracing import Place, ThreadLines
 
 _ITERATIONS = 3
@@ -79,15 +80,13 @@ class Unused:
         self._depth -= 1
         if self._depth > 0:
             return
-        try:
-            # While torch.compile traces, this is a part of what it traces.
-            if self.recorder.torch.compiler.is_compiling():
-                return
+        # While torch.compile traces, this is a part of what it traces.
+        if self.recorder.torch.compiler.is_compiling():
+            return
+        with Guard(self.recorder):
             loop = self._running()
             if loop is not None:
                 self._look(loop, output)
-        except Exception:
-            self.recorder.failed()
 
     def _running(self) -> Optional[_Loop]:
         """Return the innermost watched loop that runs in this thread and is still looked at."""

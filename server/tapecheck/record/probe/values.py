@@ -1,8 +1,8 @@
-"""Which tensors may be looked into, and digests of their values: the one place of the probe that reads memory of tensors.
+"""Which tensors may be looked into, and digests of their values: the one place of the probe that reads them.
 
-Values are read by torch's own operations, of tensors that are nothing but memory: not of a wrapper (a DTensor is asked for
-its local tensor), a fake, functional or batched tensor, one without storage or whose storage was freed, and not while a
-CUDA graph is captured, something is compiled, or a mode or a profiler of the program would see those operations.
+Values are read by torch's own operations, of tensors that are nothing but memory: not of a wrapper (a DTensor is asked
+for its local tensor), a fake, functional or batched tensor, or one without storage or whose storage was freed; not
+while a CUDA graph is captured, something is compiled, or a mode or a profiler of the program would see the operations.
 """
 
 from __future__ import annotations

@@ -1,0 +1,86 @@
+"""What every hook of the recorder runs in: nothing of the program's sees it, and its faults stay in the recorder."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+from typing import Any, Iterator, Set
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class Guard:
+    """Runs the body of a hook without torch functions of the program's subclasses and modes, and notes its faults."""
+
+    __slots__ = ("_plainly", "_recorder")
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._plainly: Any = None
+
+    def __enter__(self) -> None:
+        torch = self._recorder.torch
+        if torch is not None:
+            self._plainly = torch._C.DisableTorchFunction()
+            self._plainly.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+        if self._plainly is not None:
+            self._plainly.__exit__(None, None, None)
+        if not isinstance(error, Exception):
+            return False
+        self._recorder.failed()
+        return True
+
+
+def keep_uncompiled() -> None:
+    """Have torch.compile leave the recorder's own code alone: what runs within a compiled region is compiled else."""
+    skip = _skip()
+    if skip is None:
+        return
+    seen: Set[int] = set()
+    for name, module in list(sys.modules.items()):
+        if name == _PACKAGE or name.startswith(_PACKAGE + "."):
+            for code in _codes(module):
+                for each in _within(code):
+                    if id(each) not in seen:
+                        seen.add(id(each))
+                        skip(each)
+
+
+def _skip() -> Any:
+    """Return what marks a code object as one that is never compiled; None where this torch has no such thing."""
+    try:
+        from torch._C._dynamo import eval_frame
+    except ImportError:
+        return None
+    plain = getattr(eval_frame, "skip_code", None)
+    if plain is not None:
+        return plain
+    try:
+        action = eval_frame._FrameAction
+        strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        return lambda code: eval_frame.set_code_exec_strategy(code, strategy)
+    except AttributeError:
+        return None
+
+
+def _codes(module: Any) -> Iterator[CodeType]:
+    """Yield the code of the functions and methods of a module of the recorder."""
+    for value in list(vars(module).values()):
+        members = list(vars(value).values()) if isinstance(value, type) else [value]
+        for member in members:
+            if isinstance(member, property):
+                member = member.fget
+            function = getattr(member, "__func__", member)
+            code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+            if isinstance(code, CodeType) and getattr(function, "__module__", None) == module.__name__:
+                yield code
+
+
+def _within(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of the functions defined in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _within(constant)
