@@ -8,12 +8,13 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem import followers, handed_in, keys, objects, programs, reach, suspended, unseen
+from tests.ecosystem import followers, handed_in, keys, objects, programs, reach, suspended, unseen, unsure
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
+    **unsure.CALLS,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types
@@ -22,6 +23,17 @@ writers.Writer = type("Writer", (), {"__init__": lambda self, name: None, "add_s
 helpers = sys.modules["helpers"] = types.ModuleType("helpers")
 helpers.apply_gradients = lambda loss, optimizer: loss.backward()
 helpers.integrate = lambda field, states, times: tuple(torch.stack([s, s + field(states[0]).mean()]) for s in states)
+
+class Rounds:
+    def __init__(self, holder, every):
+        self.holder, self.every, self.count = holder, every, 0
+
+    def advance(self):
+        self.count += 1
+        if self.count % self.every == 0 or self.count == 10:
+            self.holder.zero_grad()
+
+helpers.accumulate_scheduler = helpers.count_rounds = Rounds
 """
 
 

@@ -9,22 +9,28 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
-from tapecheck.interpret.values.vocabulary import tells
 from tapecheck.tape import LeafEscape
 
-_LOOKING = ("count", "get_", "profile", "summar", "watch")
-"""What the names of functions begin with that look at a model and leave it as it is."""
-_SCHEDULING = ("sched", "warmup")
-"""What stands in the names of schedulers: they have the optimizer for its learning rates."""
+_LOOKING = (
+    "clearml.", "comet_ml.", "fvcore.nn.", "json.", "logging.", "mlflow.", "neptune.", "numpy.", "os.", "pickle.",
+    "ptflops.", "sys.", "tensorboardX.", "thop.", "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.",
+    "torchviz.", "wandb.",
+)  # fmt: skip
+"""Libraries that look at a model, or store it, and leave its gradients as they are."""
+_SCHEDULING = (
+    "cosine_annealing_warmup.", "diffusers.get_", "diffusers.optimization.", "pytorch_warmup.", "timm.scheduler.",
+    "torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_", "warmup_scheduler.",
+)  # fmt: skip
+"""Libraries of schedulers: they have the optimizer for its learning rates."""
 
 
 def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
-    """Note that unknown code was given values, as far as there are leaves in them."""
+    """Note that unknown code was given values, as far as there are leaves in them.
+
+    `to` is its dotted path: what a function is called by itself says nothing of what it does.
+    """
     world = torch.world
-    if not world.leaf_tensors:
-        return
-    last = to.rpartition(".")[2].lower()
-    if tells(last) or last.startswith(_LOOKING) or any(part in last for part in _SCHEDULING):
+    if not world.leaf_tensors or to.startswith((*_LOOKING, *_SCHEDULING)):
         return
     found: dict[int, None] = {}
     for value in values:

@@ -134,7 +134,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
                 unknowns.usually(result, args[1] if len(args) > 1 else None)
             return result
     if args or kwargs:
-        leaves.escape(torch, (*args, *kwargs.values()), node, function.attr or function.name)
+        leaves.escape(torch, (*args, *kwargs.values()), node, function.name)
     if function.owner is not None:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
