@@ -78,3 +78,86 @@ for step in range(10):
 """
     ),
 }
+
+_OVERRIDDEN = """\
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.vars = nn.ParameterList()
+        self.w = nn.Parameter(torch.randn(3, 8))
+        self.vars.append(self.w)
+
+    def forward(self, x, the_vars=None):
+        return F.linear(x, (self.vars if the_vars is None else the_vars)[0])
+
+    def parameters(self):
+        return self.vars
+
+encoder, base = nn.Sequential(nn.Linear(4, 8), nn.Tanh()), Base()
+x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
+embedding = encoder(x)
+grad = torch.autograd.grad(F.cross_entropy(base(embedding), y), base.parameters())
+fast = list(map(lambda p: p[1] - 0.1 * p[0], zip(grad, base.parameters())))
+for step in range(3):
+    loss = F.cross_entropy(base(embedding, fast), y)
+    grad = torch.autograd.grad(loss, fast)
+    fast = list(map(lambda p: p[1] - 0.1 * p[0], zip(grad, fast)))
+F.cross_entropy(base(embedding, fast), y).backward()
+"""
+
+INPUTS = {
+    "gradients with respect to an overridden `parameters`": Program(_OVERRIDDEN),
+    "the overridden `parameters` has those of the encoder, too": Program(
+        _OVERRIDDEN.replace("return self.vars", "return nn.ParameterList([*self.vars, *encoder.parameters()])").replace(
+            "    grad = torch.autograd.grad(loss, fast)\n",
+            "    grad = torch.autograd.grad(loss, [fast[0], *encoder.parameters()])  # TAPE101 raises\n",
+        )
+    ),
+    "gradients with respect to weights that were handed in": Program(
+        """\
+encoder = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+
+def adapt(weights, x, y):
+    embedding = encoder(x)
+    for step in range(3):
+        loss = F.mse_loss(F.linear(embedding, weights[0]), y)
+        weights = [w - 0.1 * g for w, g in zip(weights, torch.autograd.grad(loss, weights))]
+    loss = F.mse_loss(F.linear(embedding, weights[0]), y)
+    loss.backward()
+""",
+        "adapt([torch.randn(2, 8, requires_grad=True)], torch.randn(3, 4), torch.randn(3, 2))\n",
+    ),
+    "one loss twice, with respect to weights that were handed in": Program(
+        """\
+encoder = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+
+def adapt(weights, x, y):
+    loss = F.mse_loss(F.linear(encoder(x), weights[0]), y)
+    first = torch.autograd.grad(loss, weights)
+    second = torch.autograd.grad(loss, weights)  # TAPE101 raises
+    return first, second
+""",
+        "adapt([torch.randn(2, 8, requires_grad=True)], torch.randn(3, 4), torch.randn(3, 2))\n",
+    ),
+    "an encoder's graph is walked by the inputs that are named": Program(
+        """\
+encoder, head = nn.Sequential(nn.Linear(4, 8), nn.Tanh()), nn.Linear(8, 2)
+embedding = encoder(torch.randn(3, 4))
+for step in range(2):
+    loss = head(embedding).pow(2).mean()
+    head.zero_grad()
+    loss.backward(inputs=head.parameters())
+    torch.autograd.backward(head(embedding).sum(), inputs=list(head.parameters()))
+head(embedding).pow(2).mean().backward()
+"""
+    ),
+    "an encoder's graph is walked twice by its inputs": Program(
+        """\
+encoder, head = nn.Sequential(nn.Linear(4, 8), nn.Tanh()), nn.Linear(8, 2)
+embedding = encoder(torch.randn(3, 4))
+for step in range(2):
+    loss = head(embedding).pow(2).mean()
+    loss.backward(inputs=list(encoder.parameters()))  # TAPE101 raises
+"""
+    ),
+}

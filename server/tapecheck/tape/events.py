@@ -217,7 +217,8 @@ class Backward:
     `retain` and `create` are what the engine does; `retain_argument` is the value written at the call, None
     where none is, and `retain_span` the text of that argument. `inputs` limits the traversal to the paths
     that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
-    a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated. `succeeded` marks
+    a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated. `open` says that
+    there are inputs besides, or that none is known: every path may be walked. `succeeded` marks
     one that is known to have run to its end: a recorder that writes it later, once it matters, writes only the part of
     its graph that does, and once more of it does, an event with the same `id` and the roots of that part. `thread` is
     the name of the thread that called, empty for the program's first one.
@@ -236,6 +237,7 @@ class Backward:
     allow_unused: bool = False
     succeeded: bool = False
     thread: str = ""
+    open: bool = False
 
 
 @built_directly

@@ -201,11 +201,15 @@ class Ledger:
             needed = self._leading_to(reached, wanted)
         else:
             wanted, needed = set(), set(reached)
+        sure = needed
+        if backward.open:
+            sure = (needed if wanted else set()) | self._on_every_path(roots, reached)
+            needed = set(reached)
         for node in self._order(roots, reached, needed):
-            certain = reached[node]
+            certain = reached[node] if node in sure else both(reached[node], "may")
             if node in done:
                 continue
-            if node in wanted and not self._feeds(node, needed, wanted):
+            if node in wanted and not self._feeds(node, sure, wanted):
                 traversal.executed[node] = certain
                 continue
             event = self.nodes.get(node)
@@ -277,6 +281,15 @@ class Ledger:
             if node in wanted or (event is not None and any(source in needed for source in event.inputs)):
                 needed.add(node)
         return needed
+
+    def _on_every_path(self, roots: list[int], reached: dict[int, Fact]) -> set[int]:
+        """Return the nodes that a backward runs whatever input it is to lead to: those before the first branch."""
+        found: set[int] = set()
+        ahead = roots if len(set(roots)) == 1 else []
+        while len(ahead) == 1 and ahead[0] in self.nodes:
+            found.add(ahead[0])
+            ahead = [source for source in dict.fromkeys(self.nodes[ahead[0]].inputs) if source in reached]
+        return found
 
     def _order(self, roots: list[int], reached: dict[int, Fact], needed: set[int]) -> Iterator[int]:
         waiting: dict[int, int] = {}

@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Class,
     Dict,
     Function,
+    Generator,
     Instance,
     Kwargs,
     List,
@@ -316,8 +317,8 @@ class Autograd:
     def _backward(self, roots: list[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
         self._give_graphs(roots, node)
         inputs = given.get("inputs")
-        wanted = self._sequence(inputs, node) if inputs is not None else None
-        event = self._event("backward", roots, wanted, given, node, span)
+        wanted, known = self._inputs(inputs, node) if inputs is not None else (None, True)
+        event = self._event("backward", roots, wanted, given, node, span, known)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.run_backward(event)
         # Leaves that were reached before a node fails have their gradients all the same.
@@ -350,8 +351,8 @@ class Autograd:
         roots = self._sequence(given.pop("outputs", None), node)
         self._give_graphs(roots, node)
         whole = given.pop("inputs", None)
-        wanted = self._sequence(whole, node)
-        event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3))
+        wanted, known = self._inputs(whole, node)
+        event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3), known)
         torch = self.torch
         constant = any(isinstance(value, Tensor) and torch.requires(value) == "no" for value in wanted)
         if constant and event.roots and all(root.graph == "yes" for root in event.roots):
@@ -361,18 +362,14 @@ class Autograd:
         starts = self._sequence(given.get("grad_outputs"), node)
         creates = event.create != "no" and self.world.grad_mode != "no"
         graphs = self.gradient_graph(traversal, starts, node) if creates else {}
-        unsure = isinstance(whole, Unknown) or (isinstance(whole, List) and whole.more)
         results: list[Value] = []
         cut: list[int] = []
         for value in wanted:
             results.append(
                 self._gradient_tensor(event, traversal, value, node, cut, graphs, _true(given.get("materialize_grads")))
             )
-        if unsure and isinstance(whole, Unknown):
-            return List(results, more=True)
-        if isinstance(whole, List) and whole.more:
-            return List(results, more=True)
-        return tuple(results)
+        whole_is_known = known and not isinstance(whole, Unknown) and not (isinstance(whole, List) and whole.more)
+        return tuple(results) if whole_is_known else List(results, more=True)
 
     def _gradient_tensor(
         self, event: Backward, traversal: Traversal, value: Value, node: ast.AST, cut: list[int],
@@ -436,6 +433,7 @@ class Autograd:
         given: Kwargs,
         node: ast.AST,
         span: Span | None,
+        known: bool = True,
     ) -> Backward:
         retain_value = concrete(given.get("retain_graph"))
         create = self._flag(given.get("create_graph", False), node)
@@ -459,6 +457,7 @@ class Autograd:
             span if argument is not None else None,
             call == "backward",
             _true(given.get("allow_unused")) or _true(given.get("materialize_grads")),
+            open=not known,
         )
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
@@ -481,6 +480,18 @@ class Autograd:
                 graph = "no"
             return Root(value.node, graph, value.name, value.cuts)
         return Root(None, "may")
+
+    def _inputs(self, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
+        """Return the inputs that a backward is to lead to, and whether they are known to be all."""
+        value = concrete(value)
+        if isinstance(value, (Instance, Generator, Stream)):
+            items, whole = self.machine.gathered(value, node)
+        elif isinstance(value, List):
+            # The parameters of a model nobody knows are one leaf.
+            items, whole = list(value.items), not value.more or all(map(_stands_for_all, value.items))
+        else:
+            items, whole = self._sequence(value, node), True
+        return items, whole and bool(items) and all(_has_place(item) for item in items)
 
     def _sequence(self, value: Value, node: ast.AST) -> list[Value]:
         value = concrete(value)
@@ -747,6 +758,18 @@ def _differentiable_again(backward: Value) -> Fact:
     cuts = ("detach", "data", "no_grad", "numpy", "item")
     named = (part.attr for part in walk(backward.node) if isinstance(part, ast.Attribute))
     return "may" if any(name in cuts for name in named) else "yes"
+
+
+def _stands_for_all(value: Value) -> bool:
+    """Whether a leaf stands for all the parameters of a model nobody knows."""
+    return isinstance(value, Tensor) and value.extra is not None and Mark.OPAQUE in value.extra
+
+
+def _has_place(value: Value) -> bool:
+    """Whether it is known where in the graph an input is, if it is there at all."""
+    return (isinstance(value, Tensor) and (value.node is not None or value.graph == "no")) or (
+        isinstance(value, Unknown) and value.node is not None
+    )
 
 
 def _true(value: Value) -> bool:
