@@ -7,6 +7,7 @@ itself up to 3.11 (no debugger, no coverage tool).
 from __future__ import annotations
 
 import functools
+import io
 import linecache
 import os
 import sys
@@ -24,7 +25,7 @@ from tapecheck.record.probe.writer import Writer
 from tapecheck.record.run import whole_file
 from tapecheck.record.scratch import Scratch
 from tapecheck.rules.finding import Finding
-from tapecheck.tape import Tape, read_tape, write_tape
+from tapecheck.tape import End, Tape, TapeError, read_tape, write_tape
 
 _MAX_BYTES = 256_000_000
 _PACKAGE = str(Path(__file__).parents[1])
@@ -128,11 +129,13 @@ class Recording:
             recorder.uncaught(error)
         recorder.finish("finished" if error is None else "raised", "" if error is None else f"{kind and kind.__name__}")
         recorder.detach()
-        recorder.writer.abandon()
         try:
-            with (scratch.path / "tape.jsonl").open(encoding="utf-8", errors="replace") as file:
-                self.tape.events[:] = read_tape(file).events
+            # Not by its name: the program may have removed the folder.
+            self.tape.events[:] = read_tape(io.StringIO(recorder.writer.text())).events
+        except TapeError:
+            self.tape.events[:] = [End("stopped", "the tape could not be written")]
         finally:
+            recorder.writer.abandon()
             scratch.close()
         if self.save is not None:
             self.tape.save(self.save)

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from tapecheck.record.probe.descriptor import Descriptor
+
 try:
     import fcntl
 except ImportError:  # Windows has no flock: what a killed process leaves stays there.
@@ -25,20 +27,20 @@ class Scratch:
     def __init__(self) -> None:
         remove_abandoned()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock: int | None = None
+        self._lock: Descriptor | None = None
         if fcntl is not None:
             # Locked before it has its name: another process must not find it free in between.
             unnamed = self.path / f"{_OWNED}.new"
             with contextlib.suppress(OSError):
-                self._lock = os.open(unnamed, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock = Descriptor(str(unnamed))
+                fcntl.flock(self._lock.number(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 unnamed.rename(self.path / _OWNED)
 
     def close(self) -> None:
         """Remove the folder with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
 
     def __enter__(self) -> Path:

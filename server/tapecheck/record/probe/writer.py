@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from .descriptor import Descriptor
+
 FORMAT = 1
 _RESERVE = 4096
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
@@ -28,17 +30,16 @@ class Writer:
         self._sites: Dict[Any, int] = {}
         self._next_site = 0
         self._quoted: Dict[str, str] = {}
-        self._file = -1
+        self._file: Optional[Descriptor] = None
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-            self._file = os.open(path, flags, 0o644)
+            self._file = Descriptor(path)
         except OSError as error:
             self.failure = str(error)
         self.flush()
 
     @property
     def closed(self) -> bool:
-        return self._file < 0
+        return self._file is None
 
     def site(self, key: Any, make: Any) -> int:
         """Return the number of a site, written the first time; `make` gives its span, function, stack and iteration."""
@@ -77,7 +78,7 @@ class Writer:
         keeps: str,
     ) -> None:
         """Write a Node event; there are so many that its JSON is put together by hand."""
-        if self._file < 0:
+        if self._file is None:
             return
         entries = ",".join(
             '{"storage":%d,"version":%d,"name":%s,"of":%s}'
@@ -96,60 +97,59 @@ class Writer:
         return quoted
 
     def _add(self, line: Dict[str, Any]) -> None:
-        if self._file >= 0:
+        if self._file is not None:
             self._buffer.append(_ENCODE(line))
 
     def flush(self) -> None:
         """Write what is buffered. A forked child shares the file and must never write to it."""
-        if not self._buffer or self._file < 0 or os.getpid() != self._pid:
+        if not self._buffer or self._file is None or os.getpid() != self._pid:
             return
         data = ("\n".join(self._buffer) + "\n").encode()
         self._buffer.clear()
-        error = self._write(data)
-        if error is None:
-            self.bytes += len(data)
-            return
-        self.failure = str(error)
-        self._cut_back()
-
-    def _write(self, data: bytes) -> Optional[OSError]:
-        view = memoryview(data)
         try:
-            while view:
-                view = view[os.write(self._file, view) :]
+            self._file.write(data)
+            self.bytes += len(data)
         except OSError as error:
-            return error
-        return None
+            self.failure = str(error)
+            self._cut_back(self._file)
 
-    def _cut_back(self) -> None:
+    def _cut_back(self, file: Descriptor) -> None:
         # The room that the last group took holds one short line: drop that group and say why the tape ends.
         end = json.dumps(
             {"event": "End", "how": "stopped", "detail": "the tape could not be written: %s" % self.failure}
         )
         try:
             keep = self.bytes
-            with open(self.path, "rb") as file:
-                file.seek(max(keep - _RESERVE, 0))
-                tail = file.read(keep - max(keep - _RESERVE, 0))
+            start = max(keep - _RESERVE, 0)
+            tail = file.read(start, keep - start)
             while tail and keep + len(end) + 1 > self.bytes:
                 cut = tail.rstrip(b"\n").rfind(b"\n") + 1
                 keep -= len(tail) - cut
                 tail = tail[:cut]
-            os.ftruncate(self._file, keep)
-            os.lseek(self._file, keep, os.SEEK_SET)
-            self._write((end + "\n").encode())
+            file.cut(keep)
+            file.write((end + "\n").encode())
         except (OSError, ValueError):
             pass
         self.abandon()
 
     def abandon(self) -> None:
         """Stop writing; the file keeps what it has."""
-        if self._file >= 0:
+        file, self._file = self._file, None
+        if file is not None:
             try:
-                os.close(self._file)
+                file.close()
             except OSError:
                 pass
-            self._file = -1
+
+    def text(self) -> str:
+        """Return what was written so far, also where the file was removed meanwhile."""
+        try:
+            if self._file is not None:
+                return self._file.read(0, self.bytes + _RESERVE).decode(errors="replace")
+            with open(self.path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
 
     def forget(self) -> None:
         """In a forked child, drop the buffer and the file without writing."""
