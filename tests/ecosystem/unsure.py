@@ -161,3 +161,69 @@ for step in range(2):
 """
     ),
 }
+
+_LOSSES = """\
+class Weighting:
+    def __init__(self, main):
+        self.main = main
+
+    def gradients(self, losses, shared):
+        others = torch.stack(tuple(l for i, l in enumerate(losses) if i != self.main))
+        grad = torch.autograd.grad(losses[self.main], shared, retain_graph=True)
+        for loss in others:
+            more = torch.autograd.grad(loss, shared, retain_graph=True)
+            grad = tuple(g + m for g, m in zip(grad, more))
+        return grad
+"""
+_CALLED = """\
+w = torch.randn(3, requires_grad=True)
+assert Weighting(0).gradients([(w * k).pow(2).sum() for k in (1, 2, 3)], [w])[0].abs().sum() > 0
+"""
+
+LOSSES = {
+    "the losses of a caller, stacked": Program(_LOSSES, _CALLED),
+    "the losses of a caller, weighted and summed": Program(
+        """\
+def step(losses, weights, opt):
+    weights = torch.tensor(weights)
+    total = torch.zeros(())
+    for loss, weight in zip(losses, weights):
+        total = total + weight * loss
+    opt.zero_grad()
+    total.backward()
+    opt.step()
+""",
+        """\
+w = torch.randn(3, requires_grad=True)
+step([(w * k).pow(2).sum() for k in (1, 2)], [0.5, 0.5], torch.optim.SGD([w], lr=0.1))
+""",
+    ),
+    "the losses of a caller, in a comprehension": Program(
+        """\
+def step(losses, scale):
+    torch.cat([(loss / scale).reshape(1) for loss in losses]).mean().backward()
+""",
+        "w = torch.randn(3, requires_grad=True)\nstep([(w * k).pow(2).sum() for k in (1, 2)], 2.0)\n",
+    ),
+    "the losses of a caller, as numbers": Program(
+        _LOSSES.replace("loss in others", "loss in others.detach()").replace(
+            "retain_graph=True)\n            grad", "retain_graph=True)  # TAPE103 raises\n            grad"
+        ),
+        _CALLED,
+    ),
+    "a frozen model on what a loader gives": Program(
+        """\
+def train(loader, opt):
+    model = nn.Linear(4, 2).requires_grad_(False)
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        opt.zero_grad()
+        loss.backward()  # TAPE103 raises
+        opt.step()
+""",
+        """\
+w = torch.randn(3, requires_grad=True)
+train([(torch.randn(3, 4), torch.tensor([0, 1, 1]))], torch.optim.SGD([w], lr=0.1))
+""",
+    ),
+}

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     concrete,
+    taken_for_data,
 )
 from tapecheck.interpret.world import World, cuts_of
 from tapecheck.source.nodes import children, walk
@@ -335,6 +336,9 @@ class Autograd:
     def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
         """Note that what a backward is called on has a graph, wherever it comes from."""
         for root in roots:
+            if isinstance(root, Tensor) and root.graph == "no" and not root.cuts and taken_for_data(root):
+                # Nothing else that it was computed of could have one: it was no data.
+                root.graph = "may"
             unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
             if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
                 built = self.world.build(f"{GRAPH_OF}{root.name}", node, (), keeps="may")

@@ -51,6 +51,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
     result = Unknown.number(cuts_of(*unknowns)) if counted else Unknown("result", None, cuts_of(*unknowns))
     # Of a list nobody knows what is in it once it has been stored to.
     result.data = all(value.data for value in unknowns) and not any(isinstance(value, List) for value in (left, right))
+    result.assumed = any(value.assumed for value in unknowns)
     result.parts = (op, left, right)
     return result
 
@@ -166,6 +167,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     method = function.attr if function.owner is not None else ""
     result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
     result.data = result.data and not any(map(_computes, (*args, *kwargs.values())))
+    result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
     if keeps == "yes":
         # A part of a model that is asked for a result computes it.

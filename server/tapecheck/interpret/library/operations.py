@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     concrete,
+    taken_for_data,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.source.parsing import parse_expression
@@ -243,6 +244,8 @@ class _Call:
         fact, target = self.fact, self.target
         cuts = self._cuts_of_data(plan)
         result = self.world.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
+        if self._taken_for_data():
+            result.extra = {Mark.TAKEN_FOR_DATA: True}
         if self.storage is not None:
             result.storage = self.storage
             if fact.name != "detach" and fact.view_of in self.inputs:
@@ -253,6 +256,13 @@ class _Call:
         if self.world.grad_mode != "no" and target.node is None:
             target.graph = "no"
         return target
+
+    def _taken_for_data(self) -> bool:
+        """Whether it hangs on something that is taken for data alone: a parameter would be reason enough."""
+        differentiable = self.fact.name != "detach" and self.fact.differentiable != "no"
+        if self.world.grad_mode == "no" or not differentiable or not any(map(taken_for_data, self.every)):
+            return False
+        return not any(isinstance(value, Tensor) and value.parameter for value in self.every)
 
     def _cuts_of_data(self, plan: _Plan) -> tuple[int, ...]:
         """Return where graphs end that lead to a result without one."""
@@ -603,7 +613,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         if fact.view == "no" and number:
             part.storage = others.get(number) or torch.world.new_storage()
         elif locked:
-            part.extra = {Mark.PART_OF_SEVERAL: torch.world.ledger.version(part.storage.id)}
+            part.extra = {**(part.extra or {}), Mark.PART_OF_SEVERAL: torch.world.ledger.version(part.storage.id)}
         return part
 
     if fact.outputs in ("tensor", "may"):

@@ -246,7 +246,7 @@ class Libraries:
             result.slots = copied(value.slots)
         elif isinstance(value, Unknown):
             result = Unknown(value.name, None, value.cuts, value.kind)
-            result.data = value.data
+            result.data, result.assumed = value.data, value.assumed
             if value.leaf is not None:
                 self.torch.opaque_parameters(result, node)
         memo[id(value)] = result

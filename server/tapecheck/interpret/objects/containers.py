@@ -157,6 +157,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 made = Unknown(f"{child.name}[{index}]", child.node, child.cuts)
                 made.oldest = child.oldest
                 made.data = child.node is None and not child.returned
+                made.assumed = made.data and (child.assumed or not child.data)
                 made.certain, made.returned, made.within = child.certain, child.returned, child.within
                 fresh[index] = made
             return fresh[index]
@@ -494,6 +495,7 @@ def next_of(machine: Engine, value: Value, args: Args, node: ast.AST) -> Value:
         made = Unknown(f"next({value.name})", value.node, value.cuts)
         made.oldest = value.oldest
         made.data, made.returned = value.node is None and not value.returned, value.returned
+        made.assumed = made.data and (value.assumed or not value.data)
         made.within = value.within
         return made
     return Unknown("next")

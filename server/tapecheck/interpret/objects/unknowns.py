@@ -25,7 +25,7 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
     if name not in owner.attrs:
         child = Unknown(f"{owner.name}.{name}" if owner.name else name, owner.node, owner.cuts)
         child.oldest = owner.oldest
-        child.data = owner.data
+        child.data, child.assumed = owner.data, owner.assumed
         child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
         child.owner, child.attr = owner, name
         owner.attrs[name] = child
@@ -58,7 +58,7 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
     if key not in owner.items:
         child = Unknown(f"{owner.name}[...]", owner.node, owner.cuts)
         child.oldest = owner.oldest
-        child.data = owner.data
+        child.data, child.assumed = owner.data, owner.assumed
         child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
         if not isinstance(index, CONSTANTS):
             return child

@@ -93,7 +93,7 @@ class Imports:
             for name, value in module.env.vars.items():
                 if isinstance(value, Unknown):
                     fresh = Unknown(value.name, None, value.cuts, value.kind)
-                    fresh.data = value.data
+                    fresh.data, fresh.assumed = value.data, value.assumed
                     module.env.vars[name] = fresh
         return module
 

@@ -166,9 +166,9 @@ class Given:
             raise Unlike
         self.names.append(_ITEM.sub("[]", value.name))
         self.tokens.append((
-            "unknown", id(value) if self._is_settled(value) else None, value.kind, value.data, value.certain,
-            value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts), value.storage is None,
-            value.bounds, value.negated is None, value.node is None,
+            "unknown", id(value) if self._is_settled(value) else None, value.kind, value.data, value.assumed,
+            value.certain, value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts),
+            value.storage is None, value.bounds, value.negated is None, value.node is None,
         ))  # fmt: skip
         parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)

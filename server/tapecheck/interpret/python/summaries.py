@@ -538,6 +538,7 @@ class _Again:
         now: Unknown = old if isinstance(old, Unknown) else Unknown(then.name, None, self.cuts(then.cuts), then.kind)
         if now is not old:
             now.data, now.certain, now.returned = then.data, then.certain, then.returned
+            now.assumed = then.assumed
             now.truth = then.truth
             now.parts = None if then.parts is None else ("len", whole)
             now.owner, now.attr = whole if then.owner is not None else None, then.attr

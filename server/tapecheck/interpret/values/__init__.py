@@ -49,6 +49,7 @@ from tapecheck.interpret.values.kinds import (
     concrete,
     copied,
     known_keywords,
+    taken_for_data,
     unwrapped,
 )  # fmt: skip
 
@@ -99,5 +100,6 @@ __all__ = [
     "concrete",
     "copied",
     "known_keywords",
+    "taken_for_data",
     "unwrapped",
 ]  # fmt: skip

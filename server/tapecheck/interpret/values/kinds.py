@@ -86,6 +86,8 @@ class Mark(Enum):
     SAVED = "saved"
     """Whether such a model comes out of a saved file."""
     VIEW_UNDER_NO_GRAD = "view under no_grad"
+    TAKEN_FOR_DATA = "taken for data"
+    """Computed of nothing but what is taken for data, as `Unknown.assumed` says, and of constants."""
     WEIGHTED = "weighted"
     """A constant gradient times a weight that nobody knows."""
 
@@ -200,7 +202,8 @@ class Unknown:
     `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
     result of an unknown call on tensors). `concrete` is set once the dry run has settled on a value for it (a loop
     bound). `leaf` stands for the parameters of an unknown model, which is trained as one opaque differentiable
-    module. `data` says that it is data: no graph. `owner` and `attr` say which attribute of which unknown value it
+    module. `data` says that it is data: no graph; `assumed` that this is so because loaders give data, and it was
+    iterated out of something that was handed in. `owner` and `attr` say which attribute of which unknown value it
     is; `certain` whether it surely carries the graph of `node`. `parts` is what it was worked out from: the name of
     an operation and its operands. For the result of a test `compared` says what was compared with what; `bounds` is
     what tests have shown of a number. `key` is its expression and `unresolved` that it follows from nothing, as of
@@ -211,9 +214,9 @@ class Unknown:
     """
 
     __slots__ = (
-        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind", "leaf",
-        "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained",
-        "truth", "unresolved", "usual", "within",
+        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind",
+        "leaf", "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage",
+        "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     def __init__(
@@ -237,6 +240,7 @@ class Unknown:
         self.storage: Storage | None = None
         self.length: Unknown | None = None
         self.data = kind in _DATA
+        self.assumed = False
         self.certain = True
         self.owner: Unknown | None = None
         self.attr = ""
@@ -274,6 +278,13 @@ class Unknown:
 
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"
+
+
+def taken_for_data(value: Tensor | Unknown) -> bool:
+    """Return whether a value has no graph only because what is iterated is taken for data."""
+    if isinstance(value, Unknown):
+        return value.assumed and value.concrete is None
+    return value.extra is not None and Mark.TAKEN_FOR_DATA in value.extra
 
 
 class Slot:
