@@ -70,6 +70,19 @@ for step in range(10):
         print(generate(net, 50).sum().item())
 """
 
+TRAIN_ALONE = """\
+import torch
+net = torch.nn.Linear(8, 8)
+losses, shown = [], []
+for step in range(40):
+    loss = net(torch.randn(4, 8)).pow(2).mean()
+    losses.append(loss)
+    shown.append(loss.detach())
+    loss.backward()
+for step in range(12):
+    shown.append(net(torch.randn(4, 8)).sum())
+"""
+
 
 def test_another_files_variable_of_the_same_name_confirms_nothing(judged: Judge) -> None:
     files = {"generation.py": GENERATE, "train.py": TRAIN}

@@ -80,6 +80,9 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         evidence = never_ran(story, finding)
         if evidence is None and finding.code in DECIDE:
             evidence = DECIDE[finding.code](story, finding)
+        if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
+            # What came after the last look is not known.
+            finding, evidence = _noted(finding, story.cut_short), None
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
@@ -97,6 +100,12 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             if finding.code != GradientCut.code or not _told(finding, confirmed, told):
                 judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
+
+
+def _noted(finding: Finding, seconds: float) -> Finding:
+    """Return a finding with the reason for which the run is inconclusive."""
+    note = f"too little was measured: the recorder stopped looking at what is kept after {seconds:.0f} s"
+    return dataclasses.replace(finding, notes=(*finding.notes, note))
 
 
 def _told(found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:

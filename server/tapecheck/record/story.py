@@ -148,6 +148,8 @@ class Story:
         """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
         self.kept: dict[int, Kept] = {}
         self.passed = False
+        self.cut_short = 0.0
+        """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
         hold: Hold | None = None
         for event in tape.events:
             if isinstance(event, Hold):
@@ -210,6 +212,8 @@ class Story:
             self.gradients_looked_at = True
         elif name == "gradients-used":
             self.gradients_used.append((event.at, value))
+        elif name == "looking-stopped":
+            self.cut_short = event.value
         elif name == "frozen-groups" and about.isdigit():
             self.frozen_at.append(event.at)
             self.frozen_groups = max(self.frozen_groups, (value, int(about)))

@@ -1,21 +1,23 @@
 """What the live tensors hold while a program runs, for the page of the run: saved tensors by line, gradients, ...
 
-Asked for only: looking at all tensors takes some milliseconds. It is done where a backward begins that goes onto the
-tape, when most is alive, and at the ends of sampled iterations, when what is still alive is kept.
+Asked for only: looking at all tensors takes some milliseconds, and is bounded by counted work. It is done where a
+backward begins that goes onto the tape, when most is alive, and at the ends of sampled iterations, when what is still
+alive is kept.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
+from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
 from .holds import has_graph
 from .tracing import Place
 from .values import address_of
 
 _MAX_NODES = 100_000
 _MAX_LINES = 12
-_ALLOWANCE_SECONDS, _SHARE = 0.5, 0.02
+_WORK = 500_000
+_TENSOR = 10
 
 
 class Bytes(NamedTuple):
@@ -78,11 +80,11 @@ def _tensors_in(value: Any, torch: Any, depth: int = 0) -> List[Any]:
 
 
 class Alive:
-    """Writes what is alive at moments of one recorded run, within a share of its time."""
+    """Writes what is alive at moments of one recorded run, within a share of its work."""
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
-        self.began, self.spent = time.process_time(), 0.0
+        self.effort = Effort(_WORK)
 
     def at_backward(self, at: int, roots: List[Any]) -> None:
         """Write what is alive where a backward begins, whose roots are nodes or None."""
@@ -93,12 +95,15 @@ class Alive:
         self._write("iteration", at, [])
 
     def _write(self, moment: str, at: int, roots: List[Any]) -> None:
-        recorder, now = self.recorder, time.process_time()
-        if self.spent > _ALLOWANCE_SECONDS + _SHARE * (now - self.began) or len(recorder.tracer.threads) > 1:
+        recorder, began = self.recorder, cpu_seconds()
+        built = recorder.tracer.sequence() - recorder.first_sequence
+        if len(recorder.tracer.threads) > 1 or not self.effort.left(built):
             return
+        before = recorder.holds.gone_over
         tensors = recorder.holds.live()
         tops = [tensor.grad_fn for tensor in tensors if has_graph(tensor)]
         nodes = list(recorder.reader.walk_all([*roots, *tops], _MAX_NODES))
+        work = (recorder.holds.gone_over - before) // OBJECTS_A_UNIT + _TENSOR * len(tensors) + NODE * len(nodes)
         try:
             held = count(recorder, tensors, nodes)
         finally:
@@ -115,4 +120,4 @@ class Alive:
         for place, value in lines[:_MAX_LINES]:
             if place is not None:
                 event("Measure", at=recorder.site(place, ()), name="alive-line", value=value, unit="bytes")
-        self.spent += time.process_time() - now
+        self.effort.took(work, began)

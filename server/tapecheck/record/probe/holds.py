@@ -1,7 +1,7 @@
 """Looks for values that outlive an iteration and keep autograd graphs alive.
 
 Looking takes time, so it is done after the first five iterations, then after 8, 13, 21, ... only, and never for more
-than a small share of the run.
+than a small share of the program's own work. Both are counted: see `effort`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import ctypes
 import gc
 import itertools
 import sys
-import time
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import TensorRef
 from .names import locals_of, members, release, user_frames
 from .sources import Sources, SourceText, Store
@@ -27,10 +27,10 @@ _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
 _ENDS = 5_000
-_ALLOWANCE_SECONDS = 0.15
-# Where a backward left saved tensors behind there is more to look for.
-_ALLOWANCE_FOR_KEPT = 1.0
-_SHARE = 0.01
+_SEARCHING = 300_000
+# Going over everything that lives. Where a backward left saved tensors behind there is more to look for.
+_MEASURING, _WITHOUT_KEPT = 1_000_000, 0.4
+_OF_LATER_RUNS = 0.3
 _SEEN_BEFORE_TRAINING = 3
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
@@ -86,10 +86,11 @@ class HoldFinder:
         self.newer = Newer() if sys.version_info < (3, 14) else None
         self.reader = reader
         self.sources = sources
-        self.spent = self.measuring = 0.0
+        self.searching, self.measuring = Effort(_SEARCHING), Effort(_MEASURING)
+        self.noted = False
+        self.gone_over = self.looked_up = self.walked = 0
         self.gradients_have_graphs = False
         self.counted: Dict[int, bool] = {}
-        self.began = time.process_time()
         self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
     def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
@@ -101,35 +102,47 @@ class HoldFinder:
             recorder.alive.after_iteration(recorder.site(loop.place, lines.iteration(), loop.text.extent))
         if loop.entry > 1 and _within_training(recorder.training_loops, lines, loop):
             return
-        now = time.process_time()
-        if self.spent - self.measuring > _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
+        built = lines.seen - recorder.first_sequence
+        if not self.searching.left(built):
+            self._note_stopped(recorder, lines, loop)
             return
+        if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
+            self._measure(recorder, lines, loop, built)
+        began, met = cpu_seconds(), self.reader.met
+        self.looked_up = self.walked = 0
         try:
             self._look(recorder, lines, loop, frame)
         finally:
-            self.spent += time.process_time() - now
+            written = self.reader.met - met
+            self.searching.took(LOOKUP * self.looked_up + NODE * self.walked + WRITTEN_NODE * written, began)
+
+    def _measure(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, built: int) -> None:
+        """Write how much is alive, counted as far as work is left for that.
+
+        By one thread only: another one may let go, in C++, of a tensor that is just being looked at, of which torch 2.1
+        warns.
+        """
+        exact = recorder.all_met(lines)
+        # The two ways of counting are not to be compared with each other.
+        if len(self.counted) > 1000:
+            self.counted.clear()
+        if self.counted.setdefault(loop.id, exact) != exact:
+            return
+        if exact:
+            self._write_alive(recorder, lines, loop, recorder.living(), 0)
+        elif recorder.backwards or loop.index <= _SEEN_BEFORE_TRAINING:
+            # What an earlier run of the same loop has shown need not be shown again by so dear a look.
+            part = (1.0 if recorder.keeping else _WITHOUT_KEPT) * (1.0 if loop.entry == 1 else _OF_LATER_RUNS)
+            if not self.measuring.left(built, part):
+                self._note_stopped(recorder, lines, loop)
+                return
+            began, self.gone_over, self.walked = cpu_seconds(), 0, 0
+            try:
+                self._measure_all(recorder, lines, loop)
+            finally:
+                self.measuring.took(self.gone_over // OBJECTS_A_UNIT + NODE * self.walked, began)
 
     def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
-        # Another thread may let go, in C++, of a tensor that is just being looked at: torch 2.1 warns of that.
-        if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
-            exact = recorder.all_met(lines)
-            # The two ways of counting are not to be compared with each other.
-            if len(self.counted) > 1000:
-                self.counted.clear()
-            if self.counted.setdefault(loop.id, exact) != exact:
-                pass
-            elif exact:
-                self._write_alive(recorder, lines, loop, recorder.living(), 0)
-            elif recorder.backwards or loop.index <= _SEEN_BEFORE_TRAINING:
-                now = time.process_time()
-                # What an earlier run of the same loop has shown need not be shown again by so dear a look.
-                allowance = _ALLOWANCE_FOR_KEPT if recorder.keeping else _ALLOWANCE_SECONDS
-                allowance = allowance if loop.entry == 1 else allowance / 3
-                if self.measuring <= allowance + _SHARE * (now - self.began):
-                    try:
-                        self._measure_all(recorder, lines, loop)
-                    finally:
-                        self.measuring += time.process_time() - now
         younger, began = self.reader.is_younger, loop.began
         found = [entry for entry in self._search(frame, loop.hidden) if not younger(entry[1].grad_fn, began)]
         try:
@@ -147,12 +160,22 @@ class HoldFinder:
         finally:
             found.clear()
 
+    def _note_stopped(self, recorder: Any, lines: ThreadLines, loop: RunningLoop) -> None:
+        """Write once that the clock, and not the counted work, ended the looking: verdicts lack what follows."""
+        if self.noted or not (self.searching.stopped or self.measuring.stopped):
+            return
+        self.noted = True
+        at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
+        value = self.searching.seconds + self.measuring.seconds
+        recorder.writer.event("Measure", at=at, name="looking-stopped", value=value, unit="seconds")
+
     def _measure_all(self, recorder: Any, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
         tensors = self._tensors()
         nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
         try:
             found = list(self.reader.walk_all(nodes, _MAX_NODES))
+            self.walked += len(found)
             self._write_alive(recorder, lines, loop, len(found), self.reader.saved_bytes(found))
             found.clear()
         finally:
@@ -171,6 +194,7 @@ class HoldFinder:
         """Return the live tensors that Python knows, those excepted that were made before the recording."""
         kinds = _subclasses(self.torch.Tensor)
         objects = gc.get_objects() if self.newer is None else self.newer.objects()
+        self.gone_over += len(objects)
         # There are hundreds of thousands of objects: no line of Python runs for each.
         found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
         # The list may be among what it holds.
@@ -216,6 +240,7 @@ class HoldFinder:
         if holder.inside:
             fields["inside"] = True
         nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
+        self.walked += len(nodes)
         self._write_binds(recorder, lines, loop, holder, nodes)
         recorder.writer.event(
             "Hold", at=at, loop=loop.id, index=loop.index, holder=holder.text, nodes=numbers[-_MAX_HELD:], **fields
@@ -341,6 +366,7 @@ class HoldFinder:
                 for child, inner in self._children(value, holder, libraries)
                 if not self._plain(child)
             )
+        self.looked_up += _MAX_LOOKUPS - budget
         queue.clear()
         scopes.clear()
         scope = {}

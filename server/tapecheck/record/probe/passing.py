@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
+from .effort import WRITTEN_CALL, WRITTEN_NODE, Effort, seconds
 from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, Shape
 from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
@@ -16,7 +16,7 @@ from .tracing import Place, RunningLoop, ThreadLines
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
 _MANY, _WRITTEN_OF_MANY = 1000, 2
-_ALLOWANCE_SECONDS, _SHARE = 0.1, 0.01
+_WRITING = 100_000
 _QUIET = 3
 _MOST_PUT_OFF = 32
 _MAX_SHAPE = 1 << 20
@@ -44,7 +44,7 @@ class Calls:
 class Passing:
     """Which backward calls of one recorded run were let pass: `count` calls, in `iterations` not on the tape either.
 
-    `stamp` is the sequence number at the last call, `spent` the CPU seconds that those on the tape took, `kept` says
+    `stamp` is the sequence number at the last call, `effort` the work that those on the tape took, `kept` says
     that something was found to keep graphs over iterations. `regular` are the places whose calls may pass by
     `passes_regular`.
     """
@@ -56,7 +56,8 @@ class Passing:
         self.kept = False
         self.meetings: Dict[Any, int] = {}
         self.count = self.iterations = self.told = 0
-        self.told_at = self.spent = 0.0
+        self.told_at = 0.0
+        self.effort = Effort(_WRITING)
         self.stamp = -1
 
     def passes_regular(self, calls: Calls, lines: ThreadLines, frame: FrameType) -> bool:
@@ -103,7 +104,7 @@ class Passing:
             reader.forget_put_off()
         kept.id, kept.code, kept.mark = recorder.backwards, own, mark
         self.count += 1
-        if not self.count & 15 and time.monotonic() - self.told_at > 1.0:
+        if not self.count & 15 and seconds() - self.told_at > 1.0:
             self._tell()
         return mark
 
@@ -174,8 +175,7 @@ class Passing:
             return False
         if count <= WRITTEN_FIRST or count in SAMPLED:
             calls.wait = 0
-            allowance = _ALLOWANCE_SECONDS if calls.nodes <= _MANY else 0.0
-            if self.spent < allowance + _SHARE * time.process_time():
+            if self.effort.left(lines.seen - recorder.first_sequence, 1.0 if calls.nodes <= _MANY else 0.0):
                 return False
         nodes = nodes_of(roots)
         if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
@@ -201,7 +201,7 @@ class Passing:
         self.stamp = stamp
         kept.id, kept.code, kept.mark = mark.number, frame.f_code, mark
         self.count += 1
-        if time.monotonic() - self.told_at > 1.0:
+        if seconds() - self.told_at > 1.0:
             self._tell()
         return True
 
@@ -221,7 +221,7 @@ class Passing:
         return depth if depth <= 3 else 0
 
     def _tell(self) -> None:
-        self.told_at = time.monotonic()
+        self.told_at = seconds()
         with self.recorder.group() as lines:
             self.write_passes(lines)
 
@@ -290,6 +290,10 @@ class Passing:
         at, event = self.recorder.here(lines), self.recorder.writer.event
         event("Measure", at=at, name="passed-calls", value=self.count, unit="calls")
         event("Measure", at=at, name="passed-iterations", value=self.iterations, unit="iterations")
+
+    def written(self, nodes: int, since: float) -> None:
+        """Count the work of a call that was written with so many nodes, begun at a CPU time."""
+        self.effort.took(WRITTEN_CALL + WRITTEN_NODE * nodes, since)
 
     def write_failed(self, mark: Any, frame: FrameType, traceback: Any) -> None:
         """Write a backward after all that was let pass and failed, with what it came upon."""

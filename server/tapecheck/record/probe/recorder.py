@@ -16,6 +16,7 @@ from .alive import Alive
 from .children import note_forked, seconds_elsewhere
 from .device import DeviceTimes
 from .discarded import Discarded
+from .effort import cpu_seconds
 from .gradients import UsedGradients
 from .graph import (
     NewLeaf,
@@ -745,7 +746,7 @@ class Recorder(Listener):
                 lines.before_clearing = self.discarded.before_clearing
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
-            began, met = time.perf_counter(), self.reader.met
+            began, met = cpu_seconds(), self.reader.met
             built = lines.seen - max(self.passing.stamp, self.first_sequence)
             self.write_backward(mark, roots, inputs, user)
             if self.alive is not None:
@@ -757,7 +758,7 @@ class Recorder(Listener):
             if calls is not None:
                 calls.nodes = max(built, self.reader.met - met)
             self.passing.stamp = lines.seen
-            self.passing.spent += time.perf_counter() - began
+            self.passing.written(self.reader.met - met, began)
             kept = self.last_backward
             kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
             kept.mark = None

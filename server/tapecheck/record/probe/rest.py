@@ -24,11 +24,11 @@ import opcode
 import platform
 import sys
 import threading
-import time
 import weakref
 from types import CodeType, FrameType, GeneratorType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .effort import seconds
 from .tracing import NOISY, Activation, Function, RunningLoop, ThreadLines, Tracer
 
 # So many iterations in a row that built nothing are followed by ones that are not looked at.
@@ -242,7 +242,7 @@ class Rests:
         loop.seen, loop.stirs, loop.moves = lines.seen, lines.stirs, lines.moves
         if self.rest is None and loop.fetch is not None:
             if not loop.index:
-                loop.fetch = time.perf_counter()
+                loop.fetch = seconds()
             elif loop.fetch is True and not self._fetches(activation, loop, frame):
                 loop.fetch = None
             elif isinstance(loop.fetch, weakref.ref):
@@ -253,7 +253,7 @@ class Rests:
     def again(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
         """Note the first line of the first iteration of a loop, which may have rested before."""
         still = loop.seen == lines.seen and loop.stirs == lines.stirs and loop.moves == lines.moves
-        slow = type(loop.fetch) is float and time.perf_counter() - loop.fetch > _SLOW_SECONDS
+        slow = type(loop.fetch) is float and seconds() - loop.fetch > _SLOW_SECONDS
         loop.fetch = True if still and slow else None
         depth = activation.context.function.calm_loops.get(loop.text)
         if depth:
