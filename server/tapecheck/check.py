@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import threading
 from collections import OrderedDict
@@ -10,7 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Outcome, Starts, faults, interpret
+from tapecheck.interpret import (
+    HEADROOM,
+    Explored,
+    Group,
+    Interpretation,
+    Outcome,
+    Reach,
+    Starts,
+    faults,
+    interpret,
+    reach_of,
+)
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
@@ -98,6 +110,12 @@ def limits_of(report: Report) -> list[Limit]:
         more = f" and {len(started) - 3} more" if len(started) > 3 else ""
         found.append(Limit(f"work limit reached: {names}{more} not checked on their own", started[0].line))
     return found
+
+
+def reach_in(report: Report, statement: ast.stmt) -> Reach:
+    """Return what a statement of a checked file can run, whichever way its conditions go."""
+    with torchfacts.using(facts_for(report.source.path)):
+        return reach_of(report.source, statement)
 
 
 def faults_of(report: Report) -> list[Limit]:

@@ -7,6 +7,7 @@ from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
 from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Outcome
+from tapecheck.interpret.explore.training import Reach, reach_of
 from tapecheck.interpret.world import Cancelled
 
 __all__ = [
@@ -17,7 +18,9 @@ __all__ = [
     "Group",
     "Interpretation",
     "Outcome",
+    "Reach",
     "Starts",
     "faults",
     "interpret",
+    "reach_of",
 ]

@@ -110,6 +110,9 @@ class Watching(Protocol):
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
 
+    def loop_trains(self, world: World, node: ast.AST) -> bool:
+        """Whether the text of a loop, with what it calls, can start a backward."""
+
     def idle(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether nothing hangs on which side of an `if` is run, as far as what there is now tells."""
 
@@ -301,7 +304,8 @@ class World:
     def enter_loop(self, node: ast.AST) -> int:
         self._loops += 1
         self._loop_starts[self._loops] = self._ids
-        self.emit(Loop(self._loops, self.site(node), self.inside_forward, off=self.grad_mode == "no"))
+        trains = self.watcher is not None and self.watcher.loop_trains(self, node)
+        self.emit(Loop(self._loops, self.site(node), self.inside_forward, off=self.grad_mode == "no", trains=trains))
         return self._loops
 
     def begin_iteration(self, loop: int, index: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tapecheck.rules.backward_without_graph import BackwardWithoutGraph
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_cut import GradientCut
 from tapecheck.rules.graph_kept import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain import GrowingChain
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, span_facts
-from tapecheck.tape import PARAMETERS_OF, Decision, Node, Site, Span
+from tapecheck.tape import PARAMETERS_OF, Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -199,7 +201,20 @@ print(torch.cat(samples).mean())
             if cut.how == "no_grad"
         }
         told: dict[Span, Finding] = {}
+        trained = {
+            loop.event.at.span
+            for reading in readings
+            for loop in reading.loops.values()
+            if loop.event.trains and _walked_in(reading, loop)
+        }
+        cutting = _cutting(readings) if unused.keys() - used else set()
         for key, (reading, found) in unused.items():
+            if found.loop.event.trains and key[0] not in trained:
+                # It trains once a condition is met that no iteration seen here has met.
+                continue
+            if _cuts_training(reading, found.loop, cutting):
+                # What the loop computes was meant to be trained on: where the graph is lost is the finding.
+                continue
             if (found.node.at.span, found.node.at.stack) in off:
                 # Some other way has recording switched off there: the program sees to it.
                 continue
@@ -226,6 +241,24 @@ print(torch.cat(samples).mean())
         )  # fmt: skip
 
 
+def _walked_in(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether a backward ran in a run of a loop."""
+    end = loop.end if loop.end is not None else len(reading.tape.events)
+    return any(loop.start < run.position < end for run in reading.runs)
+
+
+def _cutting(readings: Sequence[Reading]) -> set[Span]:
+    """Return the places where values are cut off their graph that a loss needs, as other rules report it."""
+    rules: tuple[Rule, ...] = (GradientCut(), BackwardWithoutGraph())
+    found = [finding for rule in rules for finding in rule.judge(readings)]
+    return {span for one in found for span in (one.span, *(label.span for label in one.labels if label.role == "cut"))}
+
+
+def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
+    """Return whether a run of a loop cuts off what a loss needs."""
+    return any(cut.at.span in cutting and iteration_in(cut.at, loop) for cut in reading.ledger.cuts.values())
+
+
 _Key = tuple[Span, tuple[Span, ...]]
 """Where a loop stands, and the calls that led to it."""
 
@@ -247,6 +280,9 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
     if loop.end is None or loop.iterations < 2 or not reading.complete or not _recording(reading):
         return None
     if any(loop.start < run.position < loop.end for run in reading.runs):
+        return None
+    if any(loop.start < at < loop.end and isinstance(event, LeafEscape) for at, event in reading.gradient_events):
+        # Unknown code that has the model differentiates it, perhaps.
         return None
     nodes = reading.ledger.nodes
     for certain in (True, False):

@@ -397,7 +397,8 @@ class Loop:
     """A loop was entered; `inside_forward` where it runs within a module's forward.
 
     `hidden` where no line of the user's shows its iterations: it is on one line, or in a library. `off` where no graphs
-    are recorded as it is entered.
+    are recorded as it is entered. `trains` says that its text, with what it calls, can start a backward: one that no
+    iteration seen here came to may come later.
     """
 
     id: int
@@ -405,6 +406,7 @@ class Loop:
     inside_forward: bool = False
     hidden: bool = False
     off: bool = False
+    trains: bool = False
 
 
 @built_directly

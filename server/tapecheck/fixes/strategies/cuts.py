@@ -108,6 +108,15 @@ def _records_nothing(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Constant)
 
 
+def _starts_backward(code: Code, use: ast.expr) -> bool:
+    """Return whether a backward starts from a value there: `loss.backward()`, `torch.autograd.grad(loss, x)`."""
+    parent = code.parent(use)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr == "backward"
+    called = (dotted(parent.func) or "").rpartition(".")[2] if isinstance(parent, ast.Call) else ""
+    return called in ("backward", "grad", "manual_backward")
+
+
 def detach_for_the_first(context: Context) -> Iterator[Candidate]:
     """Take the cut out, and detach the value where the loss before its own uses it: a GAN's discriminator."""
     code = context.code
@@ -124,7 +133,7 @@ def detach_for_the_first(context: Context) -> Iterator[Candidate]:
                     continue
                 uses = _used_before_backward(code, tape, made, name)
                 changes = [append(code, use, ".detach()") for use in uses]
-                if not changes or None in changes:
+                if not changes or None in changes or any(_starts_backward(code, use) for use in uses):
                     continue
                 for way in _ways_out(code, cut):
                     yield Candidate(

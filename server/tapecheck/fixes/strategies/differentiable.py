@@ -82,9 +82,27 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
         "The value is computed by torch all the way, so that its graph reaches the parameters"
         + ("." if raises else ", and they are trained from now on."),
         changes,
-        safe=context.stops,
+        safe=context.stops and not any(_stays_with_numpy(code, one, changes) for one in functions.values()),
         group="stay",
     )
+
+
+def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> bool:
+    """Return whether a function computes with NumPy after changes that keep some values of it in torch.
+
+    An operator with an array on one side and a tensor with a graph on the other raises.
+    """
+    for node in walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        called = dotted(node.func) or ""
+        converts = isinstance(node.func, ast.Attribute) and node.func.attr in ("numpy", "__array__")
+        if not converts and called.partition(".")[0] not in ("np", "numpy"):
+            continue
+        start, end = code.start(node.func), code.end(node)
+        if not any(change.start < end and change.end > start for change in changes):
+            return True
+    return False
 
 
 def _all_cuts(context: Context) -> list[Cut]:

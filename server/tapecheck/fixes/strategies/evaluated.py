@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.story import frames
+from tapecheck.fixes.visible import can_train
 from tapecheck.rules.reading import Reading
 from tapecheck.tape import Escape, LeafEscape, Loop, Site, Span
 
-_TRAINING = frozenset({"backward", "grad", "manual_backward"})
+_CHECK = "Check that no code in there which is not visible here differentiates or trains."
 _SAME = "The values stay the same; no graph is built, which saves memory and time."
 
 
@@ -22,7 +23,8 @@ def switch_recording_off(context: Context) -> Iterator[Candidate]:
         span = Span(**place)
         statement = code.statement_at(span) if span.file == context.finding.span.file else None
         if statement is not None and _is_wrappable(statement):
-            yield from _wrapped(code, statement, f"the call on line {statement.lineno}" if number else "the loop")
+            what = f"the call on line {statement.lineno}" if number else "the loop"
+            yield from without_recording(context, statement, f"Run {what}", _SAME, "no_grad", guarded=number > 0)
 
 
 def record_nothing(context: Context) -> Iterator[Candidate]:
@@ -32,11 +34,11 @@ def record_nothing(context: Context) -> Iterator[Candidate]:
     """
     readings: list[Reading] | None = None
     for place, what in _regions(context):
-        if not _is_wrappable(place) or not _trains_nothing(place):
+        if not _is_wrappable(place):
             continue
         readings = readings or [Reading(tape) for tape in context.tapes]
         if _unwalked(readings, context.code, place):
-            yield from _wrapped(context.code, place, what)
+            yield from without_recording(context, place, f"Run {what}", _SAME, "no_grad")
 
 
 def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
@@ -62,12 +64,24 @@ def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
                 yield statement, f"the call on line {statement.lineno}"
 
 
-def _wrapped(code: Code, statement: ast.stmt, what: str) -> Iterator[Candidate]:
+def without_recording(
+    context: Context, statement: ast.stmt, what: str, effect: str, group: str = "", *, guarded: bool = False
+) -> Iterator[Candidate]:
+    """Put `with torch.no_grad():` around a statement, unless it trains; safe where all that could is visible.
+
+    `guarded` says that code which trains may be in it, behind a condition that is false there.
+    """
+    trains = can_train(context, statement)
+    if trains == "yes" and not guarded:
+        return
+    code = context.code
     torch, needed = code.torch()
     changes = code.wrap(statement, statement, f"with {torch}.no_grad():")
     if changes is not None:
-        title = f"Run {what} under `{torch}.no_grad()`"
-        yield Candidate(title, _SAME, [*changes, *needed], safe=True, group="no_grad")
+        if trains != "no":
+            effect = f"{effect} {_CHECK}"
+        title = f"{what} under `{torch}.no_grad()`"
+        yield Candidate(title, effect, [*changes, *needed], safe=trains == "no", group=group)
 
 
 def _is_wrappable(statement: ast.stmt) -> bool:
@@ -75,16 +89,6 @@ def _is_wrappable(statement: ast.stmt) -> bool:
         return False
     # A generator that is left in the middle of the block leaves recording off for its caller.
     return not any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in ast.walk(statement))
-
-
-def _trains_nothing(statement: ast.stmt) -> bool:
-    """Return whether no call in a statement has the name of one that goes backward."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in _TRAINING or "backward" in name:
-                return False
-    return True
 
 
 def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> bool:

@@ -10,13 +10,13 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import reads, touches
+from tapecheck.fixes.strategies.evaluated import without_recording
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
-from tapecheck.tape import Backward, Bind, Hold, Ledger, Node
+from tapecheck.tape import Backward, Bind, Escape, Hold, Ledger, Node
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
-_EVALUATION = ("eval", "valid", "test", "predict", "infer")
 _LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
 _NO_EARLIER = "no gradient reaches earlier iterations"
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
@@ -32,24 +32,10 @@ def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
     function = code.function(statement)
     if not loops or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return
-    calls = [
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-    ]
-    if any("backward" in name or name in ("grad", "step") for name in calls):
+    if not any(isinstance(node, ast.Attribute) and node.attr == "eval" for node in ast.walk(function)):
         return
-    if "eval" not in calls and not any(word in function.name.lower() for word in _EVALUATION):
-        return
-    torch, needed = code.torch()
-    wrapped = code.wrap(loops[-1], loops[-1], f"with {torch}.no_grad():")
-    if wrapped is not None:
-        yield Candidate(
-            f"Evaluate under `{torch}.no_grad()`",
-            "Nothing is learned here; no graph is built at all, which also saves memory and time.",
-            [*wrapped, *needed],
-            safe=True,
-        )
+    effect = "Nothing is learned here; no graph is built at all, which also saves memory and time."
+    yield from without_recording(context, loops[-1], "Evaluate", effect)
 
 
 def store_without_graph(context: Context) -> Iterator[Candidate]:
@@ -59,6 +45,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     if statement is None:
         return
     stored = _stored(code, statement, context)
+    alone = not _shared_with_unknown_code(context)
     for value, holder in stored:
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
@@ -75,14 +62,24 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
         for part in parts:
             changes = _detached(code, part)
             if changes:
-                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, True, "store")
+                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, alone, "store")
         if len(parts) > 1:
             together = [change for part in parts for change in _detached(code, part)]
             if together:
-                yield Candidate("Store the values detached", _SAME, together, True, "store")
+                yield Candidate("Store the values detached", _SAME, together, alone, "store")
         whole = _detached(code, value)
         if whole and value not in parts:
-            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, True, "store")
+            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, alone, "store")
+
+
+def _shared_with_unknown_code(context: Context) -> bool:
+    """Return whether opaque code was given what is stored here: it may differentiate what holds it, now or later."""
+    for tape in context.tapes:
+        given = {node for event in tape.events if isinstance(event, Escape) for node in event.nodes}
+        for event in tape.events if given else ():
+            if isinstance(event, Hold) and touches(event.at, context.stored) and not given.isdisjoint(event.nodes):
+                return True
+    return False
 
 
 def store_all_detached(context: Context) -> Iterator[Candidate]:

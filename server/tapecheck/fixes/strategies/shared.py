@@ -14,6 +14,11 @@ from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, GradientCleared, Node, Span, Step
 
+_FILLING = frozenset({"append", "appendleft", "clear", "extend"})
+_TAKING_ALL = frozenset(
+    {"cat", "concat", "enumerate", "fsum", "hstack", "list", "stack", "sum", "tuple", "vstack", "zip"}
+)
+"""Functions that take all values of a container at once, however many there are."""
 _MOST_STATEMENTS = 6
 
 
@@ -785,6 +790,39 @@ def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
         )
 
 
+def _needs_older_values(code: Code, holder: ast.expr) -> bool:
+    """Return whether a program draws from a container, indexes it, asks for its size, bounds it or hands it on.
+
+    Only going over all of it and adding to it work as before on one that was emptied.
+    """
+    name = holder.attr if isinstance(holder, ast.Attribute) else dotted(holder)
+    for node in ast.walk(code.tree):
+        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+        if last != name or not isinstance(node, (ast.Attribute, ast.Name)):
+            continue
+        parent = code.parent(node)
+        if isinstance(node.ctx, ast.Store):
+            value = getattr(parent, "value", None)
+            if isinstance(value, ast.Call) and (value.keywords or len(value.args) > 1):
+                return True
+        elif isinstance(parent, ast.Attribute):
+            if parent.attr not in _FILLING:
+                return True
+        elif isinstance(parent, ast.Call) and node is not parent.func:
+            called = dotted(parent.func) or ""
+            if called.rpartition(".")[2] not in _TAKING_ALL:
+                return True
+        elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if parent.iter is not node:
+                return True
+        elif not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete)):
+            return True
+        elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            # Under another name it may be used in any way.
+            return True
+    return False
+
+
 def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     assert isinstance(call.func, ast.Attribute)
@@ -809,6 +847,9 @@ def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iter
         }
         last = after_backward(code, first, function)
         if last is None:
+            continue
+        if _needs_older_values(code, holder):
+            # A replay memory that is emptied has too few values to draw from, or none at an index.
             continue
         for text in sorted(text for text in texts if text is not None):
             change = code.insert_after(last, [f"{text}.clear()"])

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.effects import Effect
+from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import ABSENT, Graph, GraphsOfContainers, Present, is_plain, is_same
 from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
@@ -137,6 +138,14 @@ class Watcher:
         sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
         present = self._present(world, env)
         return any((side.effects | of_calls(side, present, shapes)) & _START for side in sides)
+
+    def loop_trains(self, world: World, node: ast.AST) -> bool:
+        """Whether the text of a loop, with what it calls in its file, can start a backward."""
+        module = world.frames[-1].module
+        if module.source is None or not isinstance(node, ast.stmt):
+            return False
+        facts = module.notes.of(node, statement_facts)
+        return bool(index_of(module.source).reach(facts)[0] & Effect.START)
 
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""

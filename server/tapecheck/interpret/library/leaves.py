@@ -24,23 +24,32 @@ _SCHEDULING = (
 """Libraries of schedulers: they have the optimizer for its learning rates."""
 
 
-def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
-    """Note that unknown code was given values, as far as there are leaves in them.
+def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> tuple[int, ...]:
+    """Note that unknown code was given values, as far as there are leaves in them; return those.
 
     `to` is its dotted path: what a function is called by itself says nothing of what it does.
     """
     world = torch.world
     if not world.leaf_tensors or to.startswith((*_LOOKING, *_SCHEDULING)):
-        return
+        return ()
     found: dict[int, None] = {}
     for value in values:
         # A parameter by itself is an operand: what unknown ops make of it has a graph.
         if not isinstance(value, Tensor) or _gradient_of(value) is not None:
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
-    fresh = tuple(leaf for leaf in found if leaf not in torch.autograd.escaped)
-    if fresh:
-        torch.autograd.escaped.update(fresh)
-        world.emit(LeafEscape(world.site(node), fresh, to))
+    if found:
+        torch.autograd.escaped.update(found)
+        world.emit(LeafEscape(world.site(node), tuple(found), to))
+    return tuple(found)
+
+
+def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
+    """Note that unknown code which was made from leaves is called: it may do with them what it could do then."""
+    root = function
+    while root.owner is not None:
+        root = root.owner
+    if root.holds:
+        torch.world.emit(LeafEscape(torch.world.site(node), root.holds, function.attr or function.name))
 
 
 def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:

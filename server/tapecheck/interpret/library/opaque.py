@@ -24,7 +24,7 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.values.vocabulary import RECORDING, tells
+from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import PARAMETERS_OF, CutKind, Fact, either
 
@@ -75,19 +75,20 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
-    leaves.escape(torch, (*args, *kwargs.values()), node, name)
+    given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
-    if node is torch.world.discarded and not tells(name.rpartition(".")[2]):
+    if node is torch.world.discarded and not name.startswith(_GENERIC_DATA):
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.grad_mode != "no":
-        given = (part for arg in (*args, *kwargs.values()) for part in (arg if isinstance(arg, tuple) else (arg,)))
-        if any(_computes(part) for part in given) or any(torch.requires(value) != "no" for value in values):
+        parts = (part for arg in (*args, *kwargs.values()) for part in (arg if isinstance(arg, tuple) else (arg,)))
+        if any(_computes(part) for part in parts) or any(torch.requires(value) != "no" for value in values):
             # `odeint(func, y0, t)`: what it calls has a graph that the values need not have.
             result.data, result.returned = False, True
         elif name.rpartition(".")[2][:1].isupper():
             # What a class makes of data may be a model.
             result.data = False
+    result.holds = given
     return result
 
 
@@ -134,8 +135,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             if function.attr == "get" and function.owner is torch.world.known.get("os.environ"):
                 unknowns.usually(result, args[1] if len(args) > 1 else None)
             return result
-    if args or kwargs:
-        leaves.escape(torch, (*args, *kwargs.values()), node, function.name)
+    leaves.held(torch, function, node)
+    given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name)
     if function.owner is not None:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
@@ -169,13 +170,14 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     result.data = result.data and not any(map(_computes, (*args, *kwargs.values())))
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
+    result.holds = given
     if keeps == "yes":
         # A part of a model that is asked for a result computes it.
-        acts = node is torch.world.discarded and not tells(function.name)
+        acts = node is torch.world.discarded
     elif function.owner is not None:
         acts = function.owner.node is None and function.attr not in RECORDING
     else:
-        acts = node is torch.world.discarded and not tells(function.name)
+        acts = node is torch.world.discarded
     if acts:
         _given_away(torch, values, node, function.name)
     return result

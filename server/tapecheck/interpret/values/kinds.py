@@ -210,13 +210,13 @@ class Unknown:
     how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
     not be data. `length` is what `len` of it gave, `likely` what a flag is by default and `usual` the default itself,
     in a tuple. `within` is what the program made itself and it is a part of: a model out of a library, what was in a
-    saved file.
+    saved file. `holds` are the leaves that the unknown code which made it was given.
     """
 
     __slots__ = (
-        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind",
-        "leaf", "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage",
-        "trained", "truth", "unresolved", "usual", "within",
+        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "holds", "items",
+        "key", "kind", "leaf", "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned",
+        "storage", "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +250,7 @@ class Unknown:
         self.likely: bool | None = None
         self.usual: tuple[Value] | None = None
         self.within: Unknown | None = None
+        self.holds: tuple[int, ...] = ()
 
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:

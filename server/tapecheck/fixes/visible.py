@@ -1,0 +1,77 @@
+"""What of a piece of code is visible, and whether it can train: "safe" has to hold for whatever is not seen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+from tapecheck.check import reach_in
+from tapecheck.fixes.candidate import Context
+from tapecheck.fixes.story import frames
+from tapecheck.tape import Escape, LeafEscape, Node, Site
+
+_NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
+Trains = Literal["no", "may", "yes"]
+"""Whether code can run a backward: "may" where opaque code could."""
+
+
+def can_train(context: Context, statement: ast.stmt) -> Trains:
+    """Return whether a statement can run a backward through what it records, whichever way its conditions go.
+
+    Opaque code could where it is given a model or a value with a graph, or has been given a model before, or where it
+    is called on lines that the dry run did not come to.
+    """
+    code = context.code
+    reach = reach_in(context.report, statement)
+    if reach.trains:
+        return "yes"
+    inside = list(_sites_within(context, statement))
+    if any(isinstance(event, (Escape, LeafEscape)) for _, event in inside):
+        return "may"
+    entered = {span for site, _ in inside for span in site.stack}
+    if any(_speaks_of_backward(context, file) for file in {span.file for site, _ in inside for span in frames(site)}):
+        return "may"
+    seen = entered | {site.span for site, event in inside if isinstance(event, Node) and event.linked != "may"}
+    lines = {span.line for site, _ in inside for span in frames(site) if span.file == code.source.path}
+    given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
+    for call in reach.opaque:
+        if any(code.spans(call, span) for span in seen):
+            continue
+        if given or (call.lineno not in lines and not _gets_plain_values(call)):
+            return "may"
+    return "no"
+
+
+def _gets_plain_values(call: ast.Call) -> bool:
+    """Return whether the text of a call shows that it is given numbers and strings only."""
+    return all(_is_plain(argument) for argument in (*call.args, *(keyword.value for keyword in call.keywords)))
+
+
+def _is_plain(value: ast.expr) -> bool:
+    if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare)):
+        return True
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return name in _NUMBERS
+    if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Dict, ast.List, ast.Tuple, ast.Set)):
+        return all(_is_plain(part) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
+    return False
+
+
+def _sites_within(context: Context, statement: ast.stmt) -> Iterator[tuple[Site, object]]:
+    """Yield what happened in a statement and in the calls made there, with the places."""
+    path, first, last = context.code.source.path, statement.lineno, statement.end_lineno or statement.lineno
+    for tape in context.tapes:
+        for event in tape.events:
+            at = getattr(event, "at", None)
+            if isinstance(at, Site) and any(one.file == path and first <= one.line <= last for one in frames(at)):
+                yield at, event
+
+
+def _speaks_of_backward(context: Context, file: str) -> bool:
+    """Return whether a file of the project that the statement calls into can start a backward somewhere."""
+    if file == context.code.source.path:
+        return False
+    text = context.report.interpretation.read.get(file) or ""
+    return "backward" in text or "grad(" in text

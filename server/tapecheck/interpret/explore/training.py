@@ -1,0 +1,103 @@
+"""What a piece of code can come to, on any side of its conditions: the functions it may call, whether one trains."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tapecheck.interpret.explore.effects import Effect, facts_of
+from tapecheck.interpret.explore.index import index_of
+from tapecheck.source import Source
+from tapecheck.source.nodes import walk
+from tapecheck.torchfacts import Facts, load
+
+_BUILTINS = frozenset(dir(builtins)) - {"__import__", "compile", "eval", "exec"}
+_OF_PLAIN = frozenset(name for kind in (str, dict, list, set, int, float) for name in dir(kind) if name[0] != "_")
+_OF_MODULES = frozenset((
+    "buffers", "children", "cpu", "cuda", "double", "eval", "float", "half", "modules", "named_buffers",
+    "named_children", "named_modules", "named_parameters", "parameters", "state_dict", "to", "train", "zero_grad",
+))  # fmt: skip
+"""Methods of `nn.Module` that run no forward and hand nothing on."""
+_KNOWN = frozenset((*sys.stdlib_module_names, "torch", "torchvision", "numpy", "matplotlib", "tqdm", "PIL"))
+"""Libraries that run no backward unless a name of autograd asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a statement of a file can run.
+
+    `bodies` are the statement itself and the functions and methods of the file that it may call, directly or not.
+    `trains` says that one of them can start a backward or make a leaf, by its text. `opaque` are the calls in them
+    whose target the text of the file does not show: of variables, unknown methods, what is imported from elsewhere.
+    """
+
+    bodies: tuple[ast.AST, ...]
+    trains: bool
+    opaque: tuple[ast.Call, ...]
+
+
+def reach_of(source: Source, statement: ast.stmt) -> Reach:
+    """Return what a statement of a file can run, whichever way its conditions go."""
+    index = index_of(source)
+    owner = next(
+        (
+            body.owner.name
+            for body in index.bodies
+            if body.owner is not None
+            and body.node.lineno <= statement.lineno <= (body.node.end_lineno or body.node.lineno)
+        ),
+        None,
+    )
+    facts = facts_of((statement,))
+    effects = facts.effects
+    found: dict[int, ast.AST] = {}
+    queue = list(index.callees(facts, owner))
+    for body in queue:
+        if id(body.node) in found:
+            continue
+        found[id(body.node)] = body.node
+        effects |= body.facts.effects
+        queue.extend(index.callees(body.facts, body.owner.name if body.owner is not None else None))
+    bodies = (statement, *found.values())
+    opaque = tuple(_opaque(bodies, index.callables(), _imported(source.tree)))
+    return Reach(bodies, bool(effects & Effect.BEGIN), opaque)
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Return the names that imports bind anywhere in a file, with the library that each comes from."""
+    found: dict[str, str] = {}
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            found.update({alias.asname or alias.name.split(".")[0]: alias.name.split(".")[0] for alias in node.names})
+        elif isinstance(node, ast.ImportFrom):
+            library = "" if node.level else (node.module or "").split(".")[0]
+            found.update({alias.asname or alias.name: library for alias in node.names})
+    return found
+
+
+def _opaque(bodies: tuple[ast.AST, ...], own: frozenset[str], imported: dict[str, str]) -> Iterator[ast.Call]:
+    facts = load()
+    for body in bodies:
+        for node in walk(body):
+            if isinstance(node, ast.Call) and not _is_visible(node.func, own, imported, facts):
+                yield node
+
+
+def _is_visible(function: ast.expr, own: frozenset[str], imported: dict[str, str], facts: Facts) -> bool:
+    """Return whether the text of a file shows what is called: a function of its own, of Python's, or of torch's."""
+    if isinstance(function, ast.Name):
+        if function.id in imported:
+            return imported[function.id] in _KNOWN
+        return function.id in own or function.id in _BUILTINS
+    if not isinstance(function, ast.Attribute):
+        return False
+    root: ast.expr = function.value
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and root.id in imported:
+        return imported[root.id] in _KNOWN
+    name = function.attr
+    return name in own or name in _OF_PLAIN or name in _OF_MODULES or facts.op(name) is not None
