@@ -13,7 +13,7 @@ from tapecheck.interpret import Cancelled, Explored, interpret
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
 from tapecheck.tape import Backward, Decision
-from tapecheck.tape.ledger import replay
+from tapecheck.tape.tape import replay
 
 
 def findings(program: str) -> list[Finding]:

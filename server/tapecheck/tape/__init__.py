@@ -1,6 +1,7 @@
 """The tape: the record of what a program does to autograd graphs.
 
-`events` is the vocabulary, `ledger` says what PyTorch's engine does with it, `store` keeps it as JSON lines.
+`events` is the vocabulary, `ledger` says what PyTorch's engine does with it, `tape` holds the events of a run, `store`
+keeps it as JSON lines.
 Standard library only: every other room may import this one, this one imports none.
 """
 
@@ -43,7 +44,6 @@ from tapecheck.tape.events import (
     Span,
     Started,
     Step,
-    Tape,
     Unscaled,
     both,
     either,
@@ -51,6 +51,7 @@ from tapecheck.tape.events import (
 from tapecheck.tape.ledger import Ledger, Problem, Traversal
 from tapecheck.tape.moving import MovedTape, Moves, Where, moved
 from tapecheck.tape.store import TapeError, read_tape, write_tape
+from tapecheck.tape.tape import Tape
 
 __all__ = [
     "LEFT_OVER",

@@ -43,7 +43,6 @@ from tapecheck.tape.events import (
     Saved,
     Scaled,
     Step,
-    Tape,
     Unscaled,
     both,
     either,
@@ -316,11 +315,3 @@ class Ledger:
                         heapq.heappush(ready, -source)
                     else:
                         yield source
-
-
-def replay(tape: Tape) -> tuple[Ledger, list[Traversal]]:
-    """Feed a whole tape to a fresh ledger; the traversals come in the order of the backwards."""
-    ledger = Ledger()
-    for event in tape.events:
-        ledger.feed(event)
-    return ledger, list(ledger.traversals.values())

@@ -9,7 +9,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from tapecheck.tape.events import Decision, Event, Site, Span, Tape
+from tapecheck.tape.events import Decision, Event, Site, Span
+from tapecheck.tape.tape import Tape
 
 Rows = tuple[int, tuple[int, ...]]
 """The first line of a piece of a file, and those of its lines that hold code, counted from there."""

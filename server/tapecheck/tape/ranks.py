@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tapecheck.tape.events import End, Measure, Tape
+from tapecheck.tape.events import End, Measure
+from tapecheck.tape.tape import Tape
 
 RANK = "rank"
 """The name of the measure with which the part of a rank begins on a merged tape."""

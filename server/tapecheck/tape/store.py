@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from tapecheck.tape import events as vocabulary
-from tapecheck.tape.events import Event, Root, Saved, Site, Span, Tape
+from tapecheck.tape.events import Event, Root, Saved, Site, Span
+from tapecheck.tape.tape import Tape
 
 FORMAT = 1
 

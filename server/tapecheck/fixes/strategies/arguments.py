@@ -13,7 +13,7 @@ from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.rules import CreateGraphCycle
 from tapecheck.tape import Backward, Bind, Cut, Escape, GradientCleared, Leaf, Optimizer, Span, Step, Tape
-from tapecheck.tape.ledger import replay
+from tapecheck.tape.tape import replay
 
 _CREATE_POSITION = 4
 _LEARNED = (

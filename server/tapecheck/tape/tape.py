@@ -1,0 +1,51 @@
+"""A tape: the events of one run, with what their producer knows about the run as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tapecheck.tape.events import LEFT_OVER, End, Event
+from tapecheck.tape.ledger import Ledger, Traversal
+
+
+@dataclass(slots=True)
+class Tape:
+    """The events of one run, in order. `producer` is for people: no rule reads it.
+
+    `ledger` is that of all events where their producer kept one, which saves the reader the replay. `beyond` are, for a
+    dry run that ends where a backward fails, the ways through the program as it goes on once that is mended: there
+    a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
+    `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
+    `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
+    what the caller has switched off is not known then. `identity` tells it from others, for as long as
+    anybody keeps that.
+    """
+
+    producer: str
+    events: list[Event] = field(default_factory=list)
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
+    beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
+    untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
+    started: str = field(default="", repr=False, compare=False)
+    identity: object = field(default_factory=object, init=False, repr=False, compare=False)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the program ran to its own end, so that "never" can be said."""
+        return bool(self.events) and isinstance(self.events[-1], End) and self.events[-1].how == "finished"
+
+    @property
+    def left_over(self) -> bool:
+        """Return whether the way was cut short because earlier ones had used the budget up, as others were not
+        begun.
+        """
+        last = self.events[-1] if self.events else None
+        return isinstance(last, End) and last.how == "budget" and last.detail == LEFT_OVER
+
+
+def replay(tape: Tape) -> tuple[Ledger, list[Traversal]]:
+    """Feed all events of a tape to a fresh ledger; return it with the traversals in the order of the backwards."""
+    ledger = Ledger()
+    for event in tape.events:
+        ledger.feed(event)
+    return ledger, list(ledger.traversals.values())
