@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tests.ecosystem.memory import read
 from tests.ecosystem.survey import Found
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tapecheck.cli.checking import CheckOptions, check_file
 from tapecheck.cli.files import find_files
-from tapecheck.source.notebook import SUFFIX, read_notebook, split_cell
+from tapecheck.source.cells import SUFFIX, split_cell
+from tapecheck.source.notebook import read_notebook
 from tapecheck.source.text import SourceError
 
 MAX_EXCERPT = 300

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tapecheck.source import SourceError, read_source
-from tapecheck.source.notebook import join, parse_notebook, split_cell
+from tapecheck.source.cells import split_cell
+from tapecheck.source.notebook import join, parse_notebook
 from tapecheck.tape import Span
 
 

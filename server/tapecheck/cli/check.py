@@ -439,7 +439,8 @@ def _check_all(
 
 def _check_stdin(name: str, wanted: CheckOptions, sources: Sources) -> Checked:
     from tapecheck.source import SourceError
-    from tapecheck.source.notebook import MAX_NOTEBOOK_BYTES, SUFFIX, parse_notebook
+    from tapecheck.source.cells import SUFFIX
+    from tapecheck.source.notebook import MAX_NOTEBOOK_BYTES, parse_notebook
     from tapecheck.source.text import parse_source
 
     data = sys.stdin.buffer.read(MAX_NOTEBOOK_BYTES + 1)

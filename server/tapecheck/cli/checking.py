@@ -16,9 +16,9 @@ from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.report.checked import Incomplete
 from tapecheck.source import Source
+from tapecheck.source.cells import Cells, cell_name
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
-from tapecheck.source.notebook import Cells, cell_name
 from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
 from tapecheck.report.excerpt import printable
 from tapecheck.source import Source, SourceError, from_text
-from tapecheck.source.notebook import SUFFIX, cell_name, parse_notebook
+from tapecheck.source.cells import SUFFIX, cell_name
+from tapecheck.source.notebook import parse_notebook
 from tapecheck.tape import Span
 
 

@@ -35,9 +35,9 @@ from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, environment, suppressions
+from tapecheck.source.cells import SUFFIX
 from tapecheck.source.configuration import FILE, configuration_for
 from tapecheck.source.disk import is_file, is_folder
-from tapecheck.source.notebook import SUFFIX
 
 # The script's own traceback stands above it in full.
 _LONGEST = 120

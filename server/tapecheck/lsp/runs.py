@@ -20,7 +20,7 @@ from tapecheck.lsp.settings import RUN_ITERATIONS, RUN_TIMEOUT, Settings
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError, read_source, split_lines
-from tapecheck.source.notebook import SUFFIX
+from tapecheck.source.cells import SUFFIX
 
 if TYPE_CHECKING:
     from tapecheck.check import Report

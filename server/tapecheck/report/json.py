@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.report.checked import Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:

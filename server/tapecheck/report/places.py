@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 _SOURCE = re.compile(r'(?<!\\)"source"\s*:\s*')

@@ -11,7 +11,7 @@ from tapecheck.report.excerpt import Sources
 from tapecheck.report.fingerprint import known_texts
 from tapecheck.report.github import message_of
 from tapecheck.report.places import Places
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:

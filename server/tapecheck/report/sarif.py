@@ -19,7 +19,7 @@ from tapecheck.report.fingerprint import Fingerprints, known_texts
 from tapecheck.report.places import Place, Places
 from tapecheck.rules import ALL, Rule
 from tapecheck.rules.finding import DOCS_URL, Finding
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tapecheck.fixes.edit import Change, TextIndex, apply
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
 from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.source.notebook import split_cell
+from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ rest is parsed, so that an edit in progress does not wipe the findings elsewhere
 
 from __future__ import annotations
 
+from tapecheck.source.read import read_source
 from tapecheck.source.suppress import Suppressions, expects, suppressions
-from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, read_source, split_lines
+from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, split_lines
 
 __all__ = [
     "MAX_BYTES",

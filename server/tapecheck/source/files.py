@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tapecheck.source.cells import SUFFIX
 from tapecheck.source.configuration import Configuration, configuration_below, configuration_for, matches, verdict
 from tapecheck.source.disk import exists, read_regular
-from tapecheck.source.notebook import SUFFIX
 
 SKIPPED = frozenset(
     {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tapecheck.source.read import read_source
 from tapecheck.source.search import Found, Search
-from tapecheck.source.text import Source, SourceError, read_source
+from tapecheck.source.text import Source, SourceError
 
 
 @dataclass(frozen=True, slots=True)

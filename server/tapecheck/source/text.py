@@ -1,4 +1,4 @@
-"""Reading and parsing one file."""
+"""One file's text and syntax tree: decoding and parsing it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tapecheck.source.cells import Cells
 from tapecheck.source.disk import read_regular
 from tapecheck.source.incremental import Parsed, moved, replaced
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import Notes
 from tapecheck.source.recovery import TOO_DEEP, recover
-
-if TYPE_CHECKING:
-    from tapecheck.source.notebook import Cells
 
 MAX_BYTES = 4_000_000
 _NEWLINE = re.compile(r"\r\n|\n|\r")
@@ -81,16 +77,6 @@ def column_in(lines: list[str], line: int, byte_offset: int) -> int:
     if text.isascii():
         return byte_offset + 1
     return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
-
-
-def read_source(path: str) -> Source:
-    """Read a file of Python, or a notebook as one program; raises SourceError where it cannot be read as that."""
-    file = Path(path)
-    if file.suffix == ".ipynb":
-        from tapecheck.source.notebook import read_notebook
-
-        return read_notebook(path)
-    return parse_source(read_bytes(path), path)
 
 
 def read_bytes(path: str) -> bytes:
