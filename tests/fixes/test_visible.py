@@ -1,0 +1,237 @@
+"""A fix is safe only where it holds for every completion of what is not visible; some findings then vanish, too."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import Fix, fixes_for
+from tapecheck.source import from_text
+
+HEAD = """\
+import random
+from collections import deque
+import torch
+from torch import nn
+
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+
+
+def found(body: str) -> dict[str, list[Fix]]:
+    """Return the codes of what is found in a program, each with the fixes of its findings."""
+    report = check(from_text(HEAD + dedent(body), "train.py"))
+    fixes: dict[str, list[Fix]] = {}
+    for finding in report.findings:
+        fixes.setdefault(finding.code, []).extend(fixes_for(report, finding))
+    return fixes
+
+
+def safe(body: str) -> list[str]:
+    """Return the titles of all safe fixes that a program is offered."""
+    return [fix.title for fixes in found(body).values() for fix in fixes if fix.applicability == "safe"]
+
+
+STEP = """
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+TRAINS_LATER = {
+    "once a memory holds enough": """
+        class Memory:
+            def __init__(self):
+                self.count = 0
+
+            def store(self):
+                self.count += 1
+
+        memory = Memory()
+        for step in range(5_000):
+            action = net(torch.randn(1, 4)).argmax().item()
+            memory.store()
+            if memory.count > 1_000:
+                loss = net(torch.randn(8, 4)).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    "in a method behind a flag": """
+        class Agent:
+            def act(self):
+                return net(torch.randn(1, 4)).argmax().item()
+
+            def learn(self):
+                loss = net(torch.randn(8, 4)).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        resume = True
+        agent = Agent()
+        for step in range(100):
+            agent.act()
+            if not resume:
+                agent.learn()
+        """,
+    "by a library that holds the model": """
+        from attacks import Attack
+
+        attack = Attack(net, steps=7)
+        for epoch in range(3):
+            loss = net(torch.randn(8, 4)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            for batch in range(4):
+                x = attack.perturb(torch.randn(8, 4))
+                print(net(x).argmax(1))
+        """,
+}
+
+
+@pytest.mark.parametrize("name", TRAINS_LATER)
+def test_a_loop_that_may_train_is_no_needless_graph(name: str) -> None:
+    assert "TAPE302" not in found(TRAINS_LATER[name])
+
+
+def test_where_nothing_trains_the_loop_still_is_one_with_a_safe_fix() -> None:
+    whole = TRAINS_LATER["in a method behind a flag"].replace("agent.learn()", "agent.act()")
+    trained = "\nfor step in range(3):\n" + STEP.replace("        ", "    ")
+    fixes = found(dedent(whole) + trained)
+    assert [fix.applicability for fix in fixes["TAPE302"]] == ["safe"]
+
+
+CUT = """
+    for step in range(5):
+        total = 0
+        for part in range(3):
+            total += net(torch.randn(3, 4)).pow(2).mean().item()
+        loss = torch.tensor(total / 3, requires_grad=True)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+
+def test_what_cuts_the_training_is_said_alone_and_no_safe_fix_cements_it() -> None:
+    fixes = found(CUT)
+    assert "TAPE402" in fixes and "TAPE302" not in fixes
+    assert safe(CUT) == []
+
+
+def test_a_name_makes_no_evaluation_of_unknown_code() -> None:
+    body = """
+        from adaptation import adapt
+
+        def NAME(model, batches):
+            outs = []
+            for batch in batches:
+                out = model(batch)
+                adapt(model, out)
+                outs.append(out)
+            return torch.cat(outs)
+
+        print(NAME(net, [torch.randn(2, 4) for _ in range(5)]))
+        """
+    for name in ("test_time", "evaluate", "run"):
+        assert safe(body.replace("NAME", name)) == []
+
+
+MEMORY = """
+    memory = MADE
+    for step in range(300):
+        x = torch.randn(4)
+        memory.append(net(x).max())
+        if step > 32:
+            chosen = USED
+            loss = sum(chosen)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("[]", "random.sample(memory, 8)"),
+        ("[]", "[memory[i] for i in range(8)]"),
+        ("[]", "memory[-8:]"),
+        ("[]", "[one for one in memory if len(memory) > 4]"),
+        ("deque(maxlen=200)", "list(memory)"),
+        ("deque([], 200)", "list(memory)"),
+    ],
+)
+def test_a_container_whose_older_values_are_needed_is_not_emptied(made: str, used: str) -> None:
+    body = MEMORY.replace("MADE", made).replace("USED", used)
+    fixes = found(body)
+    assert "TAPE101" in fixes
+    assert not [fix for several in fixes.values() for fix in several if fix.title.startswith("Empty")]
+
+
+def test_a_list_of_losses_that_is_summed_is_emptied_safely() -> None:
+    body = MEMORY.replace("MADE", "[]").replace("            chosen = USED\n", "")
+    assert "Empty `memory` after the backward" in safe(body.replace("sum(chosen)", "sum(memory)"))
+
+
+NUMPY = """
+    def distance(out, y):
+        out = out.detach().cpu().numpy()
+        OTHER
+        return torch.tensor(((out - y) ** 2).mean())
+
+    for step in range(5):
+        loss = distance(net(torch.randn(3, 4)), torch.randn(3, 2))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+
+def test_one_of_two_numpy_operands_is_not_converted_as_a_safe_fix() -> None:
+    assert safe(NUMPY.replace("OTHER", "y = y.cpu().numpy()")) == []
+    assert len(safe(NUMPY.replace("OTHER", "y = y + 0"))) == 1
+
+
+@pytest.mark.parametrize("name", ["check_gradients", "log_gradients", "print_norms", "work"])
+@pytest.mark.parametrize("given", ["loss, net", "loss", "out"])
+def test_a_flag_stays_before_unknown_code_that_may_differentiate(name: str, given: str) -> None:
+    body = f"""
+        from tools import {name}
+
+        for step in range(10):
+            out = net(torch.randn(8, 4))
+            loss = out.pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward(retain_graph=True)
+            {name}({given})
+            optimizer.step()
+        """
+    assert "TAPE301" not in found(body)
+    assert safe(body.replace(f"{name}({given})", "print(loss)")) == [
+        "Drop `retain_graph`: nothing runs over this graph again"
+    ]
+
+
+def test_no_value_is_detached_where_a_backward_starts_from_it() -> None:
+    body = """
+        gains = nn.Linear(4, 2)
+        both = torch.optim.Adam([*net.parameters(), *gains.parameters()])
+
+        def task_loss():
+            weights = [p.detach() for p in net.parameters()]
+            return (gains(torch.randn(5, 4)) * weights[1]).square().mean()
+
+        for step in range(3):
+            loss = task_loss() / 4
+            both.zero_grad()
+            loss.backward()
+            both.step()
+        """
+    assert not [fix for fixes in found(body).values() for fix in fixes if "Detach `loss`" in fix.title]
