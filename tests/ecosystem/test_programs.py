@@ -14,7 +14,7 @@ from tests.interpret.truth import PRELUDE, torch_raises_at
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
-    **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES,
+    **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types

@@ -227,3 +227,68 @@ train([(torch.randn(3, 4), torch.tensor([0, 1, 1]))], torch.optim.SGD([w], lr=0.
 """,
     ),
 }
+
+_PER_NODE = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(4, 8), nn.Linear(8, 1)
+        self.start = torch.zeros(1, 8)
+        self.memory = {{}}
+
+    def loss(self, events):
+        loss = 0
+        for src, dst, x in events:
+            before = torch.cat([self.memory.get(int(src), self.start), self.memory.get(int(dst), self.start)])
+            new = self.cell(torch.cat([x, x]), before)
+            loss = loss + self.head(new).pow(2).mean()
+            for i, node in enumerate((src, dst)):
+                self.memory[int(node)] = new[i : i + 1]
+        return loss
+
+    def forget(self):
+        {forget}
+
+def train(stream):
+    net = Net()
+    opt = torch.optim.Adam(net.parameters())
+    for events in stream:
+        loss = net.loss(events)
+        opt.zero_grad()
+        loss.backward(){found}
+        opt.step()
+        net.forget()
+"""
+_EVENTS = """\
+nodes = [0, 1, 2, 1, 0, 2]
+train([[(a, b, torch.randn(1, 4)) for a, b in zip(nodes, nodes[k:])] for k in (1, 2, 3)])
+"""
+
+
+def _forgetting(forget: str, found: str = "") -> Program:
+    text = _PER_NODE.format(forget=forget.replace("\n", "\n        "), found=found)
+    return Program(text, _EVENTS)
+
+
+PER_NODE = {
+    "each entry of a memory is replaced, by its key": _forgetting(
+        "for node in list(self.memory):\n    self.memory[node] = self.memory[node].detach()"
+    ),
+    "each entry of a memory is replaced, as it comes": _forgetting(
+        "for node, state in self.memory.items():\n    self.memory[node] = state.clone().detach()"
+    ),
+    "each entry of a memory is detached in place": _forgetting(
+        "for node in self.memory:\n    self.memory[node] = self.memory[node].clone()\n    self.memory[node].detach_()"
+    ),
+    "each entry of a memory is cut under no_grad": _forgetting(
+        "with torch.no_grad():\n    for node in sorted(self.memory):\n"
+        "        self.memory[node] = self.memory[node] * 1.0"
+    ),
+    "each entry of a memory is detached for nothing": _forgetting(
+        "for node in list(self.memory):\n    self.memory[node].detach()", "  # TAPE101 raises"
+    ),
+    "one entry of a memory is replaced": _forgetting(
+        "for node in list(self.memory)[:1]:\n    self.memory[node] = self.memory[node].detach()",
+        "  # TAPE101 raises",
+    ),
+}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values import Env, Mark, Module, Storage, Tensor, Unknown, Value
+from tapecheck.interpret.values import Dict, Env, Mark, Module, Storage, Tensor, Unknown, Value
 from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
 from tapecheck.tape import (
@@ -211,6 +211,8 @@ class World:
         self.facts_about: dict[int, list[tuple[Unknown, bool, dict[int, Unknown]]]] = {}
         """The same by the unknowns that they speak of."""
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
+        self.entries: list[tuple[Dict, Any]] = []
+        """The entries of dicts that the running iteration came to, by their keys: the first few."""
         self.counted: list[tuple[str, Any, Any, Any]] = []
         """What loops that are running counted up or let grow, oldest first."""
         self.operands: dict[int, tuple[Any, Any]] = {}

@@ -308,6 +308,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
     if isinstance(owner, Dict):
         key = hashable(index)
         if key in owner.items:
+            _note_entry(machine, owner, key)
             slot = owner.slots.get(key)
             if slot is not None and slot.clock < machine.world.clock:
                 carry.loaded(machine, slot)
@@ -375,6 +376,7 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
     elif isinstance(owner, Dict):
         key = hashable(index)
         if key in owner.items:
+            _note_entry(machine, owner, key)
             owner.rewritten.add(key)
         elif isinstance(key, int):
             rotates(machine, None, value)
@@ -391,6 +393,13 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
             # An array holds what was cut off its graph as well as a tensor does.
             owner.cuts = merge_cuts(owner.cuts, value.cuts)
         machine.escape(value, node, owner.name)
+
+
+def _note_entry(machine: Engine, owner: Dict, key: Any) -> None:
+    """Note an entry that the running iteration comes to."""
+    entries = machine.world.entries
+    if machine.world.iteration and len(entries) < limits.MOST_ENTRIES:
+        entries.append((owner, key))
 
 
 def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:

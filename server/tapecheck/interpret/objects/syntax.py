@@ -102,6 +102,12 @@ def text_of(node: ast.expr) -> str:
 
 
 @placeless
+def detaches(node: ast.AST) -> bool:
+    """Whether a loop's body takes values out of their graphs by name."""
+    return any(isinstance(part, ast.Attribute) and part.attr in ("detach", "detach_", "data") for part in walk(node))
+
+
+@placeless
 def has_yield(node: ast.AST) -> bool:
     """Whether a function's own body yields (nested functions aside); a lambda's does not."""
     if isinstance(node, ast.Lambda):

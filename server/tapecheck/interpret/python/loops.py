@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tapecheck.interpret import limits
@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     Instance,
     List,
     Run,
+    Set,
     Signal,
     Stream,
     Tensor,
@@ -113,6 +114,17 @@ class _Loop:
     def look(self) -> None:
         """Note what was compared before an iteration."""
         self.varying, self.guarded = self.world.varying, self.world.guarded
+        self.world.entries = []
+
+    def entered_by(self, element: Value) -> list[Dict]:
+        """Return the dicts that the last iteration came to under its element, or the first part of that."""
+        key = equality.hashable(element[0] if isinstance(element, tuple) and element else element)
+        return [owner for owner, entry in self.world.entries if entry == key]
+
+    def older(self, values: Iterable[Value]) -> bool:
+        """Whether there is a graph in values that was built before the loop."""
+        first = self.world.before_loop(self.number)
+        return any(held.node <= first for value in values for held in carry.tensors_in(value))
 
     def begin(self) -> None:
         self.rounds.begin()
@@ -149,7 +161,9 @@ class _Loop:
 
 
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
-    stream = machine.stream(machine.eval(node.iter, env), node.iter)
+    value = machine.eval(node.iter, env)
+    stream = machine.stream(value, node.iter)
+    held = isinstance(value, (List, Dict, Set, tuple))
     loop = _Loop(machine, node, env)
     signal: Any = None
     element: Value = None
@@ -159,6 +173,8 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         if length is not None and index >= length:
             break
         following = _following(loop, stream, index, length, element)
+        if following is None and held and length is not None:
+            following = _next_kept(loop, stream, index, length, element)
         if following is None:
             break
         index = following
@@ -226,6 +242,24 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
         return None
     # The last element tells what it all comes to.
     return length - 1
+
+
+def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
+    """Return the place of the next element that leads to a graph from before the loop, where the loop may cut it.
+
+    It goes over the entries of a dict, which it looks up by its elements, or over what it detaches: a graph in an entry
+    that it was not run for would be one that the program has got rid of.
+    """
+    holders = loop.entered_by(element)
+    detaches = loop.world.notes.of(loop.node, syntax.detaches)
+    if not (holders or detaches) or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
+        return None
+    for place in range(index, min(length, limits.MODEL_ITERATIONS)):
+        item = stream.item(place)
+        key = equality.hashable(item[0] if isinstance(item, tuple) and item else item)
+        if loop.older([owner.items.get(key) for owner in holders]) or (detaches and loop.older([item])):
+            return place
+    return None
 
 
 def _of_layers(length: int | None, element: Value) -> bool:
