@@ -31,6 +31,7 @@ class Interpretation:
     read: dict[str, str | None] = field(default_factory=dict)
     exhausted: bool = False
     cut_short: list[Any] = field(default_factory=list)
+    faults: list[Any] = field(default_factory=list)
 
 
 @dataclass
