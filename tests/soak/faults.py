@@ -119,8 +119,8 @@ FAULTS = (
     ),
     Fault(
         "the program closes every open file",
-        "before the recorder could close the tape",
-        3,
+        "the script ran to its end",
+        0,
         "os.closerange(3, 256)",
         trains=True,
     ),
