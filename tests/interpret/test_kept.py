@@ -41,6 +41,44 @@ for step in range(10):
     loss.backward()
     total.add_(loss)  # kept
 """,
+    "parameters that an update stored, cut by the next iteration": """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        return self.fc(x) * self.scale
+def update(module, done):
+    for kind in (module._parameters, module._buffers):
+        for name in kind:
+            p = kind[name]
+            if p in done:
+                kind[name] = done[p]
+            elif p is not None and hasattr(p, "update") and p.update is not None:
+                kind[name] = done[p] = p + p.update
+    for name in module._modules:
+        module._modules[name] = update(module._modules[name], done)
+    return module
+net = Scaled()
+for step in range(10):
+    for p in net.parameters():
+        p.detach_().requires_grad_()
+    own = list(net.parameters())
+    for p, g in zip(own, torch.autograd.grad(net(torch.randn(2, 4)).sum(), own)):
+        p.update = -0.1 * g
+    net = update(net, {})
+""",
+    "a dict whose keys are tensors": """
+seen = {}
+for step in range(10):
+    key = torch.zeros(2)
+    w = torch.randn(3, requires_grad=True)
+    if key in seen:  # a tensor is found by its identity alone: never
+        seen[key].backward()
+    seen = {key: w.pow(2).sum()}
+    seen[key].backward()
+""",
     "linked objects": """
 class Record:
     def __init__(self, value, before):

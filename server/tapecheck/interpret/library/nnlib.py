@@ -141,6 +141,7 @@ class Modules:
         if flags.get("track_running_stats") is not False:
             for buffer in fact.buffers if fact is not None else ():
                 owner.attrs[buffer] = self.world.data(buffer)
+                _layer(owner).buffers.add(buffer)
 
     def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         layer = _layer(owner)
@@ -709,11 +710,27 @@ class _Registered(Attributes):
         super().__init__(owner)
         self.kind = kind
 
-    def holds(self, value: Value) -> bool:
-        """Return whether a value is registered under this kind."""
+    def holds(self, name: str, value: Value) -> bool:
+        """Return whether an attribute is registered under this kind."""
+        layer = _layer(self.owner)
         if self.kind == "_modules":
             return isinstance(value, Instance) and value.module
-        return isinstance(value, Tensor) and value.parameter is (self.kind == "_parameters")
+        if self.kind == "_buffers":
+            return name in layer.buffers
+        return _is_parameter(layer, name, value)
+
+    def __setitem__(self, key: Value, value: Value) -> None:
+        super().__setitem__(key, value)
+        if isinstance(key, str) and self.kind != "_modules":
+            layer = _layer(self.owner)
+            (layer.buffers if self.kind == "_buffers" else layer.parameters).add(key)
+
+
+def _is_parameter(layer: Layer, name: str, value: Value) -> bool:
+    """Return whether a module has a value as a parameter: what stands in its `_parameters`, whatever it was made as."""
+    if not isinstance(value, Tensor) or name in layer.buffers:
+        return False
+    return value.parameter or name in layer.parameters
 
 
 def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
@@ -731,7 +748,7 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
     for name, value in owner.attrs.items():
         kind = type(value)
         if kind is Tensor:
-            if value.parameter and id(value) not in seen:
+            if (value.parameter or (owner.layer and name in owner.layer.parameters)) and id(value) not in seen:
                 seen.add(id(value))
                 found.append((prefix + name, value))
         elif kind in INERT:

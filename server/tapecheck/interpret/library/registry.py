@@ -236,7 +236,14 @@ class Libraries:
             memo[id(value)] = result
             result.state = copy.copy(value.state)
             if value.layer is not None:
-                result.layer = dataclasses.replace(value.layer, named=False, path="", top=None)
+                result.layer = dataclasses.replace(
+                    value.layer,
+                    named=False,
+                    path="",
+                    top=None,
+                    parameters=set(value.layer.parameters),
+                    buffers=set(value.layer.buffers),
+                )
             result.inner = self.deep_copy(value.inner, node, memo)
             result.args, result.numbered = value.args, value.numbered
             result.open, result.length = value.open, value.length

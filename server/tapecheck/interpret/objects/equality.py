@@ -13,10 +13,13 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Class,
     Dict,
+    Function,
     Generator,
     Instance,
     Lib,
     List,
+    Mark,
+    Module,
     Queue,
     Range,
     Set,
@@ -230,7 +233,19 @@ def _hashable(value: Value, left: list[int]) -> Any:
         if value.cls.options.get("frozen") and value.cls.options.get("eq") is not False:
             fields = [value.attrs.get(field.name) for field in value.cls.fields or ()]
             return _Fields(value, tuple(_hashable(field, left) for field in fields))
-    return ("?", _Identity(value))
+    return _Identity(value) if _is_one(value) else ("?", _Identity(value))
+
+
+def _is_one(value: Value) -> bool:
+    """Return whether a value is known to be equal, as a key, to nothing but itself."""
+    if isinstance(value, Tensor):
+        return value.extra is None or Mark.OPAQUE not in value.extra
+    if not isinstance(value, Instance):
+        return isinstance(value, (Function, Class, Module))
+    if value.cls is None:
+        return value.module
+    made = value.cls.kind == "" and not value.cls.opaque
+    return made and value.inner is None and not (value.cls.defines("__eq__") or value.cls.defines("__hash__"))
 
 
 class _Identity:

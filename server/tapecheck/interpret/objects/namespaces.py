@@ -18,12 +18,12 @@ class Attributes(MutableMapping[Any, Value]):
         self.owner = owner
         self.attrs = owner.attrs
 
-    def holds(self, value: Value) -> bool:
-        """Return whether a value belongs to this dict."""
+    def holds(self, name: str, value: Value) -> bool:
+        """Return whether an attribute belongs to this dict."""
         return True
 
     def __getitem__(self, key: Any) -> Value:
-        if key in self.attrs and self.holds(self.attrs[key]):
+        if key in self.attrs and self.holds(key, self.attrs[key]):
             return self.attrs[key]
         raise KeyError(key)
 
@@ -49,4 +49,4 @@ class Attributes(MutableMapping[Any, Value]):
         return len(self._names())
 
     def _names(self) -> list[str]:
-        return [name for name, value in self.attrs.items() if self.holds(value)]
+        return [name for name, value in self.attrs.items() if self.holds(name, value)]

@@ -668,6 +668,8 @@ class Layer:
     top: Instance | None = None
     wrapped: bool = False
     optimizers: Value = None
+    parameters: set[str] = field(default_factory=set)
+    """The names under which `_parameters` was given a tensor, which need be no `Parameter` then."""
     buffers: set[str] = field(default_factory=set)
     """The names that were registered as buffers, whatever stands under them."""
 
