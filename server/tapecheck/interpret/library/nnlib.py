@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained
+from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained, submodules
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState
-from tapecheck.interpret.objects import containers, equality
+from tapecheck.interpret.objects import containers
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
@@ -23,7 +23,6 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Layer,
-    Lib,
     List,
     Native,
     Stream,
@@ -37,8 +36,6 @@ from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.tape import Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
-_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
-_NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
 )
@@ -107,8 +104,8 @@ class Modules:
         owner.lib = path
         torch = self.torch
         layer = _layer(owner)
-        if name in _CONTAINERS:
-            self._fill_container(owner, name, args, kwargs, node)
+        if name in submodules.CONTAINERS:
+            submodules.fill(self, owner, name, args, kwargs, node)
             return
         fact = self.facts.module(name)
         given = dict(kwargs)
@@ -143,42 +140,8 @@ class Modules:
                 owner.attrs[buffer] = self.world.data(buffer)
                 _layer(owner).buffers.add(buffer)
 
-    def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
-        layer = _layer(owner)
-        layer.container = name
-        first = args[0] if args else None
-        if (name == "Sequential" and isinstance(first, Dict)) or name in ("ModuleDict", "ParameterDict"):
-            source = first if isinstance(first, Dict) else Dict({})
-            for key, value in source.items.items():
-                owner.attrs[str(equality.unkey(key))] = value
-            layer.more = source.more
-        else:
-            values: list[Value] = []
-            for arg in args:
-                # A star argument of unknown length comes as one value: what it holds, and more.
-                unknown = name == "Sequential" and (isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more))
-                layer.more = layer.more or unknown
-                values.extend(arg.items if isinstance(arg, List) and name == "Sequential" else [arg])
-            if name != "Sequential" and first is not None:
-                known = containers.known_items(self.machine, first, node)
-                layer.more = known is None
-                values = known if known is not None else list(self.machine.elements(first, node))
-            for index, value in enumerate(values):
-                owner.attrs[str(index)] = value
-        if name.startswith("Parameter"):
-            for key in self.children_names(owner):
-                value = owner.attrs[key]
-                if isinstance(value, Tensor) and not value.parameter:
-                    owner.attrs[key] = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
-
     def children_names(self, owner: Instance) -> list[str]:
-        """Return the names of a container's own entries, in order; other attributes that were set on it are none."""
-        parameters = _layer(owner).container.startswith("Parameter")
-        return [
-            name
-            for name, value in owner.attrs.items()
-            if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
-        ]
+        return submodules.names(owner)
 
     def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Value]:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
@@ -262,9 +225,7 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
             if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
                 return Native(name, lambda m, args, kwargs, at: None)
-            if name in ("append", "extend", "insert", "items", "keys", "values", "__len__", "update"):
-                return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
-            return None
+            return submodules.method(self, owner, name)
         if owner.lib.startswith("torch.optim.") or isinstance(owner.state, OptimizerState):
             return self.torch.optimizers.attribute(owner, name)
         table = frameworks.OBJECTS.get(owner.lib)
@@ -437,75 +398,11 @@ class Modules:
             layer.optimizers = known[0] if known is not None and len(known) == 1 else made
         return layer.optimizers
 
-    def _container_method(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        names = self.children_names(owner)
-        values = [owner.attrs[key] for key in names]
-        self.world.kept += 1
-        if name == "append" and args:
-            value = args[0]
-            if _layer(owner).container == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
-                value = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
-            owner.attrs[str(len(names))] = value
-            return owner
-        if name == "extend" and args:
-            for value in self.machine.elements(args[0], node):
-                owner.attrs[str(len(self.children_names(owner)))] = value
-            return owner
-        if name == "insert" and len(args) > 1:
-            place = concrete(args[0])
-            values.insert(place if isinstance(place, int) else 0, args[1])
-            for key in names:
-                del owner.attrs[key]
-            owner.attrs.update({str(index): value for index, value in enumerate(values)})
-            return None
-        if name == "update" and args and isinstance(args[0], Dict):
-            for key, value in args[0].items.items():
-                owner.attrs[str(equality.unkey(key))] = value
-            return None
-        more = _layer(owner).more
-        if name == "items":
-            return List(list(zip(names, values)), more)
-        if name == "keys":
-            return List(list(names), more)
-        if name == "__len__":
-            return Unknown.whole("len") if more else len(values)
-        return List(values, more)
-
     def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:
-        index = concrete(index)
-        if owner.module:
-            names = self.children_names(owner)
-            if isinstance(index, str):
-                return owner.attrs.get(index, Unknown.named(index))
-            if isinstance(index, int) and -len(names) <= index < len(names):
-                return owner.attrs[names[index]]
-            if isinstance(index, slice):
-                parts = [concrete(part) for part in (index.start, index.stop, index.step)]
-                known = all(part is None or isinstance(part, int) for part in parts)
-                if containers.standing_still(index):
-                    self.machine.wrong("ValueError", node)
-                    known = False
-                chosen = names[slice(*parts)] if known else names
-                result = Instance(None, owner.lib, module=True)
-                _layer(result).container = _layer(owner).container
-                result.attrs["training"] = owner.attrs.get("training", True)
-                result.attrs.update({str(position): owner.attrs[name] for position, name in enumerate(chosen)})
-                return result
-            return owner.attrs[names[0]] if names else Unknown("module")
-        return loaders.item(self.torch, owner)
+        return submodules.item(self, owner, index, node) if owner.module else loaders.item(self.torch, owner)
 
     def stream(self, owner: Instance, node: ast.AST) -> Stream | None:
-        if owner.module:
-            names = self.children_names(owner)
-            more = _layer(owner).more
-            keyed = _layer(owner).container in ("ModuleDict", "ParameterDict")
-            return Stream(
-                lambda: None if more else len(names),
-                lambda index: (
-                    (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module")
-                ),
-            )
-        return loaders.stream(self.torch, owner, node)
+        return submodules.stream(owner) if owner.module else loaders.stream(self.torch, owner, node)
 
     # -- forward ------------------------------------------------------------------------------------------------
 

@@ -156,6 +156,10 @@ def contains(machine: Engine, container: Value, item: Value) -> bool | None:
         inner = container.inner
         if inner is not None:
             return contains(machine, inner, item)
+        if container.module:
+            at = container.cls.node if container.cls is not None else ast.Pass()
+            known = machine.library.object_attribute(container, "__contains__", at)
+            return machine.known_truth(machine.call(known, [item], {}, at)) if known is not None else None
     if isinstance(container, (Instance, Generator, Stream, Class)):
         return _reached(machine, container, item)
     items = container if isinstance(container, tuple) else getattr(container, "items", None)
@@ -184,8 +188,6 @@ def contains(machine: Engine, container: Value, item: Value) -> bool | None:
 def _reached(machine: Engine, container: Value, item: Value) -> bool | None:
     """Whether going over an iterable comes to an element: an iterator is used up as far as that."""
     if isinstance(container, Class) and container.members is None:
-        return None
-    if isinstance(container, Instance) and container.module:
         return None
     stream = machine.stream(container, container.cls.node if isinstance(container, Instance) and container.cls else
                             ast.Pass())  # fmt: skip

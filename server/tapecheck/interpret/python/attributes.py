@@ -216,6 +216,14 @@ def special(machine: Engine, owner: Instance, name: str) -> Value:
     return owner.attrs.get(name) if owner.cls is None else find_method(machine, owner, name)
 
 
+def operator_method(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return the method of an operator: of the user's class, or what the class of torch's containers has."""
+    method = find_method(machine, owner, name)
+    if method is None and owner.module:
+        return machine.library.object_attribute(owner, name, node)
+    return method
+
+
 def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Value:
     if isinstance(owner, Tensor):
         return machine.library.get_item(owner, index, node)

@@ -11,7 +11,7 @@ from typing import Any
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
-from tapecheck.interpret.python import comprehensions, conditions
+from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.values import (
     CONSTANTS,
     HOLDERS,
@@ -206,7 +206,7 @@ def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) 
     if isinstance(current, (List, Dict, Set)) and algebra.augment(machine, node.op, current, value, node):
         return current
     if isinstance(current, Instance):
-        method = machine.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
+        method = attributes.operator_method(machine, current, f"__i{_DUNDER.get(type(node.op), '')}__", node)
         if method is not None:
             return machine.call(method, [value], {}, node)
     return binary(machine, node.op, current, value, node)
@@ -216,7 +216,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
     name = _DUNDER.get(type(op), "")
     for owner, prefix, other in ((left, "__", right), (right, "__r", left)):
         if isinstance(owner, Instance):
-            method = machine.find_method(owner, f"{prefix}{name}__")
+            method = attributes.operator_method(machine, owner, f"{prefix}{name}__", node)
             if method is not None:
                 result = machine.call(method, [other], {}, node)
                 if not (isinstance(result, Unknown) and result.kind is Kind.NOT_IMPLEMENTED):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import containers, exceptions, records, unknowns
-from tapecheck.interpret.python import expressions, flow, functions, loops
+from tapecheck.interpret.python import attributes, expressions, flow, functions, loops
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -308,7 +308,11 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
         elif isinstance(target, ast.Subscript):
             owner = machine.eval(target.value, env)
             index = machine.eval(target.slice, env)
-            method = machine.find_method(owner, "__delitem__") if isinstance(owner, Instance) else None
+            method = (
+                attributes.operator_method(machine, owner, "__delitem__", target)
+                if isinstance(owner, Instance)
+                else None
+            )
             if method is not None:
                 machine.call(method, [index], {}, node)
             else:

@@ -211,8 +211,12 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
         elif owner.inner is not None:
             containers.set_item(machine, owner.inner, index, value, node)
         elif owner.module:
-            owner.attrs[str(index)] = value
-            machine.world.kept += 1
+            known = machine.library.object_attribute(owner, "__setitem__", node)
+            if known is not None:
+                machine.call(known, [index, value], {}, node)
+            else:
+                owner.attrs[str(index)] = value
+                machine.world.kept += 1
     else:
         containers.set_item(machine, owner, index, value, node)
 

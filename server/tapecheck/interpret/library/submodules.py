@@ -1,0 +1,327 @@
+"""Sequential, ModuleList, ModuleDict and the two of parameters: what they hold, and what changes that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tapecheck.interpret.library.contract import Modules
+from tapecheck.interpret.objects import containers, equality
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    MORE_KEYWORDS,
+    Args,
+    Dict,
+    Instance,
+    Kwargs,
+    Layer,
+    Lib,
+    List,
+    Native,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+
+CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+_KEYED = ("ModuleDict", "ParameterDict")
+_NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
+
+
+def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    """Run the constructor of a container."""
+    layer = _layer(owner)
+    layer.container = name
+    first = args[0] if args else next((value for key, value in kwargs.items() if key != MORE_KEYWORDS), None)
+    if name in _KEYED or (name == "Sequential" and isinstance(first, Dict)):
+        _update(modules, owner, [first], {}, node)
+    elif name == "Sequential":
+        for arg in args:
+            # A star argument of unknown length comes as one value: what it holds, and more.
+            layer.more = layer.more or isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more)
+            for value in arg.items if isinstance(arg, List) else [arg]:
+                owner.attrs[str(len(names(owner)))] = value
+    elif first is not None:
+        _extend(modules, owner, [first], {}, node)
+
+
+def names(owner: Instance) -> list[str]:
+    """Return the names of a container's own entries, in order; other attributes that were set on it are none."""
+    parameters = _layer(owner).container.startswith("Parameter")
+    return [
+        name
+        for name, value in owner.attrs.items()
+        if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
+    ]
+
+
+def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Value:
+    """Return what an index, a key or a slice leads to."""
+    index = concrete(index)
+    known = names(owner)
+    if isinstance(index, str):
+        return owner.attrs.get(index, Unknown.named(index))
+    if isinstance(index, int) and -len(known) <= index < len(known):
+        return owner.attrs[known[index]]
+    if isinstance(index, slice):
+        parts = [concrete(part) for part in (index.start, index.stop, index.step)]
+        plain = all(part is None or isinstance(part, int) for part in parts)
+        if containers.standing_still(index):
+            modules.machine.wrong("ValueError", node)
+            plain = False
+        return _another(owner, [owner.attrs[name] for name in (known[slice(*parts)] if plain else known)])
+    return owner.attrs[known[0]] if known else Unknown("module")
+
+
+def stream(owner: Instance) -> Stream:
+    """Return what going over a container yields."""
+    known = names(owner)
+    more, keyed = _layer(owner).more, _layer(owner).container in _KEYED
+
+    def entry(index: int) -> Value:
+        if index >= len(known):
+            return Unknown("module")
+        return known[index] if keyed else owner.attrs[known[index]]
+
+    return Stream(lambda: None if more else len(known), entry)
+
+
+def method(modules: Modules, owner: Instance, name: str) -> Native | None:
+    """Return a method that the class of a container has; None where it has none of the name."""
+    found = _METHODS.get(_layer(owner).container, _ANY).get(name)
+    if found is None:
+        return None
+    return Native(name, lambda m, args, kwargs, at: found(modules, owner, args, kwargs, at))
+
+
+def _layer(owner: Instance) -> Layer:
+    assert owner.layer is not None
+    return owner.layer
+
+
+def _another(owner: Instance, values: list[Value]) -> Instance:
+    """Return a new container of the same class with other entries."""
+    made = Instance(None, owner.lib, module=True)
+    _layer(made).container = _layer(owner).container
+    made.attrs["training"] = owner.attrs.get("training", True)
+    made.attrs.update({str(position): value for position, value in enumerate(values)})
+    return made
+
+
+def _entry(modules: Modules, owner: Instance, value: Value, node: ast.AST) -> Value:
+    """Return what a container keeps of a value: those of parameters make parameters of tensors."""
+    if _layer(owner).container.startswith("Parameter") and isinstance(value, Tensor) and not value.parameter:
+        return modules.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
+    return value
+
+
+def _renumber(owner: Instance, before: list[str], values: list[Value]) -> None:
+    for name in before:
+        del owner.attrs[name]
+    owner.attrs.update({str(position): value for position, value in enumerate(values)})
+
+
+# -- what all of them do ----------------------------------------------------------------------------------------
+
+
+def _len(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown.whole("len") if _layer(owner).more else len(names(owner))
+
+
+def _contains(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    wanted, layer = concrete(args[0]) if args else None, _layer(owner)
+    if layer.container in _KEYED:
+        if isinstance(wanted, Unknown):
+            return Unknown.plain("in") if layer.more or names(owner) else False
+        found = wanted in names(owner) if isinstance(wanted, CONSTANTS) else False
+    elif layer.container == "ParameterList":
+        # Tensors are compared element by element.
+        return Unknown.plain("in")
+    else:
+        found = any(owner.attrs[name] is wanted for name in names(owner))
+        if not found and isinstance(wanted, Unknown):
+            return Unknown.plain("in")
+    return Unknown.plain("in") if not found and layer.more else found
+
+
+def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) < 2:
+        return None
+    modules.world.kept += 1
+    key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), _layer(owner)
+    known = names(owner)
+    if layer.container not in _KEYED and isinstance(key, int) and -len(known) <= key < len(known):
+        key = known[key]
+    # Which entry an unknown key replaces, nobody knows.
+    layer.more = layer.more or isinstance(key, Unknown)
+    owner.attrs[str(key)] = value
+    return None
+
+
+def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    key, layer, known = concrete(args[0]) if args else None, _layer(owner), names(owner)
+    if layer.container in _KEYED:
+        if isinstance(key, str):
+            owner.attrs.pop(key, None)
+            return None
+    elif isinstance(key, (int, slice)):
+        values = [owner.attrs[name] for name in known]
+        if isinstance(key, slice):
+            key = slice(*(concrete(part) for part in (key.start, key.stop, key.step)))
+        try:
+            del values[key]
+        except (IndexError, TypeError, ValueError):
+            layer.more = True
+            return None
+        _renumber(owner, known, values)
+        return None
+    layer.more = True
+    return None
+
+
+def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = args[0] if args else -1
+    if isinstance(concrete(key), str) and concrete(key) not in owner.attrs and len(args) > 1:
+        return args[1]
+    found = item(modules, owner, key, node)
+    _delete(modules, owner, [key], {}, node)
+    return found
+
+
+# -- sequences --------------------------------------------------------------------------------------------------
+
+
+def _append(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    for value in (*args, *kwargs.values())[:1]:
+        owner.attrs[str(len(names(owner)))] = _entry(modules, owner, value, node)
+    return owner
+
+
+def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    for more in (*args, *kwargs.values())[:1]:
+        known = containers.known_items(modules.machine, more, node)
+        if known is None:
+            _layer(owner).more = True
+            known = list(modules.machine.elements(more, node))
+        for value in known:
+            _append(modules, owner, [value], {}, node)
+    return owner
+
+
+def _insert(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    if len(args) > 1:
+        known, place = names(owner), concrete(args[0])
+        values = [owner.attrs[name] for name in known]
+        values.insert(place if isinstance(place, int) else 0, _entry(modules, owner, args[1], node))
+        _renumber(owner, known, values)
+    return owner
+
+
+def _plus(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = _another(owner, [owner.attrs[name] for name in names(owner)])
+    _layer(made).more = _layer(owner).more
+    return _extend(modules, made, args, {}, node)
+
+
+def _times(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = _another(owner, [owner.attrs[name] for name in names(owner)])
+    _layer(made).more = _layer(owner).more
+    return _repeat(modules, made, args, {}, node)
+
+
+def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    values = modules.machine.new_list([owner.attrs[name] for name in names(owner)], node)
+    repeated = modules.machine.binary(ast.Mult(), values, args[0] if args else 1, node)
+    if not isinstance(repeated, List) or repeated.more:
+        _layer(owner).more = True
+    else:
+        _renumber(owner, names(owner), repeated.items)
+    return owner
+
+
+# -- dicts ------------------------------------------------------------------------------------------------------
+
+
+def _keys(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return List(list(names(owner)), _layer(owner).more)
+
+
+def _values(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return List([owner.attrs[name] for name in names(owner)], _layer(owner).more)
+
+
+def _items(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return List([(name, owner.attrs[name]) for name in names(owner)], _layer(owner).more)
+
+
+def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    layer = _layer(owner)
+    for source in (*args, *kwargs.values())[:1]:
+        pairs: list[tuple[Value, Value]] = []
+        if isinstance(source, Dict):
+            pairs = [(equality.unkey(key), value) for key, value in source.items.items()]
+            layer.more = layer.more or source.more
+        elif isinstance(source, Instance) and source.layer is not None and source.layer.container in _KEYED:
+            pairs = [(name, source.attrs[name]) for name in names(source)]
+            layer.more = layer.more or source.layer.more
+        elif source is not None:
+            known = containers.known_items(modules.machine, source, node)
+            for one in known or ():
+                pair = containers.known_items(modules.machine, one, node) or ()
+                pairs += [(pair[0], pair[1])] if len(pair) == 2 else []
+            layer.more = layer.more or known is None or len(pairs) != len(known)
+        for key, value in pairs:
+            owner.attrs[str(concrete(key))] = _entry(modules, owner, value, node)
+    return owner if layer.container == "ParameterDict" else None
+
+
+def _get(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    found = _contains(modules, owner, args, {}, node)
+    if found is True:
+        return item(modules, owner, args[0], node)
+    return (args[1] if len(args) > 1 else None) if found is False else Unknown("parameter")
+
+
+def _setdefault(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if _contains(modules, owner, args, {}, node) is False:
+        _set(modules, owner, [*args, None][:2], {}, node)
+    return item(modules, owner, args[0], node) if args else None
+
+
+def _clear(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    modules.world.kept += 1
+    _renumber(owner, names(owner), [])
+    _layer(owner).more = False
+    return None
+
+
+_Method = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
+_SHARED: dict[str, _Method] = {
+    "__len__": _len, "__contains__": _contains, "__setitem__": _set, "__delitem__": _delete, "pop": _pop,
+}  # fmt: skip
+_SEQUENCE: dict[str, _Method] = {
+    **_SHARED, "append": _append, "extend": _extend, "insert": _insert, "__add__": _plus, "__iadd__": _extend,
+}  # fmt: skip
+_DICT: dict[str, _Method] = {
+    **_SHARED, "keys": _keys, "values": _values, "items": _items, "update": _update, "clear": _clear,
+}  # fmt: skip
+_METHODS: dict[str, dict[str, _Method]] = {
+    "Sequential": {**_SEQUENCE, "__mul__": _times, "__rmul__": _times, "__imul__": _repeat},
+    "ModuleList": _SEQUENCE,
+    "ModuleDict": _DICT,
+    "ParameterList": {name: found for name, found in _SEQUENCE.items() if name not in ("insert", "__add__")},
+    "ParameterDict": {**_DICT, "get": _get, "setdefault": _setdefault, "__ior__": _update},
+}
+_ANY: dict[str, _Method] = {
+    name: found for name, found in (*_SEQUENCE.items(), *_DICT.items())
+    if name == "__len__" or name in ("append", "extend", "insert", "items", "keys", "values", "update")
+}  # fmt: skip
+"""What is asked of modules that nobody knows to be containers: their class may be written elsewhere."""
