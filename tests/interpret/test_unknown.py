@@ -10,6 +10,20 @@ from tapecheck.source import from_text
 HEAD = "import pytest\nimport torch\nfrom torch import nn\n"
 LOSS = "    y = torch.ones(3, requires_grad=True).exp().sum()\n"
 QUIET = {
+    "a graph that the caller still has": """\
+def hypergradients(params, hparams, outer_loss):
+    return torch.autograd.grad(outer_loss(params, hparams), hparams, retain_graph=True)
+""",
+    "a list that nobody knows, walked by a closure": """\
+def fixed_point(params, hparams, fp_map, vector, k):
+    params = [p.detach().requires_grad_() for p in params]
+    mapped = fp_map(params, hparams)
+    def applied(xs):
+        return torch.autograd.grad(mapped, params, xs, retain_graph=True)
+    for _ in range(k):
+        vector = applied(vector)
+    return torch.autograd.grad(mapped, hparams, vector)
+""",
     "an unknown times a parameter": """\
 def train(x):
     w = torch.ones(3, requires_grad=True)
@@ -29,6 +43,12 @@ def train(a, b):
         y.backward()
     if a < b:
         y.backward()
+""",
+    "parameters that an update stored, in a module of which more is unknown": """\
+def adapt(net, lr):
+    for name in list(net._parameters):
+        p = net._parameters[name]
+        net._parameters[name] = (p - lr * p.grad).detach().requires_grad_()
 """,
     "a chain and what is beyond it": f"""\
 def train(e):

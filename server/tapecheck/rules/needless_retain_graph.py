@@ -224,6 +224,8 @@ second.backward(retain_graph=True)
 def _walks_the_unknown(reading: Reading, run: Run) -> bool:
     """Return whether a call walks a graph whose origin is unknown."""
     ledger = reading.ledger
+    if run.backward.open and not run.backward.roots:
+        return True
     if any(root.node is None and root.graph == "may" for root in run.backward.roots):
         return True
     walked: Iterable[int] = run.traversal.executed
@@ -243,7 +245,9 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     if any(run.position < unknown[-1].position for run in runs if run in unknown):
         return False
     given_away = [
-        position for position, escape in reading.escapes if any(map(reading.ledger.leads_anywhere, escape.nodes))
+        position
+        for position, escape in reading.escapes
+        if escape.open or any(map(reading.ledger.leads_anywhere, escape.nodes))
     ]
     if given_away and any(run.position < given_away[-1] and _walks_the_unknown(reading, run) for run in runs):
         return False

@@ -462,11 +462,15 @@ class Bind:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """Graph nodes left what this tape sees (returned to an unknown caller, stored by unknown code)."""
+    """Graph nodes left what this tape sees (returned to an unknown caller, stored by unknown code).
+
+    `open` says that whoever has them has values with graphs that nobody knows, too.
+    """
 
     at: Site
     nodes: tuple[int, ...]
     to: str
+    open: bool = False
 
 
 @built_directly

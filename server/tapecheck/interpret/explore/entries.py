@@ -119,7 +119,8 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
         result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
         # The caller gets the result and still has what it passed in.
         passed = tuple(value for value in args if isinstance(value, Unknown))
-        machine.escape((result, *passed), node, "the caller")
+        computed = any(not value.data and value.leaf is None for value in passed)
+        machine.escape((result, *passed), node, "the caller", more=computed)
         if isinstance(owner, Instance):
             machine.escape(tuple(lived.outlives(owner, machine.called, node)), node, "the next call")
     finally:

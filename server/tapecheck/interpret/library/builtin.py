@@ -674,7 +674,7 @@ def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], Instance):
-        return Dict(Attributes(args[0]))
+        return Dict(Attributes(args[0]), slots=args[0].slots)
     return Unknown("vars")
 
 

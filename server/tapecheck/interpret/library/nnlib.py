@@ -212,7 +212,7 @@ class Modules:
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
             if name in ("_parameters", "_buffers", "_modules"):
-                return Dict(_Registered(owner, name), layer.more)
+                return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
             if name == "module" and layer.wrapped:
                 return owner
             if name == "no_sync" and layer.wrapped:

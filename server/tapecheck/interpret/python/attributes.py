@@ -81,7 +81,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
             carry.loaded(machine, slot)
         return attrs[name]
     if name == "__dict__":
-        return Dict(Attributes(owner))
+        return Dict(Attributes(owner), slots=owner.slots)
     if name == "__class__":
         return owner.cls if owner.cls is not None else Lib(owner.lib)
     if owner.cls is not None:

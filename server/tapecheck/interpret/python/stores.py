@@ -237,11 +237,11 @@ def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...])
             machine.world.emit(Bind(at, name, item.node, item.cuts, index))
 
 
-def escape(machine: Engine, value: Value, node: ast.AST, to: str) -> None:
-    """Note that graph nodes leave what the dry run sees."""
+def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None:
+    """Note that graph nodes leave what the dry run sees; `more` says that others do which nobody knows."""
     nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
-    if nodes:
-        machine.world.emit(Escape(machine.world.site(node), tuple(n for n in nodes if n is not None), to))
+    if nodes or more:
+        machine.world.emit(Escape(machine.world.site(node), tuple(n for n in nodes if n is not None), to, more))
 
 
 def touched(machine: Engine, env: Env) -> None:
