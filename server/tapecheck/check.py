@@ -23,13 +23,24 @@ from tapecheck.interpret import (
     interpret,
     reach_of,
 )
-from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
+from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.search import torch_of
-from tapecheck.source.suppress import ALL_RULES, Hidden, Misspelt, Unused, misspelt, names_rule, unused
+from tapecheck.source.selection import Selection, Wanted
+from tapecheck.source.suppress import (
+    ALL_RULES,
+    Hidden,
+    Misspelt,
+    Unused,
+    blankets,
+    may_suppress,
+    misspelt,
+    names_rule,
+    unused,
+)
 from tapecheck.tape import MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
@@ -37,6 +48,10 @@ UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
 INVALID = "invalid-ignore"
 """The code under which comments are reported that are addressed to Tapecheck and not read as they were meant."""
+BLANKET = "blanket-ignore"
+"""The code under which comments are reported that name no rule, in a project that wants one (`require-codes`)."""
+NOTES = (UNUSED, INVALID, BLANKET)
+"""The codes of what is reported of comments: `select`, `ignore` and `severity` have them beside the rules."""
 MAX_VERDICTS = 4_000
 """How many findings a memory may hold, over groups of tapes that each count as one."""
 
@@ -222,6 +237,7 @@ def check(
     *,
     select: Collection[str] | None = None,
     ignore: Collection[str] = (),
+    rules: Selection | None = None,
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
     memory: Memory | None = None,
@@ -229,17 +245,17 @@ def check(
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
-    `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
-    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's configuration says
-    which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
+    `select` and `ignore` hold rule codes, names or prefixes of codes, `rules` stands in the place of both; they go
+    before the project's configuration, as `source.selection` has it. Comments in the source
+    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file. `cancelled` is asked often; once it
     returns True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved. `memory` holds
     what earlier checks of the same files found: only what an edit can have changed is run again. `log` takes an entry
     for each way through the program that is run.
     """
-    project = configuration_for(source.path)
-    wanted = project.select if select is None else select
-    ignored = (*ignore, *project.ignored(source.path))
+    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
+    resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
     readings: dict[int, Reading] = {}
 
@@ -251,10 +267,10 @@ def check(
         return known
 
     def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
-        return resting_on(judge(list(tapes), select=wanted, ignore=(*ignored, *_STANDING_ALONE), read=read))
+        return resting_on(judge(list(tapes), select=resting, read=read))
 
     facts = facts_for(source.path)
-    asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)
+    asked = (tuple(codes), facts)
     starts = memory.starts if memory is not None else None
     with HEADROOM:
         with torchfacts.using(facts):
@@ -267,7 +283,7 @@ def check(
             if known is None:
                 tapes = [tape for group in groups for tape in group.tapes]
                 try:
-                    known = judge(tapes, select=wanted, ignore=ignored, read=read)
+                    known = judge(tapes, select=codes, read=read)
                 except Exception as error:  # the boundary: these starts are lost, the others are judged
                     interpretation.faults.append(faults.note(error, tapes[0].started, source.path, 1))
                     continue
@@ -282,7 +298,13 @@ def check(
     return Report(source, interpretation, kept, hidden, elsewhere)
 
 
-_STANDING_ALONE = tuple(rule.code for rule in ALL if rule.stands_alone)
+def rules_for(path: str, asked: Selection) -> Wanted:
+    """Return the rules that are wanted in a file, by its project and by the command line or the editor."""
+    return configuration_for(path).rules_for(path, asked)
+
+
+def _asked(select: Collection[str] | None, ignore: Collection[str], rules: Selection | None) -> Selection:
+    return rules or Selection(None if select is None else tuple(select), tuple(ignore))
 
 
 def facts_for(path: str) -> str:
@@ -315,6 +337,7 @@ def unused_ignores(
     *,
     select: Collection[str] | None = None,
     ignore: Collection[str] = (),
+    rules: Selection | None = None,
     shown_by_run: Iterable[Finding] = (),
 ) -> list[Unused]:
     """Return the comments of a file that switch nothing off, as far as that is certain.
@@ -323,18 +346,13 @@ def unused_ignores(
     findings that comments may hide, too.
     """
     source = report.source
-    if "tapecheck:" not in source.text or source.error is not None:
+    if not may_suppress(source.text) or source.error is not None:
         return []
-    project = configuration_for(source.path)
-    wanted = project.select if select is None else select
-    ignored = (*ignore, *project.ignored(source.path))
-    if names_rule(ignored, UNUSED, UNUSED):
+    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    if not wanted.wants(UNUSED, UNUSED):
         return []
-    judged = {rule.code for rule in chosen(wanted, ignored)}
-    hidden = [
-        Hidden(one.code, one.name, one.span.line, max(one.span.line, one.span.end_line))
-        for one in (*report.suppressed, *shown_by_run)
-    ]
+    judged = {rule.code for rule in ALL if wanted.wants(rule.code, rule.name)}
+    hidden = _hidden([*report.suppressed, *shown_by_run])
     interpretation = report.interpretation
     whole = (
         all(tape.complete for tape in interpretation.tapes)
@@ -349,18 +367,28 @@ def unused_ignores(
     return found
 
 
+def _hidden(findings: Iterable[Finding]) -> list[Hidden]:
+    return [Hidden(one.code, one.name, one.span.line, max(one.span.line, one.span.end_line)) for one in findings]
+
+
 def invalid_ignores(
-    source: Source, *, select: Collection[str] | None = None, ignore: Collection[str] = ()
+    report: Report,
+    *,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] = (),
+    rules: Selection | None = None,
+    shown_by_run: Iterable[Finding] = (),
 ) -> list[Misspelt]:
-    """Return the comments of a file that were probably meant to switch rules off and are not read so."""
-    found = misspelt(source)
-    if not found:
-        return []
-    project = configuration_for(source.path)
-    wanted = project.select if select is None else select
-    if wanted is not None and not names_rule(wanted, INVALID, INVALID):
-        return []
-    return [] if names_rule((*ignore, *project.ignored(source.path)), INVALID, INVALID) else found
+    """Return the comments of a file that are not written as they should be.
+
+    They were probably meant to switch rules off and are not read so, or name no rule where the project wants one.
+    """
+    source = report.source
+    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    found = misspelt(source) if wanted.wants(INVALID, INVALID) else []
+    if configuration_for(source.path).require_codes and wanted.wants(BLANKET, BLANKET):
+        found += blankets(source, _hidden([*report.suppressed, *shown_by_run]))
+    return found
 
 
 def severity_of(finding: Finding, project: Configuration) -> Severity:
@@ -368,7 +396,7 @@ def severity_of(finding: Finding, project: Configuration) -> Severity:
     return cast(Severity, project.severity_of(finding.code, finding.name) or finding.severity)
 
 
-def unknown_rule(name: str, notes: Collection[str] = (UNUSED, INVALID)) -> str | None:
+def unknown_rule(name: str, notes: Collection[str] = NOTES) -> str | None:
     """Return what is wrong with the name of a rule; None where it names a rule, several, or one of the notes."""
     if name in notes or any(names_rule([name], rule.code, rule.name) for rule in ALL):
         return None

@@ -12,6 +12,7 @@ from tapecheck.cli.main import main
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.rules import ALL
 from tapecheck.source.configuration import KEYS, configuration_for, parse
+from tapecheck.source.selection import Selection
 from tests.cli.test_check import TWICE
 from tests.cli.test_fix import SEVERAL, check, found, here  # noqa: F401
 
@@ -135,7 +136,115 @@ def test_rules_are_named_in_any_case_and_all_at_once(
     assert rows(capsys, "train.py") == []
 
 
+def test_rules_are_chosen_as_ruff_chooses_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(TWICE)
+    config = here / "tapecheck.toml"
+    for text, arguments, reported in (
+        # The more exact name decides, and the command line goes before the file.
+        ('select = ["TAPE2"]\n', (), False),
+        ('select = ["TAPE2"]\nextend-select = ["TAPE101"]\n', (), True),
+        ('select = ["TAPE2"]\n', ("--extend-select", "TAPE1"), True),
+        ('ignore = ["TAPE101"]\n', ("--extend-select", "TAPE101"), True),
+        ('ignore = ["TAPE101"]\n', ("--select", "TAPE1"), True),
+        ('ignore = ["TAPE101"]\n', ("--select", "TAPE1", "--ignore", "tape101"), False),
+        ('ignore = ["ALL"]\nselect = ["TAPE101"]\n', (), True),
+        ('extend-ignore = ["TAPE1"]\n', (), False),
+        ("", ("--extend-ignore", "TAPE101"), False),
+        ('select = ["TAPE101"]\n', ("--extend-ignore", "TAPE1"), False),
+        ("", ("--ignore", "TAPE1", "--extend-select", "TAPE101"), True),
+        ("", ("--per-file-ignores", "*.py:TAPE1"), False),
+        ("", ("--per-file-ignores", "lib/*:ALL, train.py:backward-twice"), False),
+        ("", ("--per-file-ignores", "lib/*:ALL"), True),
+        ('per-file-ignores = { "*.py" = ["TAPE1"] }\n', ("--per-file-ignores", "lib/*:ALL"), True),
+        ('per-file-ignores = { "*.py" = ["TAPE1"] }\n', ("--extend-per-file-ignores", "lib/*:ALL"), False),
+        ('extend-per-file-ignores = { "*.py" = ["TAPE1"] }\n', ("--select", "ALL"), False),
+    ):
+        config.write_text(text)
+        found = [row["code"] for row in rows(capsys, *arguments, "train.py")]
+        assert found == ["TAPE101"] * reported, (text, arguments)
+        # What --show-settings prints could stand in the file in the place of both.
+        settings = json.loads(check(capsys, "--show-settings", *arguments, "train.py")[1])["settings"]
+        known = {key: value for key, value in settings.items() if value is not None}
+        wanted = parse(known, str(config), own=True).rules_for(str(here / "train.py"), Selection())
+        assert wanted.wants("TAPE101", "backward-twice") is reported, (text, arguments)
+
+
+def test_what_the_command_line_says_of_files_is_checked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(TWICE)
+    for given, said in (("a.py", "expected PATTERN:RULE"), ("!:TAPE1", "'!' is not a valid pattern")):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--per-file-ignores", given, "train.py"])
+        assert ended.value.code == 2 and said in capsys.readouterr().err
+    status, _, err = check(capsys, "--per-file-ignores", "a.py:TAPE9", "train.py")
+    assert status == 2 and "no rule is called 'TAPE9'" in err
+
+
+NOQA = {
+    "# noqa: TAPE101": True,
+    "#noqa:tape101": True,
+    "# NOQA: E501,TAPE101": True,
+    "# noqa: E501 TAPE101": True,
+    "# noqa: TAPE1": True,
+    "# noqa: TAPE301": False,
+    "# noqa: E501": False,
+    "# noqa": False,
+    "# see noqa: TAPE101": False,
+}
+
+
+@pytest.mark.parametrize("comment", NOQA)
+def test_comments_of_linters_that_name_a_rule_switch_it_off(
+    comment: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text(TWICE.rstrip() + f"  {comment}\n")
+    assert ("TAPE101" not in [row["code"] for row in rows(capsys, "train.py")]) is NOQA[comment]
+    if NOQA[comment]:
+        (here / "train.py").write_text(f"{comment.replace('#', '# ruff: ', 1)}\n{TWICE}")
+        assert rows(capsys, "train.py") == []
+        assert check(capsys, "--ignore", "TAPE101", "--fix", "train.py")[0] == 0
+
+
+def test_the_unused_codes_of_a_linter_s_comment_are_removed_alone(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {
+        "import torch  # noqa: E501, TAPE101, F401": "import torch  # noqa: E501, F401",
+        "import torch  # noqa: TAPE101": "import torch",
+        "import torch  # noqa: TAPE101  # type: ignore": "import torch  # type: ignore",
+        "import torch  # noqa: E501": "import torch  # noqa: E501",
+        "import torch  # noqa": "import torch  # noqa",
+    }
+    for before, after in lines.items():
+        (here / "train.py").write_text(f"{before}\n")
+        found = [row["code"] for row in rows(capsys, "train.py")]
+        assert found == ["unused-ignore"] * (before != after), before
+        check(capsys, "--fix", "train.py")
+        assert (here / "train.py").read_text() == f"{after}\n"
+
+
+def test_a_project_may_want_comments_that_name_their_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blanket = TWICE.rstrip() + "  # tapecheck: ignore\n"
+    (here / "train.py").write_text(blanket)
+    assert rows(capsys, "train.py") == []
+    (here / "tapecheck.toml").write_text("require-codes = true\n")
+    status, out, _ = check(capsys, "train.py")
+    assert status == 1 and "warning[blanket-ignore]: ignore comment that names no rule" in out
+    assert "write `# tapecheck: ignore[TAPE101]`" in out
+    assert rows(capsys, "--ignore", "blanket-ignore", "train.py") == []
+    check(capsys, "--fix", "train.py")
+    assert (here / "train.py").read_text() == blanket.replace("ignore\n", "ignore[TAPE101]\n")
+    assert check(capsys, "train.py")[0] == 0
+    # One that hides nothing is unused, which is said once.
+    (here / "train.py").write_text("import torch  # tapecheck: ignore\n")
+    assert [row["code"] for row in rows(capsys, "train.py")] == ["unused-ignore"]
+    assert [row["code"] for row in rows(capsys, "--ignore", "unused-ignore", "train.py")] == ["blanket-ignore"]
+    (here / "train.py").write_text(f"# tapecheck: ignore-file\n{TWICE}")
+    check(capsys, "--fix", "train.py")
+    assert (here / "train.py").read_text() == f"# tapecheck: ignore-file[TAPE101]\n{TWICE}"
+
+
 MISSPELT = {
+    "# noqa TAPE101": "# noqa: TAPE101",
     "# tapecheck: ignroe[TAPE101]": "# tapecheck: ignore[TAPE101]",
     "# tapecheck: disable=TAPE101": "# tapecheck: ignore[TAPE101]",
     "# tapecheck: ignore TAPE101": "# tapecheck: ignore[TAPE101]",
@@ -232,7 +341,8 @@ def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixt
     settings = shown["settings"]
     assert settings["ignore"] == ["TAPE2"] and settings["severity"] == {"TAPE301": "hint"}
     # What nobody has set is shown as it holds.
-    assert {rule.code for rule in ALL} < set(settings["select"])
+    assert settings["select"] == ["ALL"]
+    assert {rule.code for rule in ALL} - set(shown["rules"]) == {"TAPE201", "TAPE202", "TAPE203"}
     assert settings["fail-on"] == DEFAULT_LEVEL and "build" in settings["exclude"] and settings["respect-gitignore"]
     # What is shown could be written into a file as it is, and would hold as it is.
     given = {key: value for key, value in settings.items() if value is not None}
@@ -240,7 +350,8 @@ def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixt
     # The command line goes before the file.
     arguments = ("--select", "TAPE1", "--ignore", "TAPE102", "--fail-on", "hint", "--exclude", "x")
     settings = json.loads(check(capsys, "--show-settings", *arguments, ".")[1])["settings"]
-    assert settings["select"] == ["TAPE1"] and settings["ignore"] == ["TAPE2", "TAPE102"]
+    # `--select` stands in the place of what the file says of rules, as in Ruff.
+    assert settings["select"] == ["TAPE101", "TAPE103", "TAPE104"] and settings["ignore"] == []
     assert settings["fail-on"] == "hint" and settings["exclude"] == ["x"]
     assert check(capsys, "--show-settings", "--isolated", ".")[1].count('"configuration": null') == 1
 

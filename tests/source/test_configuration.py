@@ -9,6 +9,7 @@ import pytest
 
 from tapecheck.source.configuration import KEYS, Configuration, configuration_for, ignore_in_project, parse, use
 from tapecheck.source.schema import schema
+from tapecheck.source.selection import Selection
 
 
 def project(folder: Path, text: str) -> str:
@@ -134,12 +135,12 @@ ignore = ["TAPE104"]
     assert not found.problems
 
     def ignored(name: str) -> tuple[str, ...]:
-        return found.ignored(str(tmp_path / name))
+        return found.rules_for(str(tmp_path / name), Selection()).ignored
 
-    assert ignored("train.py") == ignored("src/tests/a.py") == ("TAPE104",)
-    assert ignored("tests/deep/a.py") == ("TAPE104", "TAPE1", "needless-retain-graph")
-    assert ignored("a/b.ipynb") == ("TAPE104", "TAPE2")
-    assert found.ignored("/elsewhere/tests/a.py") == ("TAPE104",)
+    assert ignored("train.py") == ignored("src/tests/a.py") == ()
+    assert ignored("tests/deep/a.py") == ("TAPE1", "needless-retain-graph")
+    assert ignored("a/b.ipynb") == ("TAPE2",)
+    assert found.rules_for("/elsewhere/tests/a.py", Selection()).ignored == ()
 
 
 def test_the_most_exact_name_gives_the_severity(tmp_path: Path) -> None:

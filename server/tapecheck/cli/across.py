@@ -10,8 +10,7 @@ from tapecheck.cli.effort import untried
 from tapecheck.cli.shared import real_path
 from tapecheck.report import Checked
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.source.configuration import configuration_for
-from tapecheck.source.suppress import names_rule
+from tapecheck.source.selection import Selection
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -21,11 +20,14 @@ Mend = Callable[[str, Finding, "Effort"], "list[Fix]"]
 """Works out the fixes of a finding that the check of a file has in another one."""
 
 
-def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited: bool = False) -> None:
+def to_their_files(
+    files: Sequence[Checked], mend: Mend | None = None, *, rules: Selection, edited: bool = False
+) -> None:
     """Move what checked files find in others to those, where they were checked and do not say it by themselves.
 
     What is in files that were not asked for stays with the file that found it. Without `mend` there are no fixes.
-    `edited` says that it was found in the others as edits have left them.
+    `rules` is what the command line says of rules; `edited` says that it was found in the others as edits have left
+    them.
     """
     from tapecheck.fixes import Effort
 
@@ -43,7 +45,7 @@ def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited
             if (finding.code, place, finding.span.line) in known:
                 continue
             known.add((finding.code, place, finding.span.line))
-            if list(wanted_of([finding])):
+            if list(wanted_of([finding], rules)):
                 fixes: list[Fix] = []
                 if mend is not None:
                     fixes = mend(file.path, finding, efforts.setdefault(place, Effort()))
@@ -55,7 +57,7 @@ def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited
         homes[place].incomplete += untried(effort, len(homes[place].findings))
 
 
-def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
+def in_imported_files(files: Sequence[Checked], rules: Selection) -> list[Finding]:
     """Return what checked files do in files that they import, without what those say by themselves or switch off."""
     known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
     found: list[Finding] = []
@@ -63,7 +65,7 @@ def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
         place = (finding.code, real_path(finding.span.file), finding.span.line)
         if place not in known:
             known.add(place)
-            found += wanted_of([finding])
+            found += wanted_of([finding], rules)
     return found
 
 
@@ -81,14 +83,14 @@ def mended(path: str, finding: Finding, effort: Effort) -> list[Fix]:
         return []
 
 
-def wanted_of(findings: Sequence[Finding]) -> Iterator[Finding]:
+def wanted_of(findings: Sequence[Finding], rules: Selection) -> Iterator[Finding]:
     """Yield the findings that neither the configuration nor the comments of their files switch off."""
-    from tapecheck.check import split_suppressed
+    from tapecheck.check import rules_for, split_suppressed
     from tapecheck.source import SourceError, read_source, suppressions
 
     for finding in findings:
         file = finding.span.file
-        if names_rule(configuration_for(file).ignored(file), finding.code, finding.name):
+        if not rules_for(file, rules).wants(finding.code, finding.name):
             continue
         try:
             yield from split_suppressed([finding], suppressions(read_source(file)))[0]

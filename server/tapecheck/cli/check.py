@@ -34,6 +34,8 @@ from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.source import split_lines
 from tapecheck.source.configuration import Configuration, configuration_for, use, valid_pattern
 from tapecheck.source.files import SKIPPED, Choice
+from tapecheck.source.selection import PerFile, Selection, Wanted
+from tapecheck.source.suppress import ALL_RULES
 
 
 def check_paths(options: argparse.Namespace) -> int:
@@ -63,7 +65,7 @@ def check_paths(options: argparse.Namespace) -> int:
         together = Together(files, wanted)
         together.fix()
         mend = together.mended
-    to_their_files(files, mend if wanted.fixes else None, edited=fixing)
+    to_their_files(files, mend if wanted.fixes else None, rules=wanted.rules, edited=fixing)
     for file in files:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
@@ -83,7 +85,7 @@ def check_paths(options: argparse.Namespace) -> int:
     _hide_known(files, sources, options)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded, aside=bool(aside))
-    elsewhere = in_imported_files(files)
+    elsewhere = in_imported_files(files, wanted.rules)
     if elsewhere and not options.quiet and not options.statistics:
         if options.output_format in formats.FOR_PEOPLE and options.output_file is None and not aside:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
@@ -277,14 +279,32 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
     if options.config is not None and not Path(options.config).is_file():
         raise UsageError(f"{options.config}: no such file")
     use(options.config, isolated=options.isolated)
-    for name in [*(options.select or ()), *options.ignore]:
+    rules = _selection(options)
+    per_file = (*(rules.per_file_ignores or ()), *rules.extend_per_file_ignores)
+    named = [
+        *(rules.select or ()),
+        *rules.extend_select,
+        *rules.ignore,
+        *(name for _, names in per_file for name in names),
+    ]
+    for name in named:
         wrong = unknown_rule(name)
         if wrong is not None:
             raise UsageError(wrong if "did you mean" in wrong else f"{wrong}: `tapecheck rule` lists them all")
-    select = tuple(options.select) if options.select is not None else None
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
-    return CheckOptions(
-        select, tuple(options.ignore), options.fixes and shown, config=options.config, isolated=options.isolated
+    return CheckOptions(rules, options.fixes and shown, config=options.config, isolated=options.isolated)
+
+
+def _selection(options: argparse.Namespace) -> Selection:
+    """Return what the command line says of rules; its patterns are relative to the working directory."""
+    select, per_file = options.select, options.per_file_ignores
+    return Selection(
+        tuple(select) if select is not None else None,
+        tuple(options.ignore),
+        tuple(options.extend_select),
+        tuple(per_file) if per_file is not None else None,
+        tuple(options.extend_per_file_ignores),
+        str(Path.cwd()) if per_file or options.extend_per_file_ignores else ".",
     )
 
 
@@ -386,6 +406,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
         "file": path,
         "configuration": project.file,
         "settings": _effective(project, options, path),
+        "rules": _rules(project, options, path),
         "torch_facts": facts_for(path),
     }
     written = json.dumps(known, indent=2) + "\n"
@@ -398,12 +419,10 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
 
 def _effective(project: Configuration, options: argparse.Namespace, path: str) -> dict[str, object]:
     """Return the settings by their keys as they hold for a file; None where there is no value, such as no baseline."""
-    from tapecheck.check import INVALID, UNUSED
-    from tapecheck.rules import ALL
     from tapecheck.source.search import torch_of
 
+    rules = _selection(options)
     said = {
-        "select": options.select,
         "fail-on": options.fail_on,
         "exclude": options.exclude,
         "respect-gitignore": options.respect_gitignore,
@@ -411,16 +430,44 @@ def _effective(project: Configuration, options: argparse.Namespace, path: str) -
         "baseline": options.baseline,
     }
     defaults = {
-        "select": [*(rule.code for rule in ALL), UNUSED, INVALID],
+        "select": [ALL_RULES],
         "fail-on": DEFAULT_LEVEL,
         "exclude": sorted(SKIPPED),
         "torch-version": torch_of(path),
     }
     known = project.settings()
     known.update({key: value for key, value in said.items() if value is not None})
-    known["ignore"] = [*known["ignore"], *options.ignore]
+    if rules.select is not None or rules.extend_select or rules.ignore:
+        # Two layers are one list in a file: the rules that they come to.
+        known["select"] = _among(Wanted(project.rules_for(path, rules).layers))
+        known["extend-select"], known["ignore"], known["extend-ignore"] = [], [], []
+    if rules.per_file_ignores is not None:
+        known["per-file-ignores"], known["extend-per-file-ignores"] = _merged(rules.per_file_ignores), {}
+    added = {**known["extend-per-file-ignores"], **_merged(rules.extend_per_file_ignores)}
+    known["extend-per-file-ignores"] = added
     known["extend-exclude"] = [*known["extend-exclude"], *options.extend_exclude]
     return {key: defaults.get(key) if value is None else value for key, value in known.items()}
+
+
+def _rules(project: Configuration, options: argparse.Namespace, path: str) -> list[str]:
+    """Return the codes of what is reported in a file."""
+    return _among(project.rules_for(path, _selection(options)))
+
+
+def _among(wanted: Wanted) -> list[str]:
+    from tapecheck.check import NOTES
+    from tapecheck.rules import ALL
+
+    every = [*((rule.code, rule.name) for rule in ALL), *((note, note) for note in NOTES)]
+    return [code for code, name in every if wanted.wants(code, name)]
+
+
+def _merged(per_file: PerFile) -> dict[str, list[str]]:
+    """Return patterns with all of their rules, as a configuration file has them."""
+    found: dict[str, list[str]] = {}
+    for pattern, rules in per_file:
+        found.setdefault(pattern, []).extend(rules)
+    return found
 
 
 def _check_all(

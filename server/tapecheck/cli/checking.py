@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,28 +19,26 @@ from tapecheck.source import Source
 from tapecheck.source.cells import Cells, cell_name
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
-from tapecheck.source.suppress import names_rule
+from tapecheck.source.selection import Selection, Wanted
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
     from tapecheck.fixes import Effort, Fix
-    from tapecheck.source.suppress import Unused
 
 _WORTH_PROCESSES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to look for: rule codes, prefixes or names (None: all); whether fixes are wanted.
+    """What to look for: what the command line says of rules; whether fixes are wanted.
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
     that switch off what is found (`ignore`). `config` is the configuration that holds for every file, `isolated` says
     that none does. `cache` is the folder that results are kept in, None where they are not.
     """
 
-    select: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] = ()
+    rules: Selection = field(default_factory=Selection)
     fixes: bool = True
     edit: Literal["", "fix", "unsafe", "ignore"] = ""
     config: str | None = None
@@ -78,7 +76,7 @@ def check_program(
         return _check_tape(path, wanted), None
     checked = Checked(path)
     folder = wanted.cache if source is None else None
-    asked = (wanted.select, wanted.ignore, wanted.fixes, comments, wanted.config, wanted.isolated)
+    asked = (wanted.rules, wanted.fixes, comments, wanted.config, wanted.isolated)
     try:
         source = read_source(path) if source is None else source
         if folder is not None and source.cells is None:
@@ -86,7 +84,7 @@ def check_program(
             if known is not None:
                 return known, source
         memory = Memory()
-        report = check(source, select=wanted.select, ignore=wanted.ignore, memory=memory)
+        report = check(source, rules=wanted.rules, memory=memory)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
         return checked, None
@@ -116,18 +114,21 @@ def check_program(
 
 def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
     """Add the comments that switch nothing off or are not read, each with its fix, in the order of lines."""
-    from tapecheck.check import UNUSED, invalid_ignores, unused_ignores
-    from tapecheck.cli.comments import finding_of, finding_of_misspelt, fix_of
+    from tapecheck.check import invalid_ignores, unused_ignores
+    from tapecheck.cli.comments import finding_of, finding_of_misspelt, fix_of, fix_of_misspelt
 
-    asked = wanted.select is None or names_rule(wanted.select, UNUSED, UNUSED)
-    found = unused_ignores(report, select=wanted.select, ignore=wanted.ignore) if asked else []
-    wrong = invalid_ignores(report.source, select=wanted.select, ignore=wanted.ignore)
+    found = unused_ignores(report, rules=wanted.rules)
+    wrong = invalid_ignores(report, rules=wanted.rules)
     if not found and not wrong:
         return
     pairs = [(finding, checked.fixes_of(index)) for index, finding in enumerate(checked.findings)]
     pairs += [(finding_of(one, checked.path), [fix_of(one, checked.path)] if wanted.fixes else []) for one in found]
-    # It would hide what is found: no fix of it is made.
-    pairs += [(finding_of_misspelt(one, checked.path), []) for one in wrong]
+    idle = {one.line for one in found}
+    for one in wrong:
+        if one.blanket and not one.text and one.line in idle:
+            continue
+        fix = fix_of_misspelt(one, checked.path) if wanted.fixes else None
+        pairs.append((finding_of_misspelt(one, checked.path), [fix] if fix is not None else []))
     pairs.sort(key=lambda pair: (pair[0].span.file, pair[0].span.line, pair[0].span.column))
     checked.findings = [finding for finding, _ in pairs]
     checked.fixes = [fixes for _, fixes in pairs] if wanted.fixes else []
@@ -154,7 +155,8 @@ def _tell(checked: Checked, report: Report) -> None:
 
 def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
     """Check a file and work out how it is edited; the result is of the edited one."""
-    from tapecheck.check import Memory, check, unused_ignores
+    from tapecheck.check import Memory, check
+    from tapecheck.cli.comments import fixes_of_comments
     from tapecheck.cli.editing import Document, open_document
     from tapecheck.cli.fixing import add_ignores, can_be_written, fix_document, read_document
     from tapecheck.source import SourceError, read_source
@@ -163,10 +165,10 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
     memory = Memory()
 
     def judged(document: Document) -> Report:
-        return check(document.source(), select=wanted.select, ignore=wanted.ignore, memory=memory)
+        return check(document.source(), rules=wanted.rules, memory=memory)
 
-    def idle(report: Report) -> list[Unused]:
-        return unused_ignores(report, select=wanted.select, ignore=wanted.ignore)
+    def comments(report: Report) -> list[tuple[str, int, Fix]]:
+        return fixes_of_comments(report, wanted.rules)
 
     checked = Checked(path)
     try:
@@ -189,7 +191,7 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
         else:
             unsafe = wanted.edit == "unsafe"
             remaining = wanted.fixes
-            outcome = fix_document(document, data, judged, idle, unsafe=unsafe, remaining=remaining, memory=memory)
+            outcome = fix_document(document, data, judged, comments, unsafe=unsafe, remaining=remaining, memory=memory)
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
         checked.problems.append(Problem("internal-error", internal("editing the file", error)))
@@ -239,12 +241,9 @@ def _check_tape(path: str, wanted: CheckOptions) -> Checked:
     except Exception as error:
         checked.problems.append(Problem("internal-error", internal("judging the tape", error)))
         return checked
-    checked.findings = [
-        finding
-        for finding in findings
-        if (wanted.select is None or names_rule(wanted.select, finding.code, finding.name))
-        and not names_rule(wanted.ignore, finding.code, finding.name)
-    ]
+    # A tape is a recording, of which no project says what is wanted.
+    rules = Wanted((wanted.rules,))
+    checked.findings = [finding for finding in findings if rules.wants(finding.code, finding.name)]
     return checked
 
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapecheck.check import UNUSED
-from tapecheck.cli.comments import fix_of
 from tapecheck.cli.editing import Document, open_document, unified_diff
 from tapecheck.cli.effort import errors_first
 from tapecheck.fixes import Edit, Effort, Fix, fixes_for
 from tapecheck.report.checked import Rewrite
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError, split_lines
-from tapecheck.source.suppress import Unused, ignore_line
+from tapecheck.source.suppress import ignore_line
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def fix_document(
     document: Document,
     data: bytes,
     check: Callable[[Document], Report],
-    unused: Callable[[Report], list[Unused]],
+    comments: Callable[[Report], list[tuple[str, int, Fix]]],
     *,
     unsafe: bool,
     remaining: bool,
@@ -68,7 +66,7 @@ def fix_document(
 ) -> Outcome:
     """Make the preferred fix of one finding after the other until none is left that may be made.
 
-    Comments that switch nothing off in the end, as `unused` has it, are taken away last.
+    What is to be mended of its comments in the end, as `comments` has it, comes last: code, line and fix of each.
 
     Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
     change what is learned; `remaining` says that the fixes of what is left are wanted. `memory` is that of `check`.
@@ -89,14 +87,13 @@ def fix_document(
         document = edited
         states.add(_state(document))
         report = check(document)
-    idle = unused(report)
-    for one in reversed(idle):
-        fix = fix_of(one, report.source.path)
+    last = comments(report)
+    for code, line, fix in reversed(last):
         without = document.edited(fix.edits)
         if without is not None:
-            done.append(f"{UNUSED} {document.told(one.line, f': {fix.title}')}")
+            done.append(f"{code} {document.told(line, f': {fix.title}')}")
             document = without
-    if idle:
+    if last:
         report = check(document)
     fixes, effort = fixes_of_rest(report, effort, memory, wanted=remaining)
     return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort)

@@ -120,8 +120,7 @@ class Together:
         wanted = self.wanted
         return check(
             file.now.source(),
-            select=wanted.select,
-            ignore=wanted.ignore,
+            rules=wanted.rules,
             open_files=self._open_files() or None,
             memory=self._memory,
         )
@@ -153,7 +152,7 @@ class Together:
         """Yield what the check of a file finds in others that were asked for."""
         for finding in report.elsewhere:
             if real_path(finding.span.file) in self._homes:
-                yield from wanted_of([finding])
+                yield from wanted_of([finding], self.wanted.rules)
 
     def _make(
         self, report: Report, finding: Finding, home: _File, states: set[tuple[str, ...]], effort: Effort

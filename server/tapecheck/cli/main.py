@@ -18,7 +18,7 @@ from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, s
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
-from tapecheck.source.configuration import LEVELS, did_you_mean, use
+from tapecheck.source.configuration import LEVELS, did_you_mean, use, valid_pattern
 from tapecheck.source.suppress import rule_name
 
 _CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
@@ -343,8 +343,20 @@ def _add_common(
         help="comma-separated rule codes, prefixes or names to report (default: all)",
     )  # fmt: skip
     rules.add_argument(
-        "--ignore", action="extend", type=_names, default=[], metavar="RULES", help="rules not to report"
+        "--extend-select", action="extend", type=_names, default=[], metavar="RULES", help="rules to report, too"
     )
+    rules.add_argument(
+        "--ignore", "--extend-ignore", action="extend", type=_names, default=[], metavar="RULES",
+        help="rules not to report",
+    )  # fmt: skip
+    rules.add_argument(
+        "--per-file-ignores", action="extend", type=_by_pattern, metavar="PATTERN:RULE,...",
+        help="rules not to report in some files, in the place of the project's",
+    )  # fmt: skip
+    rules.add_argument(
+        "--extend-per-file-ignores", action="extend", type=_by_pattern, default=[], metavar="PATTERN:RULE,...",
+        help="rules not to report in some files, beside the project's",
+    )  # fmt: skip
     rules.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
     rules.add_argument("--config", metavar="FILE", help="use this configuration for every file")
     rules.add_argument("--isolated", action="store_true", help="use no configuration file")
@@ -352,6 +364,19 @@ def _add_common(
 
 def _names(text: str) -> list[str]:
     return [rule_name(name) for part in text.split(",") if (name := part.strip())]
+
+
+def _by_pattern(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return patterns with their rules, as Ruff reads them: `tests/*:TAPE1,a.py:TAPE301`."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        pattern, colon, rule = part.rpartition(":")
+        if not colon or not pattern.strip() or not rule.strip():
+            raise argparse.ArgumentTypeError(f"expected PATTERN:RULE, such as tests/*:TAPE1, got {part!r}")
+        if not valid_pattern(pattern.strip()):
+            raise argparse.ArgumentTypeError(f"{pattern.strip()!r} is not a valid pattern")
+        found.append((pattern.strip(), (rule_name(rule.strip()),)))
+    return found
 
 
 def _command(text: str) -> list[str]:

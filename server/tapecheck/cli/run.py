@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapecheck.check import split_suppressed
+from tapecheck.check import rules_for, split_suppressed
 from tapecheck.cli.check import (
     apply_configuration,
     exit_status,
@@ -32,11 +32,11 @@ from tapecheck.record.trial import Side, Trial, edited, named, reread, side, wit
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
 from tapecheck.report.formats import FOR_PEOPLE
-from tapecheck.rules import ALL, chosen
+from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, environment, suppressions
 from tapecheck.source.cells import SUFFIX
-from tapecheck.source.configuration import FILE, configuration_for
+from tapecheck.source.configuration import FILE
 from tapecheck.source.disk import is_file, is_folder
 
 # The script's own traceback stands above it in full.
@@ -195,11 +195,9 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         checked, source = check_program(options.script, wanted)
     require_configuration([checked.path])
     program = _Program(checked, source, RunRequest(options.script))
-    project = configuration_for(checked.path)
-    select = project.select if wanted.select is None else wanted.select
-    told = {rule.code for rule in chosen(select, (*wanted.ignore, *project.ignored(checked.path)))}
+    told = rules_for(checked.path, wanted.rules)
     program.asked = frozenset(map(real_path, options.confirm))
-    program.unwanted = frozenset(rule.code for rule in ALL if rule.code not in told)
+    program.unwanted = frozenset(rule.code for rule in ALL if not told.wants(rule.code, rule.name))
     if source is not None:
         program.sources[checked.path] = source
     _check_others(program, [file] if file is not None else [], options, wanted)

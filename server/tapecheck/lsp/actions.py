@@ -92,7 +92,7 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
             safe.append(_without(ls, analysis, one, drawn))
     for misspelt in ls.session.misspelt(analysis):
         location, drawn = ls.converter.misspelt(misspelt, analysis)
-        if location.uri == params.text_document.uri and overlap(drawn.range, params.range):
+        if misspelt.text and location.uri == params.text_document.uri and overlap(drawn.range, params.range):
             more.insert(0, _respelt(ls, analysis, misspelt, drawn))
     if fixes and not safe:
         # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.

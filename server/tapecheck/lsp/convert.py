@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.check import INCOMPLETE, INTERNAL, INVALID, UNUSED, Limit
+from tapecheck.check import BLANKET, INCOMPLETE, INTERNAL, INVALID, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, to_characters, to_units
@@ -172,14 +172,14 @@ class Converter:
         )
 
     def misspelt(self, one: Misspelt, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
-        """Return a comment that is not read as it was meant, as a warning."""
+        """Return a comment that is not read as it was meant, or names no rule where it should, as a warning."""
         where = self.at(Span(analysis.report.source.path, one.line, one.start, one.line, one.end), analysis)
         return where, t.Diagnostic(
             range=where.range,
             severity=t.DiagnosticSeverity.Warning,
-            code=INVALID,
+            code=BLANKET if one.blanket else INVALID,
             source="tapecheck",
-            message=f"ignore comment that is not read as it is written: write `{one.text}`",
+            message=f"{one.message}: {one.help}",
         )
 
     def diagnostic(

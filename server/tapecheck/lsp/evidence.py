@@ -9,14 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tapecheck.check import severity_of
+from tapecheck.check import rules_for, severity_of
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules import RAISING
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, split_lines, suppressions
 from tapecheck.source.configuration import configuration_for
-from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
 _CODE_KEPT = 8
@@ -189,12 +188,7 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
 
 
 def _selected(finding: Finding, settings: Settings, path: str) -> bool:
-    def named(names: tuple[str, ...]) -> bool:
-        return names_rule(names, finding.code, finding.name)
-
-    project = configuration_for(path)
-    select = project.select if settings.select is None else settings.select
-    return (select is None or named(select)) and not named((*settings.ignore, *project.ignored(path)))
+    return rules_for(path, settings.rules).wants(finding.code, finding.name)
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int | None]:

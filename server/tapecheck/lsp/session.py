@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unused_ignores
+from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, rules_for, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.calls import calls, walked_lines
 from tapecheck.lsp.document import Document, digest_of
@@ -28,7 +28,7 @@ from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding, page_url
 from tapecheck.source import MAX_BYTES, Source, environment, from_text, suppressions
-from tapecheck.source.configuration import configuration_for, ignore_in_project
+from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
 from tapecheck.tape import Span, Tape
@@ -410,10 +410,16 @@ class Session:
     def _at_calls(self, analysis: Analysis) -> Iterator[Shown]:
         """Yield what the file's code does in the files that it imports, at the calls that lead there."""
         report, settings = analysis.report, analysis.snapshot.settings
-        for finding in across.visible(report, self._parse(analysis.snapshot.unsaved)) if report.elsewhere else ():
+        for finding in self._elsewhere(analysis):
             told = across.at_call(report, finding)
             if told is not None and split_suppressed([told], suppressions(report.source))[0]:
                 yield plainly(told, finding, settings)
+
+    def _elsewhere(self, analysis: Analysis) -> Iterator[Finding]:
+        """Yield what the file's code does in others, as far as those do not switch it off."""
+        if analysis.report.elsewhere:
+            open_files = self._parse(analysis.snapshot.unsaved)
+            yield from across.visible(analysis.report, open_files, analysis.snapshot.settings.rules)
 
     def _brought(self, analysis: Analysis, known: set[tuple[str, int, int]]) -> Iterator[Shown]:
         """Yield what the code of other open files does in this one, as long as they have read it as it is."""
@@ -427,8 +433,7 @@ class Session:
                 if finding.span.file != path or identity(finding) in known:
                     continue
                 known.add(identity(finding))
-                project = configuration_for(path)
-                if names_rule(project.ignored(path), finding.code, finding.name):
+                if not rules_for(path, analysis.snapshot.settings.rules).wants(finding.code, finding.name):
                     continue
                 if split_suppressed([finding], suppressions(source))[0]:
                     yield plainly(finding, finding, analysis.snapshot.settings, uri)
@@ -471,18 +476,27 @@ class Session:
 
     def unused(self, analysis: Analysis) -> list[Unused]:
         """Return the comments of a file that switch nothing off, as far as that is certain."""
-        report, settings = analysis.report, analysis.snapshot.settings
-        recording = self.recordings.get(report.source.path)
-        recorded = recording.findings if recording is not None else []
-        others = [one for _, other in self._present() if other is not analysis for one in other.report.elsewhere]
-        hidden = [one for one in others if one.span.file == report.source.path]
-        hidden += [told for one in report.elsewhere if (told := across.at_call(report, one)) is not None]
-        return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=[*recorded, *hidden])
+        rules = analysis.snapshot.settings.rules
+        return unused_ignores(analysis.report, rules=rules, shown_by_run=self._hidden(analysis))
 
     def misspelt(self, analysis: Analysis) -> list[Misspelt]:
-        """Return the comments of a file that were meant to switch rules off and are not read so."""
-        settings = analysis.snapshot.settings
-        return invalid_ignores(analysis.report.source, select=settings.select, ignore=settings.ignore)
+        """Return the comments of a file that are not read as they were meant, or name no rule where they should."""
+        rules = analysis.snapshot.settings.rules
+        idle = {one.line for one in self.unused(analysis)}
+        found = invalid_ignores(analysis.report, rules=rules, shown_by_run=self._hidden(analysis))
+        return [one for one in found if one.text or one.line not in idle]
+
+    def _hidden(self, analysis: Analysis) -> list[Finding]:
+        """Return what comments of a file may hide beside what its own check shows: of runs and of other files."""
+        path = analysis.report.source.path
+        recording = self.recordings.get(path)
+        recorded = recording.findings if recording is not None else []
+        others = [one for _, other in self._present() if other is not analysis for one in other.report.elsewhere]
+        hidden = [one for one in others if one.span.file == path]
+        hidden += [
+            told for one in analysis.report.elsewhere if (told := across.at_call(analysis.report, one)) is not None
+        ]
+        return [*recorded, *hidden]
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """Return what stands above training loops and backward calls of which there is something to tell."""
@@ -727,7 +741,7 @@ def _comment(source: Source, line: int, column: int) -> Hover | None:
         meant = [rule for rule in ALL if names_rule([name], rule.code, rule.name)]
         told += [f"- **{rule.code}** ({rule.name}): {rule.summary}" for rule in meant]
         told += [] if meant else [f"- `{name}`: there is no such rule"]
-    head = "**`# tapecheck: ignore`** switches off here:"
+    head = "This comment switches off:"
     return Hover("\n".join([head, "", *dict.fromkeys(told)]), Span(source.path, line, column, line, column + 1))
 
 

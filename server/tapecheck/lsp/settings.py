@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from tapecheck.source.selection import Selection
+from tapecheck.source.suppress import rule_name
+
 if TYPE_CHECKING:
     from tapecheck.rules.finding import Severity
 
@@ -43,6 +46,11 @@ class Settings:
     run_program: str = ""
     run_timeout: float = RUN_TIMEOUT
     run_iterations: int = RUN_ITERATIONS
+
+    @property
+    def rules(self) -> Selection:
+        """What the editor says of rules, beside the project's configuration."""
+        return Selection(self.select, self.ignore)
 
 
 def read_settings(value: object) -> tuple[Settings, list[str]]:
@@ -106,12 +114,12 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
     if isinstance(chosen, Mapping):
         for code, level in chosen.items():
             if level in _SEVERITIES:
-                severity[str(code)] = cast("Severity", level)
+                severity[rule_name(str(code))] = cast("Severity", level)
             else:
                 problems.append(f"tapecheck.severity: expected one of {', '.join(_SEVERITIES)}, got {level!r}")
     elif chosen is not None:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
-    select, ignore = words("select"), words("ignore")
+    select, ignore = tuple(map(rule_name, words("select"))), tuple(map(rule_name, words("ignore")))
     for key, names in (("select", select), ("ignore", ignore), ("severity", tuple(severity))):
         problems += _unknown(key, names) if names else []
     settings = Settings(
@@ -140,9 +148,9 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
 def _unknown(key: str, names: tuple[str, ...]) -> list[str]:
     """Return what is to be said of names that are no rule's code, beginning of one or name, nor that of a note."""
     # Who sets nothing about rules need not wait for them when the server starts.
-    from tapecheck.check import INCOMPLETE, INVALID, UNUSED, unknown_rule
+    from tapecheck.check import INCOMPLETE, NOTES, unknown_rule
 
-    notes = (UNUSED, INVALID, INCOMPLETE)
+    notes = (*NOTES, INCOMPLETE)
     return [f"tapecheck.{key}: {wrong}" for name in names if (wrong := unknown_rule(name, notes)) is not None]
 
 

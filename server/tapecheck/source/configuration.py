@@ -23,7 +23,8 @@ else:
     import tomli as tomllib
 
 from tapecheck.source.disk import is_file, read_regular
-from tapecheck.source.suppress import ALL_RULES, names_rule, rule_name
+from tapecheck.source.selection import PerFile, Selection, Wanted, exactness
+from tapecheck.source.suppress import rule_name
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -55,8 +56,12 @@ class Key:
 KEYS: Mapping[str, Key] = MappingProxyType(
     {
         "select": Key("rules", "Rules to report: codes, prefixes of codes or names. All rules by default."),
+        "extend-select": Key("rules", "Rules to report, too, beside `select`."),
         "ignore": Key("rules", "Rules not to report: codes, prefixes of codes or names."),
+        "extend-ignore": Key("rules", "Rules not to report, too, beside `ignore`."),
         "per-file-ignores": Key("rules by pattern", "Rules not to report in the files that a pattern matches."),
+        "extend-per-file-ignores": Key("rules by pattern", "The same, beside `per-file-ignores`."),
+        "require-codes": Key("flag", "Report comments that switch off every rule: they are to name theirs."),
         "severity": Key("severities", "The severity of rules: error, warning, info or hint."),
         "fail-on": Key("level", "The least severity that makes the exit status of `tapecheck check` 1."),
         "exclude": Key("patterns", "What to leave out when folders are searched, in the place of the default."),
@@ -84,14 +89,18 @@ class Configuration:
 
     file: str | None = None
     select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    extend_ignore: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     extra_paths: tuple[str, ...] = ()
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
-    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    per_file_ignores: PerFile = ()
+    extend_per_file_ignores: PerFile = ()
+    require_codes: bool = False
     severity: tuple[tuple[str, str], ...] = ()
     fail_on: str | None = None
     respect_gitignore: bool = True
@@ -104,25 +113,27 @@ class Configuration:
         """The folder that patterns and paths are relative to."""
         return str(Path(self.file).parent) if self.file is not None else "."
 
-    def ignored(self, path: str) -> tuple[str, ...]:
-        """Return the rules that are not reported in a file: codes, prefixes or names."""
-        named: list[str] = list(self.ignore)
-        for pattern, rules in self.per_file_ignores:
-            if matches((pattern,), path, self.folder):
-                named += rules
-        return tuple(named)
+    def rules_for(self, path: str, asked: Selection) -> Wanted:
+        """Return the rules that are wanted in a file; `asked` is what the command line or the editor says of them."""
+        own = Selection(self.select, (*self.ignore, *self.extend_ignore), self.extend_select)
+        ignored: list[str] = []
+        per_file = [(one, self.folder) for one in (*self.per_file_ignores, *self.extend_per_file_ignores)]
+        if asked.per_file_ignores is not None:
+            per_file = [(one, asked.folder) for one in asked.per_file_ignores]
+        per_file += [(one, asked.folder) for one in asked.extend_per_file_ignores]
+        for (pattern, rules), folder in per_file:
+            if matches((pattern,), path, folder):
+                ignored += rules
+        return Wanted((own, asked), tuple(ignored))
 
     def severity_of(self, code: str, name: str) -> str | None:
         """Return the severity that the project gives a rule; None where it keeps its own.
 
         A name or a whole code goes before a prefix, a longer prefix before a shorter one.
         """
-        found = [
-            (len(code) if key == name else 0 if key == ALL_RULES else len(key), level)
-            for key, level in self.severity
-            if names_rule((key,), code, name)
-        ]
-        return max(found, key=lambda one: one[0])[1] if found else None
+        found = [(exactness((key,), code, name), level) for key, level in self.severity]
+        exact, level = max(found, key=lambda one: one[0], default=(-1, ""))
+        return level if exact >= 0 else None
 
     def settings(self) -> dict[str, Any]:
         """Return what the file says, by its keys; None where it says nothing and the default is no value of its own."""
@@ -137,8 +148,11 @@ class Configuration:
     def rules_named(self) -> list[tuple[str, str]]:
         """Return every name of rules in the file, with the key that it stands under."""
         named = [("select", name) for name in self.select or ()]
+        named += [("extend-select", name) for name in self.extend_select]
         named += [("ignore", name) for name in self.ignore]
+        named += [("extend-ignore", name) for name in self.extend_ignore]
         named += [("per-file-ignores", name) for _, names in self.per_file_ignores for name in names]
+        named += [("extend-per-file-ignores", name) for _, names in self.extend_per_file_ignores for name in names]
         return named + [("severity", name) for name, _ in self.severity]
 
 

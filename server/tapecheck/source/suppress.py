@@ -2,6 +2,7 @@
 
 What stands in brackets are codes, beginnings of codes or names of rules, parted by commas; without brackets every
 rule is meant. A comment on a line holds for what is reported anywhere in the statement that the line is part of.
+`# noqa: TAPE101` and `# ruff: noqa: TAPE101` mean the same; a `# noqa` that names no code of ours is for other linters.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import difflib
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,11 @@ ALL_RULES = "ALL"
 EXPECTING = frozenset(["raises", "assertRaises", "assertRaisesRegex"])
 """Contexts that want the exception: what raises in them is meant to."""
 _COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\]|(?!\s*\[))")
+_NOQA = re.compile(
+    r"(?i)#\s*(?P<file>(?:ruff|flake8)\s*:\s*)?noqa\s*:\s*(?P<rules>[a-z]+[0-9]+(?:(?:\s*,\s*|\s+)[a-z]+[0-9]+)*)"
+)
+_OURS = re.compile(r"(?i)tape[0-9]+")
+_HALF_NOQA = re.compile(r"(?i)#\s*noqa\s+(?P<rules>tape[0-9]+(?:[\s,]+tape[0-9]+)*)")
 _CODE = re.compile(r"(?i)all|tape[0-9]*")
 _ANY_OF_OURS = re.compile(
     r"#\s*(?:tapecheck\s*:\s*(?P<word>[\w-]*)(?P<rest>[^#]*)|tapecheck\s+(?P<bare>ignore-file|ignore)(?![\w-])(?P<more>[^#]*))",
@@ -88,19 +94,68 @@ def names_rule(names: Iterable[str], code: str, name: str) -> bool:
 def suppressions(source: Source) -> Suppressions:
     """Return what the comments of a file switch off."""
     expected = tuple(_expecting(source.tree)) if any(f"{name}(" in source.text for name in EXPECTING) else ()
-    if "tapecheck:" not in source.text:
+    if not may_suppress(source.text):
         return Suppressions(expected=expected)
     file: set[str] = set()
     lines: dict[int, frozenset[str]] = {}
     for line, comment in _comments(source.text, source.lines):
-        for match in _COMMENT.finditer(comment):
-            names = _names(match["rules"])
-            if match["what"] == "ignore-file":
-                file |= names
+        for one in _directives(comment):
+            if one.whole_file:
+                file |= one.names
             else:
-                lines[line] = lines.get(line, frozenset()) | names
+                lines[line] = lines.get(line, frozenset()) | one.names
     statements = tuple(_simple_statements(source.tree)) if lines else ()
     return Suppressions(frozenset(file), lines, statements, expected)
+
+
+def may_suppress(text: str) -> bool:
+    """Return whether a text may have comments that switch rules off: False is certain."""
+    return "tapecheck:" in text or _NOQA.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Directive:
+    """A part of a comment that switches rules off, as Tapecheck writes it or for linters together (`noqa`).
+
+    It stands at characters `start` to `end` of the comment, its list of rules at `first` to `last`: both are `end`
+    where it has none. `others` are the codes of other linters in that list.
+    """
+
+    names: frozenset[str]
+    whole_file: bool
+    start: int
+    end: int
+    first: int
+    last: int
+    noqa: bool = False
+    others: tuple[str, ...] = ()
+
+    @property
+    def blanket(self) -> bool:
+        """Whether it names no rules and so means all of them."""
+        return self.first == self.last == self.end
+
+    def without(self, idle: Collection[str], comment: str) -> str:
+        """Return the list of rules without those that switch nothing off; empty where none is left."""
+        if not self.noqa:
+            return ", ".join(sorted(self.names.difference(idle)))
+        listed = re.findall(r"[^\s,]+", comment[self.first : self.last])
+        return ", ".join(one for one in listed if rule_name(one) not in idle)
+
+
+def _directives(comment: str) -> Iterator[_Directive]:
+    """Yield what a comment switches off, in its order."""
+    for match in _COMMENT.finditer(comment):
+        first, last = match.span("rules") if match["rules"] is not None else (match.end(), match.end())
+        whole = match["what"] == "ignore-file"
+        yield _Directive(_names(match["rules"]), whole, match.start(), match.end(), first, last)
+    for match in _NOQA.finditer(comment):
+        listed = re.findall(r"[^\s,]+", match["rules"])
+        ours = frozenset(rule_name(one) for one in listed if _OURS.fullmatch(one))
+        if ours:
+            others = tuple(one for one in listed if not _OURS.fullmatch(one))
+            first, last = match.span("rules")
+            yield _Directive(ours, match["file"] is not None, match.start(), match.end(), first, last, True, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,50 +188,86 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
 
     A comment is only judged as far as what it could hide is known: the caller says nothing of unknown programs.
     """
-    if "tapecheck:" not in source.text:
+    if not may_suppress(source.text):
         return []
     rules, findings = list(known), list(hidden)
     statements = list(_simple_statements(source.tree))
     found: list[Unused] = []
+    for row, start, comment, one in _placed(source):
+        here = [other for other in findings if one.whole_file or row in _rows(other, statements)]
+        names = sorted(one.names)
+        idle = [name for name in names if not any(names_rule([name], other.code, other.name) for other in here)]
+        if not idle:
+            continue
+        unknown = [name for name in idle if not any(names_rule([name], *rule) for rule in rules)]
+        named = tuple(name for name in idle if name != ALL_RULES)
+        line = source.lines[row - 1]
+        first, last, text = start + one.start, start + one.end, ""
+        if len(idle) < len(names) or one.others:
+            first, last, text = start + one.first, start + one.last, one.without(idle, comment)
+        elif not line[last:].strip():
+            # Nothing is left of the comment: the blanks in front of it go with it.
+            first, last = len(line[:first].rstrip()), len(line)
+        elif line[last:].lstrip().startswith("#"):
+            # The next comment takes its place.
+            last = len(line) - len(line[last:].lstrip())
+        else:
+            text = "#"
+        found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
+    return found
+
+
+def blankets(source: Source, hidden: Iterable[Hidden]) -> list[Misspelt]:
+    """Return the comments of a file that name no rule, each with the rules of `hidden` that it hides in brackets."""
+    if not may_suppress(source.text):
+        return []
+    statements, findings = list(_simple_statements(source.tree)), list(hidden)
+    found: list[Misspelt] = []
+    for row, start, _, one in _placed(source):
+        if one.blanket:
+            here = {other.code for other in findings if one.whole_file or row in _rows(other, statements)}
+            verb = "ignore-file" if one.whole_file else "ignore"
+            text = f"# tapecheck: {verb}[{', '.join(sorted(here))}]" if here else ""
+            found.append(Misspelt(row, start + one.start + 1, start + one.end + 1, text, blanket=True))
+    return found
+
+
+def _placed(source: Source) -> Iterator[tuple[int, int, str, _Directive]]:
+    """Yield what comments switch off: row, where the comment starts in it (from 0), the comment, the directive."""
     for row, comment in _comments(source.text, source.lines):
         start = source.lines[row - 1].rfind(comment)
-        for match in _COMMENT.finditer(comment) if start >= 0 else ():
-            here = [one for one in findings if match["what"] == "ignore-file" or row in _rows(one, statements)]
-            names = sorted(_names(match["rules"]))
-            idle = [name for name in names if not any(names_rule([name], one.code, one.name) for one in here)]
-            if not idle:
-                continue
-            unknown = [name for name in idle if not any(names_rule([name], *rule) for rule in rules)]
-            named = tuple(name for name in idle if name != ALL_RULES)
-            first, last, text = start + match.start(), start + match.end(), ""
-            if len(idle) < len(names):
-                first, last = start + match.start("rules"), start + match.end("rules")
-                text = ", ".join(name for name in names if name not in idle)
-            elif not source.lines[row - 1][last:].strip():
-                # Nothing is left of the comment: the blanks in front of it go with it.
-                first, last = len(source.lines[row - 1][:first].rstrip()), len(source.lines[row - 1])
-            elif not source.lines[row - 1][last:].lstrip().startswith("#"):
-                text = "#"
-            found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
-    return found
+        for one in _directives(comment) if start >= 0 else ():
+            yield row, start, comment, one
 
 
 @dataclass(frozen=True, slots=True)
 class Misspelt:
     """A comment that is addressed to Tapecheck and switches nothing off, since it is not of the form that is read.
 
-    It stands at columns `start` to `end` of a line (from 1, end exclusive). `text` is what was probably meant.
+    It stands at columns `start` to `end` of a line (from 1, end exclusive). `text` is what was probably meant. With
+    `blanket` it is read, but names no rule where the project wants one: `text` names those that it hides, if any.
     """
 
     line: int
     start: int
     end: int
     text: str
+    blanket: bool = False
+
+    @property
+    def message(self) -> str:
+        """The headline."""
+        return f"ignore comment that {'names no rule' if self.blanket else 'is not read as it is written'}"
+
+    @property
+    def help(self) -> str:
+        """What to do about it."""
+        return f"write `{self.text}`" if self.text else "name the rules in brackets, or remove it"
 
 
 def misspelt(source: Source) -> list[Misspelt]:
     """Return the comments that look like ours and are not read: another verb, brackets missing or left open."""
-    if "tapecheck" not in source.text.lower():
+    if "tapecheck" not in source.text.lower() and _HALF_NOQA.search(source.text) is None:
         return []
     found: list[Misspelt] = []
     for row, comment in _comments(source.text, source.lines):
@@ -191,6 +282,10 @@ def misspelt(source: Source) -> list[Misspelt]:
             if meant is not None:
                 end = match.start() + len(match.group().rstrip())
                 found.append(Misspelt(row, start + match.start() + 1, start + end + 1, meant))
+        for match in _HALF_NOQA.finditer(comment) if start >= 0 else ():
+            # Without the colon it is a bare `noqa`, which is for other linters.
+            meant = f"# noqa: {', '.join(map(rule_name, _OURS.findall(match['rules'])))}"
+            found.append(Misspelt(row, start + match.start() + 1, start + match.end() + 1, meant))
     return found
 
 
@@ -213,25 +308,22 @@ def _rows(finding: Hidden, statements: list[tuple[int, int]]) -> range:
 
 def rules_at(source: Source, line: int, column: int) -> tuple[str, ...] | None:
     """Return the rules that the comment at a place switches off; None where there is no such comment."""
-    if "tapecheck:" not in source.text:
+    if not may_suppress(source.text):
         return None
-    for row, comment in _comments(source.text, source.lines):
-        start = source.lines[row - 1].rfind(comment)
-        for match in _COMMENT.finditer(comment) if row == line and start >= 0 else ():
-            if start + match.start() < column <= start + match.end():
-                return tuple(sorted(_names(match["rules"])))
+    for row, start, _, one in _placed(source):
+        if row == line and start + one.start < column <= start + one.end:
+            return tuple(sorted(one.names))
     return None
 
 
 def named_rules(source: Source) -> Iterator[tuple[int, int, int, str]]:
     """Yield the names in comments that switch rules off, with row and columns (from 1, end exclusive)."""
-    if "tapecheck:" not in source.text:
+    if not may_suppress(source.text):
         return
-    for row, comment in _comments(source.text, source.lines):
-        start = source.lines[row - 1].rfind(comment)
-        for match in _COMMENT.finditer(comment) if start >= 0 else ():
-            for name in re.finditer(r"[^\s,]+", match["rules"] or ""):
-                first = start + match.start("rules") + name.start() + 1
+    for row, start, comment, one in _placed(source):
+        for name in re.finditer(r"[^\s,]+", comment[one.first : one.last]):
+            if rule_name(name.group()) in one.names:
+                first = start + one.first + name.start() + 1
                 yield row, first, first + len(name.group()), name.group()
 
 
@@ -328,9 +420,9 @@ def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
                 last = token.end[0]
     except (tokenize.TokenError, SyntaxError):
         for row in range(last + 1, len(lines) + 1):
-            match = _COMMENT.search(lines[row - 1])
-            if match is not None:
-                yield row, lines[row - 1][match.start() :]
+            starts = [match.start() for form in (_COMMENT, _NOQA) if (match := form.search(lines[row - 1]))]
+            if starts:
+                yield row, lines[row - 1][min(starts) :]
 
 
 def _inside_texts(text: str) -> set[int]:
