@@ -320,7 +320,7 @@ def test_a_loop_with_a_finding_offers_a_run_and_tells_the_last_one() -> None:
     (finding,) = analysed(session, TWICE_IN_A_LOOP).report.findings
     assert [(lens.line, lens.title, lens.act) for lens in session.lenses(again(session))] == [
         (6, "Confirm by running", "run"),
-        (9, "fails in iteration 1 · Confirm by running", "run"),
+        (9, "fails in iteration 1", "run"),
     ]
     recording = Recording(TWICE_IN_A_LOOP, with_evidence([finding], CONFIRMED))
     session.recordings[PATH] = recording
@@ -333,11 +333,16 @@ def test_a_loop_with_a_finding_offers_a_run_and_tells_the_last_one() -> None:
     assert [(lens.line, lens.title) for lens in session.lenses(again(session))] == [
         (7, "Confirm by running"),
         (7, f"run at {recording.clock}: 1 confirmed (before the last edits)"),
-        (10, "fails in iteration 1 · Confirm by running"),
+        (10, "fails in iteration 1"),
     ]
     session.documents[URI].replace(TWICE_IN_A_LOOP, 3)
     session.configure(Settings(lens_loops=False))
-    assert [lens.line for lens in session.lenses(again(session))] == [9]
+    offering = [(lens.line, lens.title) for lens in session.lenses(again(session))]
+    assert offering == [(9, "✓ confirmed: fails in iteration 2")]
+    session.recordings.clear()
+    offering = [(lens.line, lens.title) for lens in session.lenses(again(session))]
+    assert offering == [(9, "fails in iteration 1 · Confirm by running")]
+    session.recordings[PATH] = recording
     session.configure(Settings(lens_backwards=False))
     assert [lens.line for lens in session.lenses(again(session))] == [6, 6]
     session.configure(Settings(lens=False))
@@ -351,7 +356,7 @@ def test_a_finding_in_a_function_belongs_to_the_loop_that_calls_it() -> None:
         "    loss.backward()\n    loss.backward()\n\nfor x in torch.ones(3, 1, 2):\n    step(x)\n"
     )
     told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
-    assert told == {7: "fails in iteration 1 · Confirm by running", 9: "Confirm by running"}
+    assert told == {7: "fails in iteration 1", 9: "Confirm by running"}
 
 
 def test_lenses_of_backwards_that_keep_their_graph() -> None:
@@ -362,7 +367,7 @@ def test_lenses_of_backwards_that_keep_their_graph() -> None:
     session = Session()
     text = TRAINING.replace(BACKWARD, BACKWARD.replace("()", "(retain_graph=True)"))
     told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
-    assert told[8] == "keeps its graph, which no later backward uses · Confirm by running"
+    assert told[8] == "keeps its graph, which no later backward uses"
     session = Session()
     text = "import torch\nw = torch.ones(2, requires_grad=True)\nfor _ in range(3):\n"
     text += "    (g,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)\n    g.sum().backward()\n"
@@ -378,7 +383,7 @@ def test_a_lens_of_a_backward_whose_graph_a_loop_keeps() -> None:
     )
     (finding,) = analysed(session, text).report.findings
     told = {lens.line: lens.title for lens in session.lenses(again(session))}
-    assert told[6] == "its graph outlives the iteration · Confirm by running"
+    assert told[6] == "its graph outlives the iteration"
     session.recordings[PATH] = Recording(text, with_evidence([finding], CONFIRMED))
     (lens,) = [lens for lens in session.lenses(again(session)) if lens.line == 6]
     assert (lens.title, lens.act) == ("✓ confirmed: its graph outlives the iteration", "report")
@@ -397,10 +402,48 @@ def test_a_lens_does_not_say_what_a_run_has_refuted() -> None:
     assert told(analysis) == "did not fail when it was run"
     another = Evidence("refuted", "it failed for another reason: the batch is empty")
     session.recordings[PATH] = Recording(text, with_evidence([finding], another))
-    assert told(analysis) == "fails in iteration 1 · Confirm by running", "it failed when it was run"
+    assert told(analysis) == "fails in iteration 1", "it failed when it was run"
     session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
     session.documents[URI].replace(text.replace("range(10)", "range(9)"), 2)
-    assert told(again(session)) == "fails in iteration 1 · Confirm by running", "that was another program"
+    assert told(again(session)) == "fails in iteration 1", "that was another program"
+
+
+@pytest.mark.parametrize("way", ["line", "file", "settings", "project", "raises"])
+def test_a_rule_that_is_switched_off_leaves_no_lens_and_no_inlay(way: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    off = Settings(inlay_hints=True, ignore=("TAPE101", "TAPE301") if way == "settings" else ())
+    if way == "project":
+        (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nignore = ["TAPE101", "TAPE301"]\n')
+    texts = (TWICE_IN_A_LOOP, TRAINING.replace(BACKWARD, BACKWARD.replace("()", "(retain_graph=True)")))
+    for number, text in enumerate(texts):
+        seen = Session()
+        seen.configure(dataclasses.replace(off, ignore=()))
+        seen.open(URI, "/elsewhere/train.py", text, 1)
+        snapshot = seen.snapshot(URI)
+        assert snapshot is not None
+        before = seen.analyse(snapshot)
+        assert before is not None and len(seen.lenses(before)) == 2
+        if way == "line":
+            text = text.replace("True)\n", "True)  # tapecheck: ignore[TAPE301]\n")
+            text = text.replace(BACKWARD * 2, BACKWARD + BACKWARD.replace("\n", "  # tapecheck: ignore[TAPE101]\n"))
+        if way == "file":
+            text = f"# tapecheck: ignore-file[TAPE101, TAPE301]\n{text}"
+        if way == "raises" and number == 0:
+            inside = " " * 12 + "with pytest.raises(RuntimeError):\n    " + BACKWARD
+            text = text.replace(BACKWARD * 2, BACKWARD + inside)
+        elif way == "raises":
+            continue
+        session = Session()
+        session.configure(off)
+        session.open(URI, str(path), text, 1)
+        snapshot = session.snapshot(URI)
+        assert snapshot is not None
+        analysis = session.analyse(snapshot)
+        assert analysis is not None and not analysis.report.findings
+        assert session.lenses(analysis) == []
+        inlays = [text for _, text, _ in session.inlays(analysis)]
+        assert inlays[0] == ("graph kept" if number else "graph freed"), "what is no finding stays"
+        assert not [text for text in inlays if "fails" in text]
 
 
 def test_no_lens_without_a_graph() -> None:

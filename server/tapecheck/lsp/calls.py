@@ -19,7 +19,8 @@ Fate = Literal["freed", "kept", "fails", "may fail"]
 class Call:
     """One backward call: what becomes of the graph, and the nodes it walks the first time it runs.
 
-    `created` says that it keeps its graph only since it makes one of the gradients (`create_graph=True`).
+    `created` says that it keeps its graph only since it makes one of the gradients (`create_graph=True`), `needless`
+    that no later backward uses the graph that it keeps.
     """
 
     span: Span
@@ -27,6 +28,7 @@ class Call:
     text: str
     walked: tuple[Span, ...]
     created: bool = False
+    needless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,14 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     if first.backward.create == "yes":
         return Call(span, "kept", "builds a graph of its gradients", spans, created=True)
     if first.backward.retain == "yes":
-        return Call(span, "kept", _keeps(telling, span, told), spans)
+        text, needless = _keeps(telling, span, told)
+        return Call(span, "kept", text, spans, needless=needless)
     unless = ", unless `retain_graph` is true" if first.backward.retain == "may" else ""
     return Call(span, "freed", f"frees the graph built on {built}{unless}", spans)
 
 
-def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> str:
-    """Return for which lines a backward keeps its graph."""
+def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> tuple[str, bool]:
+    """Return for which lines a backward keeps its graph, and whether that is certainly for none."""
     users: set[int] = set()
     whole = True
     for reading, runs in told:
@@ -88,13 +91,13 @@ def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) 
         for run in reading.runs:
             if any(own.intersection(by) for by in run.traversal.retraversed.values()):
                 if run.at.file != telling.source.path:
-                    return f"keeps its graph for {line_of(run.at.span, span)}"
+                    return f"keeps its graph for {line_of(run.at.span, span)}", False
                 users.add(run.at.line)
     if users == {span.line}:
-        return "keeps its graph for its own next call"
+        return "keeps its graph for its own next call", False
     if users:
-        return f"keeps its graph for {each_line(users)}"
-    return "keeps its graph, which no later backward uses" if whole else "keeps its graph"
+        return f"keeps its graph for {each_line(users)}", False
+    return ("keeps its graph, which no later backward uses", True) if whole else ("keeps its graph", False)
 
 
 def training_loops(telling: Telling) -> list[Loop]:

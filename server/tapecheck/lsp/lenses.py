@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapecheck.lsp.calls import Call, Loop, calls, training_loops
@@ -30,6 +30,11 @@ class Lens:
     act: Act = "run"
     next: Next = ""
 
+    @property
+    def offers(self) -> bool:
+        """Whether a click runs the file."""
+        return self.act == "run"
+
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
@@ -54,14 +59,29 @@ def loop_lenses(telling: Telling, shown: Sequence[Shown], last: LastRun | None) 
     return lenses
 
 
-def backward_lenses(telling: Telling, shown: Sequence[Shown]) -> list[Lens]:
-    """Return what stands above backward calls that fail, keep their graph, or have it kept; once for each line."""
+def backward_lenses(telling: Telling, shown: Sequence[Shown], offers: Collection[int] = ()) -> list[Lens]:
+    """Return what stands above backward calls that fail, keep their graph, or have it kept; once for each line.
+
+    `offers` are the lines of loops above which a run is offered: it is offered once for all that belongs to one.
+    """
+    covered = {span for loop in training_loops(telling) if loop.line in offers for span in loop.backwards}
     told: dict[int, Lens] = {}
-    for call in calls(telling):
+    for call in reported(telling, shown):
         lens = _of_failing(call, shown) if call.fate in ("fails", "may fail") else _of_kept(call, shown)
         if lens is not None:
+            if lens.offers and call.span not in covered:
+                lens = replace(lens, title=f"{lens.title} · {OFFER}")
             told.setdefault(call.span.line, lens)
     return list(told.values())
+
+
+def reported(telling: Telling, shown: Sequence[Shown]) -> list[Call]:
+    """Return the backward calls of a file without those that fail but for a finding that is not shown.
+
+    A rule may be switched off, or see reasons to be silent: then nothing else says that it fails.
+    """
+    found = {one.finding.span for one in shown}
+    return [call for call in calls(telling) if call.fate not in ("fails", "may fail") or call.span in found]
 
 
 def _of_failing(call: Call, shown: Sequence[Shown]) -> Lens:
@@ -74,7 +94,7 @@ def _of_failing(call: Call, shown: Sequence[Shown]) -> Lens:
     ran = [one for one in evidence if one is not None]
     if ran and all(one.verdict == "refuted" and "runs" in one.measured for one in ran):
         return Lens(call.span.line, "did not fail when it was run", "report")
-    return Lens(call.span.line, f"{call.text} · {OFFER}")
+    return Lens(call.span.line, call.text)
 
 
 def _of_kept(call: Call, shown: Sequence[Shown]) -> Lens | None:
@@ -85,9 +105,11 @@ def _of_kept(call: Call, shown: Sequence[Shown]) -> Lens | None:
             return Lens(call.span.line, "✓ confirmed: its graph outlives the iteration", "report")
         if evidence and all(one is not None and one.verdict == "refuted" for one in evidence):
             return Lens(call.span.line, "its graph did not outlive the iteration when it was run", "report")
-        return Lens(call.span.line, f"its graph outlives the iteration · {OFFER}")
-    kept = call.fate == "kept" and not call.created
-    return Lens(call.span.line, f"{call.text} · {OFFER}") if kept else None
+        return Lens(call.span.line, "its graph outlives the iteration")
+    # That a graph is kept for nothing is a finding, too.
+    silent = call.needless and not any(one.finding.span == call.span for one in shown)
+    kept = call.fate == "kept" and not call.created and not silent
+    return Lens(call.span.line, call.text) if kept else None
 
 
 def _built_by(one: Shown, call: Call) -> bool:

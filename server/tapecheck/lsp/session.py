@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, rules_for, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
-from tapecheck.lsp.calls import calls, walked_lines
+from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
 from tapecheck.lsp.evidence import Evidences, Shown, plainly
 from tapecheck.lsp.hover import Explainer, Hover
-from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses
+from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses, reported
 from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
@@ -508,7 +508,8 @@ class Session:
         if settings.lens_loops:
             lenses += loop_lenses(analysis.explainer, shown, self._last_run(analysis))
         if settings.lens_backwards:
-            lenses += backward_lenses(analysis.explainer, shown)
+            offers = {lens.line for lens in lenses if lens.offers}
+            lenses += backward_lenses(analysis.explainer, shown, offers)
         return sorted(lenses, key=lambda lens: lens.line)
 
     def _last_run(self, analysis: Analysis) -> LastRun | None:
@@ -526,7 +527,8 @@ class Session:
         if not analysis.snapshot.settings.inlay_hints:
             return []
         words = {"freed": "graph freed", "kept": "graph kept"}
-        return [(call.span, words.get(call.fate, call.fate), call.text) for call in calls(analysis.explainer)]
+        told = reported(analysis.explainer, self.shown(analysis))
+        return [(call.span, words.get(call.fate, call.fate), call.text) for call in told]
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
         """Return the `backward` or `grad` at a place (True) and the text that built what it walks (False)."""

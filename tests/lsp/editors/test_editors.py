@@ -93,7 +93,7 @@ def test_neovim(nvim: str, tmp_path: Path) -> None:
     assert (found["code"], found["line"], found["text"]) == ("TAPE101", 6, "loss.backward()"), "behind a wide character"
     assert said["hover"].startswith("**`loss.backward()`** ") or said["hover"].startswith("**`loss`** ")
     assert "**" in said["rendered"]
-    assert said["lenses"] == ["Confirm by running", "fails in iteration 1 · Confirm by running"]
+    assert said["lenses"] == ["Confirm by running", "fails in iteration 1"]
     assert said["servers"] == 1
     assert "Disable TAPE101 for this line" in said["actions"]
     assert said["fixed"].count("retain_graph=True") == 2
