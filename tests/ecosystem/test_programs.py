@@ -8,13 +8,25 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem import followers, handed_in, keys, layers, objects, programs, reach, suspended, unseen, unsure
+from tests.ecosystem import (
+    followers,
+    handed_in,
+    keys,
+    layers,
+    left_out,
+    objects,
+    programs,
+    reach,
+    suspended,
+    unseen,
+    unsure,
+)
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
-    **layers.GROWN, **layers.KEYS,
+    **layers.GROWN, **layers.KEYS, **left_out.CORES,
     **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE,
 }  # fmt: skip
 STAND_INS = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
@@ -10,6 +11,9 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import Dict, Instance, List, Set, Tensor, Value
 from tapecheck.tape import LeftOut, Named
+
+_NUMBERED = re.compile(r"(?:\w+\.)*?layers\.\d+")
+"""The layer in the name of a parameter of one of torch's deep networks."""
 
 
 def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
@@ -67,11 +71,34 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
         left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
         # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
-        if left and 2 * len(left) <= len(there) and all(id(tensor) in whole for tensor in there):
-            _tell(torch, state, node, left, False, True)
+        if left and all(id(tensor) in whole for tensor in there):
+            if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
+                _tell(torch, state, node, left, False, True)
 
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
+
+
+def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
+    """Whether the leaves that were left out are some whole layers, with twice as many whole layers given.
+
+    One layer may have a dozen parameters, as those of recurrent networks and of attention.
+    """
+    layers: dict[tuple[int, str], list[bool]] = {}
+    for _, module in torch.nn.modules(owner):
+        for name, tensor in module.attrs.items():
+            if isinstance(tensor, Tensor) and tensor.parameter and tensor.node is not None:
+                if module.cls is not None:
+                    # A parameter of a user's own class may be a prompt or a part of an adapter: it is no layer.
+                    if tensor.node in left:
+                        return False
+                    continue
+                numbered = _NUMBERED.match(name)
+                unit = (id(module), numbered[0] if numbered is not None else "")
+                layers.setdefault(unit, []).append(tensor.node in left)
+    missing = sum(all(parts) for parts in layers.values())
+    given = sum(not any(parts) for parts in layers.values())
+    return missing + given == len(layers) and 2 * missing <= given
 
 
 def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
