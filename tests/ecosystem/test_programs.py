@@ -9,8 +9,10 @@ import pytest
 from tapecheck.check import check
 from tapecheck.source import from_text
 from tests.ecosystem import (
+    differentiated,
     followers,
     handed_in,
+    initialized,
     keys,
     layers,
     left_out,
@@ -27,6 +29,7 @@ PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
     **layers.GROWN, **layers.KEYS, **left_out.CORES,
+    **initialized.INITIALIZED, **differentiated.DIFFERENTIATED,
     **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE,
 }  # fmt: skip
 STAND_INS = """\

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import gradients_of, name_of
+from tapecheck.rules.gradients import gradients_of, name_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
@@ -502,12 +502,12 @@ def _reached(reading: Reading) -> set[_Identity]:
 
 def _written(reading: Reading) -> set[_Identity]:
     """Return the leaves that the program sets in another way than by their gradients."""
-    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
+    written = set_by_hand(reading)
     replaced = _replaced(reading)
     return {
         _identity(reading, leaf)
         for leaf in reading.ledger.leaves.values()
-        if leaf.storage in written
+        if leaf.id in written
         or any(_class(leaf.at) == cls and name_of(reading, leaf.id).endswith(name) for cls, name in replaced)
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -129,6 +131,37 @@ def looked_at(moments: Sequence[Moment]) -> bool:
         and (moment.at.file, moment.at.line) not in shaped
         for moment in moments
     )
+
+
+def set_by_hand(reading: Reading) -> set[int]:
+    """Return the leaves that the program changes itself in the course of training, as a moving average is.
+
+    What it writes once after a leaf was made, or in loops that are over before the first step, initializes it.
+    """
+    if not reading.changes:
+        return set()
+    steps = [position for position, _ in reading.steps]
+    stepping = {loop for _, step in reading.steps for loop, _ in step.at.iteration}
+    made: dict[int, list[tuple[int, Leaf]]] = {}
+    for position, event in enumerate(reading.tape.events):
+        if isinstance(event, Leaf):
+            made.setdefault(event.storage, []).append((position, event))
+    found: set[int] = set()
+    for position, change in reading.changes:
+        if change.optimizer is not None or not change.at.iteration:
+            continue
+        for place, leaf in made.get(change.storage, ()):
+            since = change.at.iteration[shared_loops(leaf.at, change.at) :]
+            stepped = bisect_left(steps, position) > bisect_left(steps, place)
+            if not steps or stepped or any(loop in stepping for loop, _ in since):
+                found.add(leaf.id)
+    return found
+
+
+def shared_loops(one: Site, other: Site) -> int:
+    """Return how many of the loops around two places are in the same iteration."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one.iteration, other.iteration))
+    return sum(1 for _ in pairs)
 
 
 def identity(reading: Reading, leaf: Leaf) -> Identity:

@@ -228,6 +228,10 @@ print(importance.abs().sum().item())
             node = _meeting(reading, run, term) if cut is not None else None
             if cut is None or node is None or _stepped_since(reading, cut, node):
                 continue
+            inputs = run.backward.inputs
+            if inputs is not None and reading.ledger.ancestry(cut.nodes).keys().isdisjoint(inputs):
+                # With a graph of its own it would lead to nothing that this call differentiates by.
+                continue
             home = node.at.span
             taken = line(cut.at.span, home)
             labels = _labels(reading, [cut])
@@ -323,9 +327,13 @@ def _labels(reading: Reading, cuts: Iterable[Cut]) -> list[Label]:
 
 
 def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
-    """Return the first operation that takes the constant gradient into the graph of the backward's root."""
+    """Return the first operation that takes the constant gradient into the graph that the backward runs."""
     roots = [root.node for root in run.backward.roots if root.node is not None]
-    for number in sorted(reading.graph_nodes(reading.ledger.ancestry(roots))):
+    nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
+    if run.backward.inputs is not None:
+        # What the inputs were made of is behind them: parameters that earlier steps have moved.
+        nodes = (nodes & run.traversal.executed.keys()) - set(run.backward.inputs)
+    for number in sorted(nodes):
         node = reading.ledger.nodes[number]
         for cut in node.cuts:
             if cut == term or term in _derived(reading, cut):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
+from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, plain
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.term_without_effect import MERGES
@@ -354,12 +354,10 @@ def _handled(reading: Reading) -> set[Identity]:
     for run in reading.runs:
         # Its gradient is asked for by name, as that of the fixed weight in a penalty on invariance.
         numbers.update(run.backward.inputs or ())
-    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
+    numbers |= set_by_hand(reading)
     for number, event in ledger.leaves.items():
-        if event.storage in written or event.copy_of is not None:
-            numbers.add(number)
-            if event.copy_of is not None:
-                numbers.add(event.copy_of)
+        if event.copy_of is not None:
+            numbers |= {number, event.copy_of}
     for _, escape in reading.escapes:
         numbers.update(node for node in ledger.ancestry(escape.nodes) if node in ledger.leaves)
     numbers -= {number for number in numbers if number in gradients.steppable and number not in ledger.leaves}

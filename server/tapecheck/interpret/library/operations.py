@@ -278,7 +278,8 @@ class _Call:
             return _constant_cuts(self.torch, name, self.cuts)
         cuts = _constant_cuts(self.torch, name, self.cuts) if name == "detach" else self.cuts
         for value in self.every:
-            if value.node is not None:
+            # What is changed in place under `no_grad` keeps its own graph, or stays a leaf.
+            if value.node is not None and not (how == "no_grad" and value is self.target):
                 cuts = merge_cuts(world.cut(how, self.node, value, name=getattr(value, "name", "")), cuts)
         return cuts
 
