@@ -5,6 +5,7 @@ A test fails where its code keeps, reuses or corrupts autograd graphs, with the 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 class TapeOfTest:
     """What the fixture `tape` gives to a test: its recording.
 
-    `ignore` are codes of rules that are not reported. A test that calls `stop` judges by itself, any other one fails
-    where there are findings.
+    `ignore` are rules that are not reported: codes, prefixes or names. A test that calls `stop` judges by itself, any
+    other one fails where there are findings of `fail_on` or a higher severity.
     """
 
     def __init__(self, item: pytest.Item, *, gives_way: bool = False) -> None:
         from tapecheck.record.inside import Recording
 
         self.ignore = _ignored(item)
+        self.fail_on = _level(item)
         self.findings: list[Finding] = []
         self.stopped = False
         self._recording: Recording | None = Recording(gives_way=gives_way)
@@ -41,15 +43,20 @@ class TapeOfTest:
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.__exit__(None, None, None)
-            self.findings = [finding for finding in recording.tape.findings if finding.code not in self.ignore]
+            self.findings = _wanted(recording.tape.findings, self.ignore)
         return self.findings
 
-    def report(self) -> str:
-        """End the recording and return what was found, empty where nothing was or the test has judged it."""
+    def report(self) -> tuple[str, bool]:
+        """End the recording; return what was found, and whether the test fails for it.
+
+        It is empty where nothing was found or the test has judged it.
+        """
         from tapecheck.report import Checked, Sources, text
 
-        found = self._end()
-        return text.render([Checked("this test", found)], Sources()) if found and not self.stopped else ""
+        found = Checked("this test", self._end(), fail_on=self.fail_on)
+        if self.stopped or not found.findings:
+            return "", False
+        return text.render([found], Sources()), any(map(found.fails, found.findings))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +69,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tapecheck-ignore", default="", metavar="RULES", help="comma-separated codes of rules to leave out"
     )
+    group.addoption(
+        "--tapecheck-fail-on", choices=("error", "warning", "info", "hint", "never"), default=None,
+        help="the least severity that fails a test (default: the project's `fail-on`, else warning)",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,16 +104,50 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException:
-        if report := recording.report():
+        if report := recording.report()[0]:
             item.add_report_section("call", "tapecheck", report)
         raise
-    if report := recording.report():
+    report, fails = recording.report()
+    if fails:
         pytest.fail(report, pytrace=False)
+    if report:
+        item.add_report_section("call", "tapecheck", report)
     return result
+
+
+def _wanted(findings: list[Finding], ignore: set[str]) -> list[Finding]:
+    """Return the findings that are not switched off, by the project, its comments or the test; with its severities."""
+    from tapecheck.check import rules_for, severity_of, split_suppressed
+    from tapecheck.source import SourceError, read_source, suppressions
+    from tapecheck.source.configuration import configuration_for
+    from tapecheck.source.selection import Selection
+
+    asked = Selection(ignore=tuple(ignore))
+    found = []
+    for finding in findings:
+        file = finding.span.file
+        if not rules_for(file, asked).wants(finding.code, finding.name):
+            continue
+        with contextlib.suppress(SourceError):
+            if not split_suppressed([finding], suppressions(read_source(file)))[0]:
+                continue
+        finding.severity = severity_of(finding, configuration_for(file))
+        found.append(finding)
+    return found
+
+
+def _level(item: pytest.Item) -> str:
+    """Return the least severity that fails a test."""
+    from tapecheck.source.configuration import configuration_for
+
+    option = item.config.getoption("--tapecheck-fail-on")
+    return str(option or configuration_for(str(item.path)).fail_on or "warning")
 
 
 def _ignored(item: pytest.Item) -> set[str]:
     marks: Iterable[pytest.Mark] = item.iter_markers("tapecheck")
     option = str(item.config.getoption("--tapecheck-ignore"))
+    from tapecheck.source.suppress import rule_name
+
     given = {code.strip() for code in option.split(",") if code.strip()}
-    return given.union(*(mark.kwargs.get("ignore", ()) for mark in marks))
+    return set(map(rule_name, given.union(*(mark.kwargs.get("ignore", ()) for mark in marks))))

@@ -382,6 +382,12 @@ def test_what_was_not_followed_of_a_notebook_is_said_of_its_cell(
     assert (row["code"], row["cell"], row["location"]["row"]) == ("incomplete-analysis", 2, 3)
     main(["check", "--no-cache", str(file)])
     assert "note[incomplete-analysis]" in (out := capsys.readouterr().out) and "train.ipynb:cell 2:3: " in out
+    # What was not checked to its end is not called free of problems.
+    assert out.endswith("Nothing found in what was checked (1 file checked in part).\n")
+    other = tmp_path / "other.py"
+    other.write_text("x = 1\n")
+    main(["check", "--no-cache", str(file), str(other)])
+    assert capsys.readouterr().out.endswith("Nothing found in what was checked (2 files checked, 1 of them in part).\n")
 
 
 def test_a_notebook_s_report_shows_its_cells(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ def test_a_shard_that_cannot_be_is_wrong_usage(shard: str, capsys: pytest.Captur
     assert raised.value.code == 2 and f"got '{shard}'" in capsys.readouterr().err
 
 
+def test_the_name_alone_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (2, "") and out.startswith("usage: tapecheck ") and "check files without" in out
+
+
 def test_rules_as_data_and_as_pages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rule", "--all", "--output-format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)

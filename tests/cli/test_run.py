@@ -232,6 +232,17 @@ def test_what_cannot_be_run_is_exit_status_2(script: Path) -> None:
         assert done.returncode == 2 and said in done.stderr and not done.stdout
 
 
+def test_a_script_that_reads_standard_input_is_told_how_to_get_it(script: Path) -> None:
+    (script / "asks.py").write_text("name = input('name? ')\nprint('hello', name)\n" + TRAINED)
+    done = run(script, "asks.py")
+    assert done.returncode == 3 and "it read standard input, which it gets with --stdin only" in done.stderr
+    given = subprocess.run(
+        command("--stdin", "asks.py"), cwd=script, env=ENV, capture_output=True, text=True, timeout=120, check=False,
+        input="you\n",
+    )  # fmt: skip
+    assert given.returncode == 0 and "hello you" in given.stdout and "standard input" not in given.stderr
+
+
 def test_modules_and_their_arguments(script: Path) -> None:
     done = run(script, "--output-format", "json", "-m", "train", "--twice", "--select", "x")
     assert verdicts(done)["TAPE101", 11] == "confirmed" and done.returncode == 1

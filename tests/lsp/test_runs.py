@@ -82,6 +82,12 @@ def test_what_the_recorder_could_not_do_is_said(tmp_path: Path, program: str, wo
 
 
 @torch
+def test_a_program_that_reads_standard_input(tmp_path: Path) -> None:
+    told = ran(tmp_path, "input('name? ')\n" + TRAINS.format(3))
+    assert told == ("ended before training: it read standard input, which it does not get here", "configure", 2)
+
+
+@torch
 def test_a_run_that_is_cancelled_at_once_was_not_looked_at(tmp_path: Path) -> None:
     program = "import time\nprint('stop', flush=True)\ntime.sleep(60)\n" + TRAINS.format(3)
     assert ran(tmp_path, program) == ("cancelled before the first iteration", "", 3)

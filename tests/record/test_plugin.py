@@ -20,9 +20,9 @@ import tapecheck
 def train(kept, detach):
     w = torch.ones(3, requires_grad=True)
     for i in range(8):
-        loss = (w * i).sum()
-        loss.backward()
-        kept.append(loss.detach() if detach else loss)
+        (w * i).sum().backward()
+        out = (w * i).exp()
+        kept.append(out.detach() if detach else out)
     assert len(kept) == 8
 
 
@@ -63,9 +63,9 @@ import torch
 def train(detach):
     kept, w = [], torch.ones(3, requires_grad=True)
     for i in range(8):
-        loss = (w * i).sum()
-        loss.backward()
-        kept.append(loss.detach() if detach else loss)
+        (w * i).sum().backward()
+        out = (w * i).exp()
+        kept.append(out.detach() if detach else out)
 
 
 def test_leaks(tape):
@@ -106,11 +106,51 @@ def test_every_test_is_recorded(write: Write, tmp_path: Path) -> None:
     write(TESTS, "test_training.py")
     done = run_tests(tmp_path, "--tapecheck", "test_training.py")
     assert outcomes(done, "test_training.py") == {
-        "test_leaks": "FAILED", "test_clean": "PASSED", "test_excused": "PASSED", "test_raises": "FAILED",
+        "test_leaks": "FAILED", "test_clean": "PASSED", "test_excused": "PASSED", "test_raises": "PASSED",
         "test_fails_by_itself": "FAILED", "test_records_a_block_itself": "PASSED",
     }, done.stdout  # fmt: skip
     assert "TAPE201" in done.stdout and "test_training.py:10:9" in done.stdout, "the user's own line"
-    assert "TAPE101" in done.stdout and "of its own" in done.stdout
+    assert "TAPE101" not in done.stdout, "a test that wants the exception, as `check` has it"
+    assert "of its own" in done.stdout
+
+
+LEVELS = """
+import torch
+
+
+def keep():
+    kept, w = [], torch.ones(3, requires_grad=True)
+    for i in range(8):
+        loss = (w * i).sum()
+        loss.backward()
+        kept.append(loss)
+
+
+def test_keeps_nodes_without_saved_tensors():
+    keep()
+
+
+def test_excused():
+    kept, w = [], torch.ones(3, requires_grad=True)
+    for i in range(8):
+        (w * i).sum().backward()
+        kept.append((w * i).exp())  # tapecheck: ignore[TAPE201]
+"""
+
+
+def test_an_info_is_told_and_fails_no_test(write: Write, tmp_path: Path) -> None:
+    write(LEVELS, "test_levels.py")
+    keeps = "test_keeps_nodes_without_saved_tensors"
+    passed = {keeps: "PASSED", "test_excused": "PASSED"}
+    done = run_tests(tmp_path, "--tapecheck", "test_levels.py")
+    assert outcomes(done, "test_levels.py") == passed, done.stdout
+    assert "info[TAPE201]" in done.stdout and "test_levels.py:9:9" in done.stdout
+    failing = run_tests(tmp_path, "--tapecheck", "--tapecheck-fail-on", "info", "test_levels.py")
+    assert outcomes(failing, "test_levels.py") == passed | {keeps: "FAILED"}, failing.stdout
+    write('fail-on = "info"\n', "tapecheck.toml")
+    assert outcomes(run_tests(tmp_path, "--tapecheck", "test_levels.py"), "test_levels.py")[keeps] == "FAILED"
+    excused = run_tests(tmp_path, "--tapecheck", "--tapecheck-ignore", "graph-kept-across-iterations", "test_levels.py")
+    assert outcomes(excused, "test_levels.py") == passed and "TAPE201" not in excused.stdout
 
 
 def test_one_test_is_recorded_by_the_fixture(write: Write, tmp_path: Path) -> None:

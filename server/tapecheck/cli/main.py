@@ -150,6 +150,10 @@ class _Parser(argparse.ArgumentParser):
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments read; one that its verb does not have is an error, with the option that it is nearest to."""
     parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        # As Ruff and cargo have it: whoever types the name alone wants to know what there is.
+        parser.print_help()
+        parser.exit(FAILED)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         _refuse(parser, options.verb, unknown)
@@ -239,7 +243,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_common(run, (*FORMATS, "html"), fail_on="hint")
     run.add_argument(
-        "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
+        "--python",
+        metavar="P",
+        help="an interpreter with torch (default: the one of Tapecheck, or that of the project where it has none)",
     )
     run.add_argument(
         "--launcher", type=_command, default=[], metavar="COMMAND",

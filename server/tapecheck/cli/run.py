@@ -25,6 +25,7 @@ from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
+from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
 from tapecheck.record.program import entry_for, files_of
@@ -174,10 +175,12 @@ def _without_refuted(checked: Checked) -> Checked:
 
 def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     source: Source | None = None
-    # What the program imports is what the interpreter that runs it would find.
-    environment.choose({"": options.python})
     if options.module is None and options.script is None:
         _from_project(options)
+    if options.python is None:
+        options.python = _interpreter(options)
+    # What the program imports is what the interpreter that runs it would find.
+    environment.choose({"": options.python})
     if options.module is not None:
         if not options.module:
             raise UsageError("-m needs the name of a module")
@@ -232,6 +235,17 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         raise UsageError("; ".join(problem.message for problem in checked.problems) or f"{options.script}: no notebook")
     program.request = request
     return program
+
+
+def _interpreter(options: argparse.Namespace) -> str:
+    """Return the Python that runs the program, and say where it is from unless it is Tapecheck's own."""
+    folder = "." if options.module is not None or is_folder(options.script) else str(Path(options.script).parent)
+    found = find_interpreter(folder)
+    if found.found and not options.quiet:
+        say(f"Tapecheck's own Python has no torch: running with {found.python}, {found.found} (--python for another)")
+    elif found.others and not options.quiet:
+        say(f"no torch in {', '.join(found.others)} either")
+    return found.python
 
 
 def _from_project(options: argparse.Namespace) -> None:
@@ -474,5 +488,7 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         detail = f"after {request.timeout:g} seconds (--timeout)"
     if result.how_ended == "cancelled" and not result.interrupted:
         return f"{ways[result.how_ended]} ({seen})"
+    if result.how_ended == "raised" and not request.stdin and said.startswith("EOFError: EOF when reading"):
+        detail += "; it read standard input, which it gets with --stdin only"
     colon = "" if detail.startswith("after ") and result.how_ended in ("stopped", "timeout") else ":"
     return f"{ways[result.how_ended]}{colon} {detail} ({seen})"

@@ -39,6 +39,8 @@ def unseen(result: RunResult, program: str) -> Outcome:
     if how in ("stopped", "timeout"):
         limit = detail.removeprefix("killed ")
         return Outcome(f"stopped {limit}, before the first backward", "configure")
+    if how == "raised" and detail.startswith("EOFError: EOF when reading"):
+        return Outcome("ended before training: it read standard input, which it does not get here", "configure")
     if how in ("raised", "died"):
         return Outcome(f"ended before training: {_short(detail)}", "configure")
     if result.exit_code:

@@ -241,6 +241,11 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
         directory = str(Path(directory, settings.run_cwd))
         if not Path(directory).is_dir():
             raise RunRefused(f"the directory to run in does not exist: {directory}")
+    if not settings.interpreter:
+        from tapecheck.record.interpreter import find_interpreter
+
+        found = find_interpreter(directory)
+        settings = replace(settings, interpreter=(found.python,) if found.found else ())
     order = RunOrder(path, source.text, directory, settings, source)
     program = settings.run_program.strip()
     if program.startswith("-m "):

@@ -256,7 +256,12 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
         if problems and problems >= looked_at:
             return f"{left_out.lstrip()}\n"
         found_none = "Nothing found in what was seen" if any(file.cut_short for file in files) else "No problems found"
-        return f"{found_none} ({count(looked_at, 'file')} checked).{left_out}\n"
+        partly = sum(bool(file.incomplete) for file in files)
+        if partly:
+            # A file that was not checked to its end is not free of problems.
+            found_none = "Nothing found in what was checked"
+        part = f", {partly} of them in part" if partly and looked_at > 1 else " in part" if partly else ""
+        return f"{found_none} ({count(looked_at, 'file')} checked{part}).{left_out}\n"
     kinds = [
         paint(severity, count(number, severity))
         for severity in SEVERITIES
