@@ -257,3 +257,52 @@ def test_cycles_of_an_outer_loop_are_not_refuted_from_the_inner_one(judged: Judg
 
 def test_cycles_that_are_broken_in_time_are_refuted(judged: Judge) -> None:
     assert _verdict(judged(CYCLES.format(models=6), "cleared", code="TAPE203")) == "refuted"
+
+
+TWO_MODELS = """\
+import json
+import sys
+import torch
+class {a}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{fc}, self.{head} = torch.nn.Linear(4, 3), torch.nn.Linear(3, 1)
+class {b}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{fc}, self.{head} = torch.nn.Linear(4, 3), torch.nn.Linear(3, 1)
+def first():
+    {net} = {a}()
+    {optimizer} = torch.optim.SGD({net}.parameters(), lr=0.1)
+    mode = torch.no_grad if "first" in sys.argv else torch.enable_grad
+    for step in range(5):
+        with mode():
+            {h} = {net}.{fc}(torch.randn(2, 4)).tanh()
+        {optimizer}.zero_grad()
+        {net}.{head}({h}).sum().backward()
+        {optimizer}.step()
+def second():
+    {net} = {b}()
+    {optimizer} = torch.optim.SGD({net}.parameters(), lr=0.1)
+    mode = getattr(torch, json.loads(sys.argv[1]))
+    for step in range(5):
+        with mode():
+            {h} = {net}.{fc}(torch.randn(2, 4)).tanh()
+        {optimizer}.zero_grad()
+        {net}.{head}({h}).sum().backward()
+        {optimizer}.step()
+{calls}
+"""
+MODELS = ('"enable_grad"', '"no_grad"')
+PARTS = ("a", "b", "fc", "head", "net", "optimizer", "h")
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("args", [(mode, *more) for mode in MODELS for more in ((), ("first",))], ids="-".join)
+def test_parameters_of_one_name_in_two_models_are_told_apart(judged: Judge, number: int, args: tuple[str, ...]) -> None:
+    chance = random.Random(number)
+    names = dict(zip(PARTS, chance.sample(["Net", "Model", "Encoder", "fc", "body", "x", "state"], 7), strict=True))
+    calls = "\n".join(chance.sample(["first()", "second()"], 2))
+    found = judged(TWO_MODELS.format(**names, calls=calls), *args, code="TAPE402")
+    said = {f.span.line: f.evidence.verdict for f in found if f.evidence is not None}
+    assert said.get(18) == ("confirmed" if "first" in args else "refuted"), found

@@ -235,12 +235,13 @@ def _starved(story: Story) -> Finding | None:
 
 def _frozen(story: Story) -> list[Finding]:
     """Return the optimizers that have a group of parameters which was frozen as a whole at each of their steps."""
-    count, steps = story.frozen_groups
     made = {event.at.span for event in story.reading.optimizers.values()}
-    places = [at.span for at in story.frozen_at if at.span in made]
-    if not story.whole or steps < _MIN_STEPS or not places:
+    groups: dict[Span, tuple[int, int]] = {}
+    for at, count, steps in story.frozen_groups:
+        if at.span in made and steps >= _MIN_STEPS:
+            groups[at.span] = max((count, steps), groups.get(at.span, (0, 0)))
+    if not story.whole:
         return []
-    some = "1 parameter" if count == 1 else f"{count} parameters"
     return [
         Finding(
             GradientCut.code, GradientCut.name, "info", place,
@@ -248,11 +249,13 @@ def _frozen(story: Story) -> list[Finding]:
             "keep `requires_grad` on for what is to be trained, or do not give it to the optimizer",
             certain=False, facts={"how": "frozen"},
             evidence=Evidence(
-                "found-by-run", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+                "found-by-run",
+                f"{'1 parameter' if count == 1 else f'{count} parameters'} of an optimizer stood frozen in groups "
+                f"of their own at {steps} steps or more",
                 None, {"count": count, "steps": steps},
             ),
         )
-        for place in dict.fromkeys(places)
+        for place, (count, steps) in groups.items()
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.record.story import Series, Story
 from tapecheck.rules import Finding
-from tapecheck.tape import Site, Span
+from tapecheck.tape import Optimizer, Site, Span
 
 _STORES = ("kept", "carried")
 """The roles of labels at statements that store what a finding is about."""
@@ -39,6 +39,19 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     loop = loop_of(finding)
     same_loop = loop is not None and story.is_loop(series.loop, loop) and _named_alike(series.holder, predicted)
     return same_loop and any(_same_function(story, span, series.at) for span in spans)
+
+
+def its_optimizers(story: Story, finding: Finding) -> list[Optimizer]:
+    """Return the optimizers of the run that were made where a finding says that those of its parameters are."""
+    made = [span for one in finding.facts.get("optimizers", ()) if (span := _span(one)) is not None]
+    return [one for one in story.reading.optimizers.values() if any(story.at(span, one.at.span) for span in made)]
+
+
+def reached_there(story: Story, finding: Finding) -> set[int] | None:
+    """Return the leaves that the backward calls of a finding came to, None where the run has none of these calls."""
+    span = _span(finding.facts.get("backward"))
+    runs = story.runs_at(span) if span is not None else []
+    return {number for run in runs for number in run.traversal.executed} if runs else None
 
 
 def is_statement(story: Story, loop: Span) -> bool:

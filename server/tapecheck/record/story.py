@@ -134,10 +134,10 @@ class Story:
         """The scale that was on the gradients of an optimizer, by number, where a line ran."""
         self.watched_loops: dict[Site, dict[str, int]] = {}
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
-        self.frozen_groups: tuple[int, int] = (0, 0)
-        """How many parameters stood in groups that were frozen as a whole, at how many steps."""
-        self.frozen_at: list[Site] = []
-        """Where the optimizers of such groups were made, or, where that is not known, where the program ended."""
+        self.frozen_groups: list[tuple[Site, int, int]] = []
+        """Where an optimizer with groups that were frozen as a whole was made (where that is not known, where the
+        program ended), how many parameters stood in them, and at how many steps.
+        """
         self.discarded: list[tuple[int, Site, int]] = []
         """Leaves whose gradients of a call were cleared before a step, with that call, and how often."""
         self.gradients_looked_at = False
@@ -215,8 +215,7 @@ class Story:
         elif name == "looking-stopped":
             self.cut_short = event.value
         elif name == "frozen-groups" and about.isdigit():
-            self.frozen_at.append(event.at)
-            self.frozen_groups = max(self.frozen_groups, (value, int(about)))
+            self.frozen_groups.append((event.at, value, int(about)))
         elif name == "gradients-compared":
             self.compared += value
         elif name == "never-a-gradient" and about.isdigit():

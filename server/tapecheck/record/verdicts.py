@@ -6,7 +6,14 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tapecheck.record.places import holds_there, is_statement, loop_of, outside_its_loop
+from tapecheck.record.places import (
+    holds_there,
+    is_statement,
+    its_optimizers,
+    loop_of,
+    outside_its_loop,
+    reached_there,
+)
 from tapecheck.record.story import (
     MIN_RUNS,
     Kept,
@@ -168,21 +175,29 @@ def _level(story: Story, levels: Sequence[Series]) -> bool:
 
 def _chain(story: Story, finding: Finding) -> Evidence | None:
     runs = story.runs_at(finding.span)
-    by_loop: dict[int, list[tuple[int, int]]] = {}
+    loop = loop_of(finding)
+    numbers = {number for item in runs for number, _ in item.at.iteration}
+    if loop is not None and is_statement(story, loop):
+        # Another loop around the same line may be one whose iterations share nothing.
+        numbers = {number for number in numbers if story.is_loop(number, loop)}
+        runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
+    walked: dict[int, dict[int, int]] = {}
     for item in runs:
-        for loop, index in item.at.iteration:
-            by_loop.setdefault(loop, []).append((index, len(story.reading.graph_nodes(item.traversal.executed))))
-    for loop, entries in by_loop.items():
-        counts = [count for _, count in entries]
-        if len(counts) < MIN_RUNS or len({index for index, _ in entries}) < len(entries):
-            continue
-        if all(a < b for a, b in zip(counts, counts[1:], strict=False)):
+        size = len(story.reading.graph_nodes(item.traversal.executed))
+        for number, index in item.at.iteration:
+            if number in numbers:
+                sizes = walked.setdefault(number, {})
+                sizes[index] = max(size, sizes.get(index, 0))
+    for number, sizes in walked.items():
+        counts = list(sizes.values())
+        if len(counts) >= MIN_RUNS and all(a < b for a, b in zip(counts, counts[1:], strict=False)):
             shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
+            first, last = min(sizes), max(sizes)
             return Evidence(
                 "confirmed",
-                f"the call walked {shown} graph nodes in iterations {entries[0][0]} to {entries[-1][0]} "
-                f"of the loop on line {loop_line(story, loop)}",
-                entries[-1][0], {"nodes": counts},
+                f"the call walked {shown} graph nodes in iterations {first} to {last} "
+                f"of the loop on line {loop_line(story, number)}",
+                last, {"nodes": counts},
             )  # fmt: skip
     if not runs:
         return _not_reached(story, finding) if not story.count(finding.span) else None
@@ -355,21 +370,31 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
     if not ran:
         return _not_reached(story, finding)
+    reading, leaves = story.reading, story.reading.ledger.leaves
     named = {str(name) for name in finding.facts.get("parameters", ()) or ()}
-    if finding.facts.get("how") == "frozen" and story.frozen_groups[1] >= 2:
-        count, steps = story.frozen_groups
-        some = "1 parameter" if count == 1 else f"{count} parameters"
-        return Evidence(
-            "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more", None,
-            {"parameters": sorted(named), "steps": steps},
-        )  # fmt: skip
-    leaves = story.reading.ledger.leaves
+    mine = its_optimizers(story, finding)
+    if finding.facts.get("how") == "frozen":
+        elsewhere = {one.at.span for one in reading.optimizers.values()} - {one.at.span for one in mine}
+        groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
+        _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
+        if steps >= 2:
+            some = "1 parameter" if count == 1 else f"{count} parameters"
+            return Evidence(
+                "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+                None, {"parameters": sorted(named), "steps": steps},
+            )  # fmt: skip
+    numbers = {one.id for one in mine}
+    own = {leaf for one in mine for leaf in one.params} if mine else set(leaves)
     never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
     if not story.whole and not never:
         never = _never_reached(story)
+    others = never
+    never = {number: steps for number, steps in never.items() if number in own}
     if named:
-        mine = {n: s for n, s in never.items() if any(matches(leaves[n].name, name) for name in named)}
-        never = mine or never
+        there = [n for n in own if n in leaves and any(matches(leaves[n].name, name) for name in named)]
+        if there:
+            # Another model's parameters, or other parameters of this one, say nothing of these.
+            never = {number: never[number] for number in there if number in never}
     if never:
         names = [leaves[number].name or f"parameter {number}" for number in never]
         steps = max(never.values())
@@ -377,11 +402,12 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
             "confirmed", f"{names_text(names)} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
         )  # fmt: skip
-    if story.reading.steps and len(story.reading.steps) >= 2:
-        return Evidence(
-            "refuted",
-            "every parameter of every optimizer had a gradient in some step of it",
-        )
+    if len([step for _, step in reading.steps if not mine or step.optimizer in numbers]) >= 2:
+        if not others:
+            return Evidence("refuted", "every parameter of every optimizer had a gradient in some step of it")
+        if mine:
+            return Evidence("refuted", "these parameters had a gradient in some step of their optimizer")
+        return None
     if not story.whole:
         return Evidence(
             "not-reached",
@@ -483,6 +509,9 @@ def _left_out(story: Story, finding: Finding) -> Evidence | None:
     leaves = story.reading.ledger.leaves
     found = story.left_out
     named = [str(name) for name in finding.facts.get("parameters", ()) or () if name]
+    reached = reached_there(story, finding)
+    if reached is not None:
+        found = {number: steps for number, steps in found.items() if number in reached or number not in leaves}
     mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
     # What no variable leads to has no name in the run.
     mine = mine or {n: s for n, s in found.items() if n not in leaves or not leaves[n].name}
@@ -497,7 +526,8 @@ def _left_out(story: Story, finding: Finding) -> Evidence | None:
             None, {"parameters": names, "steps": max(mine.values())},
         )  # fmt: skip
     # Leaves that are no parameters are not looked at where the program reads no gradient.
-    seen = all(any(one.parameter and matches(one.name, name) for one in leaves.values()) for name in named)
+    looked_at = [one for one in leaves.values() if one.parameter and (reached is None or one.id in reached)]
+    seen = all(any(matches(one.name, name) for one in looked_at) for name in named)
     if story.compared >= 2 and seen:
         return Evidence("refuted", "what had gradients was stepped by an optimizer, or changed in another way")
     return None
@@ -514,8 +544,9 @@ def _scaled(story: Story, finding: Finding) -> Evidence | None:
         for number, optimizer in optimizers.items()
         if any(leaf in leaves and matches(leaves[leaf].name, name) for leaf in optimizer.params for name in named)
     }
-    # Of a line in a loop over several optimizers the one with these parameters tells.
-    seen = [(number, scale) for number, scale in seen if number in mine] or seen
+    if mine:
+        # Of a line in a loop over several optimizers the one with these parameters tells.
+        seen = [(number, scale) for number, scale in seen if number in mine]
     scale = max((scale for _, scale in seen), default=0.0)
     if scale > 1:
         return Evidence(

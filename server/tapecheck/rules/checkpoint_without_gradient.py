@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Identity, identity
+from tapecheck.rules.gradients import Identity, identity, optimizers_of
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, in_full, listed
@@ -168,7 +168,7 @@ for step in range(3):
             "pass `use_reentrant=False` to the checkpoint",
             tuple(labels),
             certain,
-            facts={"parameters": names},
+            facts={"parameters": names, "optimizers": optimizers_of(reading, lost.leaves)},
             notes=tuple(in_full(message, named)),
         )  # fmt: skip
 

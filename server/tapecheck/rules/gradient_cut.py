@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import gradients_of, name_of, set_by_hand
+from tapecheck.rules.gradients import gradients_of, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
@@ -424,6 +424,7 @@ for step in range(3):
                 "how": cut.how,
                 "name": cut.name,
                 "parameters": names,
+                "optimizers": optimizers_of(reading, lost),
                 "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
             },
             notes=(*in_full(message, named), note),

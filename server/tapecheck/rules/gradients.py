@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.words import span_facts
 from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Leaf, LeafEscape, Site, Step
 
 Identity = tuple[str, str, int, int]
@@ -178,3 +179,11 @@ def name_of(reading: Reading, leaf: int) -> str:
         return known
     bound = reading.name(leaf)
     return bound[0] if bound is not None else ""
+
+
+def optimizers_of(reading: Reading, leaves: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the places, as JSON-able data, where the optimizers were made that have any of some leaves."""
+    wanted = set(leaves)
+    made = [one for calls in reading.optimizers_made.values() for _, one in calls]
+    spans = {one.at.span: None for one in made if wanted & {*one.params, *one.frozen}}
+    return [span_facts(span) for span in spans]

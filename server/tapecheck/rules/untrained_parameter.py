@@ -260,6 +260,7 @@ for step in range(3):
             self.code, self.name, self.severity, home, message, advice, tuple(labels),
             facts={
                 "parameters": names,
+                "backward": span_facts(story.run.at.span),
                 "kind": "registered" if event.registered else "unregistered" if event.whole else "loose",
                 "whole": event.whole,
                 "siblings": siblings[:64],
