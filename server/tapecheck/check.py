@@ -61,7 +61,8 @@ class Report:
     """What was found in one file. `error` says why it could not be read or parsed, whole or in part.
 
     `suppressed` are the findings that comments in the file switch off. `elsewhere` are those in other files, which
-    this one imports and whose code it runs. `kept` is what was worked out of it for one finding and serves others.
+    this one imports and whose code it runs. `narrowed` says that whoever asked wanted some rules only, beside what the
+    configuration says. `kept` is what was worked out of it for one finding and serves others.
     """
 
     source: Source
@@ -69,6 +70,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     suppressed: list[Finding] = field(default_factory=list)
     elsewhere: list[Finding] = field(default_factory=list)
+    narrowed: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -253,7 +255,8 @@ def check(
     what earlier checks of the same files found: only what an edit can have changed is run again. `log` takes an entry
     for each way through the program that is run.
     """
-    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    selected = _asked(select, ignore, rules)
+    wanted = rules_for(source.path, selected)
     codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
     resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
@@ -295,7 +298,8 @@ def check(
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
-    return Report(source, interpretation, kept, hidden, elsewhere)
+    narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
+    return Report(source, interpretation, kept, hidden, elsewhere, narrowed)
 
 
 def rules_for(path: str, asked: Selection) -> Wanted:

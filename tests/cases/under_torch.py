@@ -14,6 +14,7 @@ import io
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,11 +32,12 @@ Outcome = dict[str, Any]
 def run_all(requests: Sequence[Request], python: str = sys.executable) -> list[Outcome]:
     """Run programs in an interpreter that has torch.
 
-    A request names a file and may have `edits` ([old, new] text replacements) and `append` (a line added at
-    the end). An outcome has `exception` (the type's name or None), `message` (its first line), `line` (the
-    deepest one in the file), `state` (a digest of all tensors that require grad, with their gradients, that
-    the program's globals reach), `parameters` (one of their values alone), `steps` (a digest of the parameters
-    after each optimizer step) and `graphs` (the number of nodes behind the root of each backward).
+    A request names a file and may have `edits` ([old, new] text replacements), `append` (a line added at the end),
+    `folders` that modules are imported from first, and `seconds` after which the program ends with `Late`. An outcome
+    has `exception` (the type's name or None), `message` (its first line), `line` (the deepest one in the file),
+    `output` (what was printed), `state` (a digest of all tensors that require grad, with their gradients, that the
+    program's globals reach), `parameters` (one of their values alone), `steps` (a digest of the parameters after each
+    optimizer step) and `graphs` (the number of nodes behind the root of each backward).
     """
     done = subprocess.run(
         [python, str(Path(__file__))],
@@ -76,6 +78,10 @@ def run(request: Request, transform: Callable[[str], Any] | None = None) -> Outc
 
     path = Path(request["path"])
     text = edited(path, request)
+    sys.path[:0] = request.get("folders", [])
+    if "seconds" in request:
+        signal.signal(signal.SIGALRM, _late)
+        signal.alarm(request["seconds"])
     code = compile(transform(text) if transform is not None else text, str(path), "exec")
     graphs: list[int] = []
     backward = torch.autograd.backward
@@ -114,6 +120,8 @@ def run(request: Request, transform: Callable[[str], Any] | None = None) -> Outc
             outcome["message"] = (str(error).splitlines() or [""])[0]
             frames = traceback.extract_tb(error.__traceback__)
             outcome["line"] = next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
+    if "seconds" in request:
+        signal.alarm(0)
     torch.autograd.backward = backward
     hook.remove()
     outcome["output"] = output.getvalue()
@@ -123,6 +131,14 @@ def run(request: Request, transform: Callable[[str], Any] | None = None) -> Outc
     outcome["steps"] = steps
     outcome["graphs"] = graphs
     return outcome
+
+
+class Late(BaseException):
+    """Ends a program that takes longer than it may."""
+
+
+def _late(*_: object) -> None:
+    raise Late
 
 
 def graph_size(roots: Sequence[Any]) -> int:

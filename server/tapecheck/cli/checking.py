@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tapecheck.cli import cache
 from tapecheck.cli.effort import errors_first, untried
+from tapecheck.cli.shared import real_path
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.report.checked import Incomplete
@@ -24,6 +25,7 @@ from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.cli.fixing import Hides
     from tapecheck.fixes import Effort, Fix
 
 _WORTH_PROCESSES = 24
@@ -55,7 +57,7 @@ def check_file(path: str, wanted: CheckOptions, source: Source | None = None, da
     try:
         use(wanted.config, isolated=wanted.isolated)
         if wanted.edit and not (data is None and is_tape(path)):
-            return _edit_file(path, wanted, data)
+            return edit_file(path, wanted, data)
         checked, source = check_program(path, wanted, source, comments=True)
         return checked if source is None or source.cells is None else by_cell(checked, source.cells)
     except Exception as error:  # the boundary: one file's failure is reported, the others go on
@@ -153,8 +155,8 @@ def _tell(checked: Checked, report: Report) -> None:
     checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
 
 
-def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
-    """Check a file and work out how it is edited; the result is of the edited one."""
+def edit_file(path: str, wanted: CheckOptions, data: bytes | None = None, hides: Hides | None = None) -> Checked:
+    """Check a file and work out how it is edited; the result is of the edited one. `hides` as `fix_document` has it."""
     from tapecheck.check import Memory, check
     from tapecheck.cli.comments import fixes_of_comments
     from tapecheck.cli.editing import Document, open_document
@@ -189,15 +191,16 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
         if wanted.edit == "ignore":
             outcome = add_ignores(document, data, judged)
         else:
-            unsafe = wanted.edit == "unsafe"
-            remaining = wanted.fixes
-            outcome = fix_document(document, data, judged, comments, unsafe=unsafe, remaining=remaining, memory=memory)
+            outcome = fix_document(
+                document, data, judged, comments,
+                unsafe=wanted.edit == "unsafe", remaining=wanted.fixes, memory=memory, hides=hides,
+            )  # fmt: skip
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
         checked.problems.append(Problem("internal-error", internal("editing the file", error)))
         return checked
     checked = edited_file(path, wanted, outcome.report, outcome.fixes, outcome.effort)
-    checked.rewrite, checked.shared = outcome.rewrite, outcome.shared
+    checked.rewrite, checked.shared, checked.refused = outcome.rewrite, outcome.shared, outcome.refused
     return checked
 
 
@@ -209,6 +212,7 @@ def edited_file(path: str, wanted: CheckOptions, report: Report, fixes: list[lis
     checked = Checked(path)
     _tell(checked, report)
     checked.fixes = fixes
+    checked.read = frozenset(real_path(one) for one in report.interpretation.read)
     checked.incomplete += untried(effort, len(report.findings))
     _add_unused(checked, report, wanted)
     cells = report.source.cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,16 @@ from tapecheck.source.suppress import ignore_line
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tapecheck.check import Memory, Report
 
 MOST = 200
 """How many fixes are made in one file: far more than any file needs, so that no pair of fixes can go in circles."""
+
+
+Hides = Callable[[Document, Document], Finding | None]
+"""Says what the change from one state of a document to the next hides in other files."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,7 @@ class Outcome:
 
     `shared` says that something left has a fix that may be made and edits other files, too; `effort` has what is left
     whose fixes were not tried. Where that is so before all were made that may be, there are none of what is left.
+    `refused` has a line for each fix that was not made since another finding would be hidden by it.
     """
 
     report: Report
@@ -38,6 +44,7 @@ class Outcome:
     document: Document
     shared: bool = False
     effort: Effort = field(default_factory=Effort)
+    refused: list[str] = field(default_factory=list)
 
 
 def read_document(path: str) -> tuple[Document, bytes]:
@@ -63,6 +70,7 @@ def fix_document(
     unsafe: bool,
     remaining: bool,
     memory: Memory | None = None,
+    hides: Hides | None = None,
 ) -> Outcome:
     """Make the preferred fix of one finding after the other until none is left that may be made.
 
@@ -70,6 +78,7 @@ def fix_document(
 
     Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
     change what is learned; `remaining` says that the fixes of what is left are wanted. `memory` is that of `check`.
+    `hides` is asked of each fix what it would hide in other files: such a fix is not made.
     """
     first = document
     report = check(document)
@@ -78,10 +87,13 @@ def fix_document(
     shared: set[Key] = set()
     states = {_state(document)}
     effort = Effort()
+    refused = _Refused()
     while len(done) < MOST:
-        step = _step(document, report, hopeless, shared, states, effort, memory, unsafe=unsafe)
+        step = _step(document, report, hopeless, shared, states, effort, refused, memory, hides, unsafe=unsafe)
         if step is None:
             break
+        hopeless -= refused.again
+        refused.again.clear()
         finding, fix, edited = step
         done.append(f"{finding.code} {document.told(finding.span.line, f': {fix.title}')}")
         document = edited
@@ -96,7 +108,51 @@ def fix_document(
     if last:
         report = check(document)
     fixes, effort = fixes_of_rest(report, effort, memory, wanted=remaining)
-    return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort)
+    left_out = refused.lines(report, document)
+    return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort, left_out)
+
+
+def not_made(hidden: Finding, path: str) -> str:
+    """Return the words that say why a fix in the file `path` was not made: what it would have hidden."""
+    span = hidden.span
+    where = f"on line {span.line}" if span.file == path else f"at {span.file}:{span.line}"
+    return f"which hides {hidden.code} {where} and does not repair it"
+
+
+def _hidden_key(finding: Finding, source: Source) -> Key:
+    """Return the key of a finding that may be in another file, whose lines stay where they are."""
+    span = finding.span
+    return key_of(finding, source) if span.file == source.path else (finding.code, f"{span.file}:{span.line}")
+
+
+@dataclass(slots=True)
+class _Refused:
+    """Fixes that were not made since another finding would be hidden, by the keys of the two findings.
+
+    A fix may be made once what it hid has been repaired: `again` has the findings that are to be tried once more.
+    """
+
+    said: dict[tuple[Key, str], tuple[Key, Finding]] = field(default_factory=dict)
+    again: set[Key] = field(default_factory=set)
+
+    def add(self, finding: Finding, title: str, hidden: Finding, source: Source) -> None:
+        key = key_of(finding, source)
+        self.said[key, title] = _hidden_key(hidden, source), hidden
+        self.again.add(key)
+
+    def lines(self, report: Report, document: Document) -> list[str]:
+        """Return a line for each of them that is still not made."""
+        source = report.source
+        left = {key_of(finding, source): finding for finding in report.findings}
+        known = {_hidden_key(finding, source): finding for finding in [*report.findings, *report.elsewhere]}
+        lines: list[str] = []
+        for (key, title), (hidden, finding) in self.said.items():
+            # What another file shows by itself is not in this report.
+            there = known.get(hidden) or (finding if finding.span.file != source.path else None)
+            if key in left and there is not None:
+                words = f": {title}, {not_made(there, source.path)}"
+                lines.append(f"{key[0]} {document.told(left[key].span.line, words)}")
+        return lines
 
 
 def fixes_of_rest(
@@ -157,7 +213,9 @@ def _step(
     shared: set[Key],
     states: set[tuple[str, ...]],
     effort: Effort,
+    refused: _Refused,
     memory: Memory | None,
+    hides: Hides | None,
     *,
     unsafe: bool,
 ) -> tuple[Finding, Fix, Document] | None:
@@ -166,7 +224,12 @@ def _step(
         key = key_of(finding, report.source)
         if key in hopeless:
             continue
-        for fix in fixes_for(report, finding, memory=memory, effort=effort):
+        fixes = fixes_for(report, finding, memory=memory, effort=effort)
+        for one in effort.hiding:
+            if one.safe or unsafe:
+                refused.add(one.finding, one.title, one.hidden, report.source)
+        effort.hiding.clear()
+        for fix in fixes:
             if fix.applicability != "safe" and not unsafe:
                 continue
             if any(edit.span.file != finding.span.file for edit in fix.edits):
@@ -174,8 +237,12 @@ def _step(
                 shared.add(key)
                 continue
             edited = document.edited(fix.edits)
-            if edited is not None and edited.data() is not None and _state(edited) not in states:
+            if edited is None or edited.data() is None or _state(edited) in states:
+                continue
+            hidden = hides(document, edited) if hides is not None else None
+            if hidden is None:
                 return finding, fix, edited
+            refused.add(finding, fix.title, hidden, report.source)
         hopeless.add(key)
     return None
 

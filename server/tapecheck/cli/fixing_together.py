@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tapecheck.check import Memory, Report, check
 from tapecheck.cli.across import wanted_of
-from tapecheck.cli.checking import CheckOptions, edited_file, internal
+from tapecheck.cli.checking import CheckOptions, edit_file, edited_file, internal
 from tapecheck.cli.editing import Document, open_document
 from tapecheck.cli.effort import errors_first
-from tapecheck.cli.fixing import MOST, Key, can_be_written, fixes_of_rest, key_of, read_document, rewritten
+from tapecheck.cli.fixing import MOST, Key, can_be_written, fixes_of_rest, key_of, not_made, read_document, rewritten
 from tapecheck.cli.shared import real_path
 from tapecheck.fixes import Edit, Effort, Fix, fixes_for
+from tapecheck.fixes.edit import moved_lines
+from tapecheck.fixes.repaired import unrepaired
 from tapecheck.report import Checked, Problem
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError
@@ -51,6 +53,12 @@ class Together:
 
         What is said of the files is brought up to date: in `files` themselves, which nothing writes here.
         """
+        for file in self.files:
+            try:
+                self._keep_from_hiding(file)
+            except Exception as error:  # the boundary: the file is written as it was
+                file.rewrite = None
+                file.problems.append(Problem("internal-error", internal("fixing several files", error)))
         asked = [file for file in self.files if self._concerned(file)]
         for file in asked:
             try:
@@ -77,6 +85,42 @@ class Together:
             return fixes_for(report, same, open_files=self._open_files(), memory=self._memory, effort=effort)
         except Exception:  # the boundary: a finding without a fix is better than none
             return []
+
+    def _keep_from_hiding(self, file: Checked) -> None:
+        """Fix a file anew where its fixes hide what the check of another one finds, without those that do."""
+        rewrite = file.rewrite
+        path = real_path(file.path)
+        if rewrite is None or path not in self._homes or not any(path in one.read for one in self.files):
+            return
+        first, now = (open_document(data, file.path) for data in (rewrite.before, rewrite.after))
+        if self._hidden({path: (first, now)}, file.path) is None:
+            return
+        told = edit_file(
+            file.path, self.wanted, rewrite.before, lambda was, now: self._hidden({path: (was, now)}, file.path)
+        )
+        self._known.pop(path, None)
+        for name in ("findings", "fixes", "elsewhere", "incomplete", "gaps", "texts", "rewrite", "shared", "refused"):
+            setattr(file, name, getattr(told, name))
+
+    def _hidden(self, edited: Mapping[str, tuple[Document, Document]], asked: str) -> Finding | None:
+        """Return what edits of some files, by real path, hide in the checks of others than the one that was `asked`."""
+        for one in self.files:
+            path = real_path(one.path)
+            if path == real_path(asked) or path not in self._homes or one.read.isdisjoint(edited):
+                continue
+            was, now = (self._check(one.path, {at: pair[index] for at, pair in edited.items()}) for index in (0, 1))
+            names = was.interpretation.read.keys() | now.interpretation.read.keys()
+            texts = {
+                name: (pair[0].source().text, pair[1].source().text)
+                for name in names
+                if (pair := edited.get(real_path(name))) is not None
+            }
+            before, after = ([*report.findings, *report.elsewhere] for report in (was, now))
+            tapes = was.interpretation.tapes, now.interpretation.tapes
+            hidden = unrepaired(None, before, after, *tapes, moved_lines(texts))
+            if hidden:
+                return hidden[0]
+        return None
 
     def _concerned(self, file: Checked) -> bool:
         if file.problems:
@@ -113,17 +157,17 @@ class Together:
                 found[str(Path(file.now.path).absolute())] = file.now.source()
         return found
 
-    def _check(self, path: str) -> Report:
-        file = self._file(real_path(path))
-        if file is None:
+    def _check(self, path: str, instead: Mapping[str, Document] | None = None) -> Report:
+        """Return the report on a file as edits have left all of them; `instead` are others for some, by real path."""
+        instead = instead or {}
+        known = self._file(real_path(path))
+        now = instead.get(real_path(path), known.now if known is not None else None)
+        if now is None:
             raise SourceError(f"{path}: cannot be edited")
+        shown = self._open_files()
+        shown.update({str(Path(document.path).absolute()): document.source() for document in instead.values()})
         wanted = self.wanted
-        return check(
-            file.now.source(),
-            rules=wanted.rules,
-            open_files=self._open_files() or None,
-            memory=self._memory,
-        )
+        return check(now.source(), rules=wanted.rules, open_files=shown or None, memory=self._memory)
 
     def _mend(self, file: Checked) -> None:
         """Make one fix after the other of what the check of a file finds, in it and in the others."""
@@ -168,6 +212,11 @@ class Together:
             if edited is None:
                 continue
             line = home.now.told(finding.span.line, f": {fix.title}")
+            hidden = self._hidden({path: (known.now, new) for path, (known, new) in edited.items()}, report.source.path)
+            if hidden is not None:
+                words = f"{line}, {not_made(hidden, home.now.path)}"
+                home.checked.refused.append(f"{finding.code} {words}")
+                continue
             before = [(known, known.now) for known, _ in edited.values()]
             for known, document in edited.values():
                 known.now = document

@@ -30,15 +30,40 @@ LONG = 4000
 MAX_EFFORT = 500_000
 """What all fixes of one file may cost: its lines and the events on its tapes, for each candidate that is tried."""
 
-__all__ = ["LONG", "MAX_EFFORT", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Effort", "Fix", "fixes_for"]
+__all__ = [
+    "LONG",
+    "MAX_EFFORT",
+    "MAX_FIXES",
+    "MAX_TRIES",
+    "TRIES_FOR_MORE",
+    "Edit",
+    "Effort",
+    "Fix",
+    "Hiding",
+    "fixes_for",
+]
 
 
 @dataclass(slots=True)
 class Effort:
-    """What trying the fixes of one file may still cost; `untried` are the findings whose turn did not come."""
+    """What trying the fixes of one file may still cost, and what came of it beside the fixes.
+
+    `untried` are the findings whose turn did not come, `hiding` the fixes that would hide another finding.
+    """
 
     left: int = MAX_EFFORT
     untried: list[Finding] = field(default_factory=list)
+    hiding: list[Hiding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """A fix of a finding that is not offered: with it `hidden` would be found no more, without being repaired."""
+
+    finding: Finding
+    title: str
+    safe: bool
+    hidden: Finding
 
 
 def fixes_for(
@@ -53,11 +78,12 @@ def fixes_for(
 ) -> list[Fix]:
     """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
-    A fix holds when the edited source no longer has this finding and has no new one; what only an exception kept
-    from showing before is none of the fix's doing. It may edit other files of the project that have a part in the
-    finding. `check` analyses an edited source, `tapecheck.check.check` where none is given; `open_files` are sources by
-    absolute path that stand for the files of that path. `cancelled` is asked during the analyses; once it returns True
-    they raise `interpret.Cancelled`. `memory` is that of the checks before: it is read, and nothing is put into it.
+    A fix holds when the edited source no longer has this finding and has no new one, and when the others that are gone
+    with it are repaired, too; what only an exception kept from showing before is none of the fix's doing. It may edit
+    other files of the project that have a part in the finding. `check` analyses an edited source,
+    `tapecheck.check.check` where none is given; `open_files` are sources by absolute path that stand for the files of
+    that path. `cancelled` is asked during the analyses; once it returns True they raise `interpret.Cancelled`. `memory`
+    is that of the checks before: it is read, and nothing is put into it.
     `effort` is what the fixes of this file may cost together, without a limit where none is given.
     """
     from tapecheck.fixes.candidate import Context
@@ -98,6 +124,7 @@ def fixes_for(
             found.append(fix)
             if candidate.group:
                 groups.add(candidate.group)
+    effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
     # Stable: among equals the order of the strategies stands.
     found.sort(key=lambda fix: fix.applicability != "safe")
     return found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Literal
 
+from tapecheck.source import split_lines
 from tapecheck.tape import Span
 
 _NEWLINE = re.compile(r"\r\n|\n|\r")
@@ -161,3 +164,49 @@ class LineMap:
     def added(self, line: int) -> bool:
         """Return whether a new line holds text that a change wrote."""
         return any(first <= line <= last for _, _, first, last in self._regions)
+
+
+class MovedLines:
+    """Where the lines of all files are after changes in some of them."""
+
+    def __init__(self, maps: Mapping[str, LineMap], texts: Mapping[str, tuple[str, str]]) -> None:
+        self._maps = maps
+        self._texts = {path: (split_lines(old), split_lines(new)) for path, (old, new) in texts.items()}
+
+    def lines(self, span: Span) -> range:
+        """Return the new lines that the first line of a span may have become."""
+        changed = self._maps.get(span.file)
+        return changed.lines(span.line) if changed is not None else range(span.line, span.line + 1)
+
+    def rewritten(self, span: Span) -> bool:
+        """Return whether a change wrote anything on the lines of a span but their indent."""
+        changed = self._maps.get(span.file)
+        if changed is None:
+            return False
+        old, new = self._texts[span.file]
+        return any(
+            not any(old[line - 1].strip() == new[one - 1].strip() for one in changed.lines(line) if one <= len(new))
+            for line in range(span.line, min(span.end_line, len(old)) + 1)
+        )
+
+    def added(self, file: str, line: int) -> bool:
+        """Return whether a new line holds text that a change wrote."""
+        changed = self._maps.get(file)
+        return changed is not None and changed.added(line)
+
+
+def moved_lines(texts: Mapping[str, tuple[str, str]]) -> MovedLines:
+    """Return where the lines of files are after edits that are not known: of each its old and its new text, by path."""
+    maps = {path: LineMap(old, _changes(old, new)) for path, (old, new) in texts.items()}
+    return MovedLines(maps, texts)
+
+
+def _changes(old: str, new: str) -> list[Change]:
+    """Return the whole lines that were changed, in order."""
+    lines, now = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]
+    return [
+        Change(starts[first], starts[last], "".join(now[new_first:new_last]))
+        for tag, first, last, new_first, new_last in SequenceMatcher(None, lines, now, autojunk=False).get_opcodes()
+        if tag != "equal"
+    ]

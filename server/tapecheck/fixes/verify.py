@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
-from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
+from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
+from tapecheck.fixes.repaired import unrepaired
 from tapecheck.fixes.story import touches
 from tapecheck.rules import (
     ALL,
@@ -58,23 +59,6 @@ _Place = tuple[str, str, int]
 """Code of a finding or kind of an exception, file and line."""
 
 
-class _Lines:
-    """Where the lines of all files are after changes in some of them."""
-
-    def __init__(self, maps: Mapping[str, LineMap]) -> None:
-        self._maps = maps
-
-    def lines(self, span: Span) -> range:
-        """Return the new lines that the first line of a span may have become."""
-        changed = self._maps.get(span.file)
-        return changed.lines(span.line) if changed is not None else range(span.line, span.line + 1)
-
-    def added(self, file: str, line: int) -> bool:
-        """Return whether a new line holds text that a change wrote."""
-        changed = self._maps.get(file)
-        return changed is not None and changed.added(line)
-
-
 class Verifier:
     """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused."""
 
@@ -91,6 +75,7 @@ class Verifier:
         self.check = check
         self.left = limit
         self.open_files = dict(open_files or {})
+        self.hides: list[tuple[Candidate, Finding]] = []
         self._tried: set[tuple[tuple[str, tuple[Change, ...]], ...]] = set()
         self._everything: list[Finding] | None = None
         self._trained_before: dict[int, int] | None = None
@@ -124,8 +109,15 @@ class Verifier:
         if lost is None:
             return None
         acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
-        maps = {path: LineMap(sources[path].text, changes) for path, changes in tried}
-        if not acts or not self._holds(after, _Lines(maps)):
+        places = MovedLines(
+            {path: LineMap(sources[path].text, changes) for path, changes in tried},
+            {path: (sources[path].text, edited[path].text) for path, _ in tried},
+        )
+        if not acts or not self._holds(after, places):
+            return None
+        hidden = self._hidden(after, places)
+        if hidden:
+            self.hides.append((candidate, hidden[0]))
             return None
         title = candidate.title
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
@@ -153,7 +145,7 @@ class Verifier:
             return self.check(source)
         return self.check(source, open_files={**self.open_files, **others})
 
-    def _holds(self, after: Report, lines: _Lines) -> bool:
+    def _holds(self, after: Report, lines: MovedLines) -> bool:
         if len(after.interpretation.faults) > len(self.report.interpretation.faults):
             return False
         code, span = self.finding.code, self.finding.span
@@ -186,7 +178,15 @@ class Verifier:
             (event.exception, event.at.file, event.at.line) in old for event in _raised(after.interpretation.tapes)
         )
 
-    def _was_hidden(self, fresh: Finding, after: Report, lines: _Lines) -> bool:
+    def _hidden(self, after: Report, lines: MovedLines) -> list[Finding]:
+        """Return the other findings that are gone with this one, and not repaired."""
+        before = self._all_findings() if self.report.narrowed else [*self.report.findings, *self.report.elsewhere]
+        others = [one for one in before if one is not self.finding and one.key != self.finding.key]
+        found = [*after.findings, *after.elsewhere]
+        was, now = self.report.interpretation.tapes, after.interpretation.tapes
+        return unrepaired(self.finding, others, found, was, now, lines)
+
+    def _was_hidden(self, fresh: Finding, after: Report, lines: MovedLines) -> bool:
         """Return whether the program stopped at this finding's exception before what is found now could show: on every
         way that shows it, where only some ways raise.
 
@@ -251,7 +251,7 @@ class Verifier:
                 most[optimizer] = max(count, most.get(optimizer, 0))
         return most
 
-    def _places(self, findings: list[Finding], lines: _Lines) -> set[_Place]:
+    def _places(self, findings: list[Finding], lines: MovedLines) -> set[_Place]:
         return {
             (found.code, found.span.file, line)
             for found in findings

@@ -299,6 +299,7 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     done = [line for file in files if file.rewrite is not None for line in file.rewrite.done]
     beyond = sum(file.shared for file in files)
     left = f"Fixes in {count(beyond, 'file')} also edit files that were not named.\n" if beyond else ""
+    left += "".join(f"Not made: {printable(line)}.\n" for file in files for line in file.refused)
     if not done:
         return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
     changed = (file.rewrite for file in files if file.rewrite is not None)

@@ -1,0 +1,114 @@
+"""What a fix makes of the other findings: one that goes away has to be repaired, not only out of sight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tapecheck.fixes.edit import MovedLines
+from tapecheck.fixes.story import frames
+from tapecheck.rules import (
+    RAISING,
+    CreateGraphCycle,
+    GraphKeptAcrossIterations,
+    GrowingChain,
+    NeedlessGraph,
+    NeedlessRetainGraph,
+)
+from tapecheck.rules.finding import Finding
+from tapecheck.tape import Backward, GradientCleared, Ledger, Optimizer, Site, Span, Step, Tape
+
+_WASTE = frozenset(
+    rule.code
+    for rule in (GraphKeptAcrossIterations, GrowingChain, CreateGraphCycle, NeedlessRetainGraph, NeedlessGraph)
+)
+"""What says that a graph is kept or built in vain: without the graph it is repaired."""
+
+
+def unrepaired(
+    mended: Finding | None,
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    was: Sequence[Tape],
+    now: Sequence[Tape],
+    lines: MovedLines,
+) -> list[Finding]:
+    """Return the findings of `before` that are gone in `after` though what they are about was not repaired.
+
+    `mended` is the finding whose fix it is, where there is one: what is said on its very line is the same mistake.
+    `was` and `now` are the tapes of the program before and after the change, `lines` says where its lines are. A waste
+    is repaired once it is gone. What raises is repaired where its line still runs, or was rewritten. What says that
+    something is not trained as it should be is repaired where the change rewrote a place that the finding names (more
+    than its indent), or something is trained that was not.
+    """
+    left = {(one.code, one.span.file, one.span.line) for one in after}
+    gone = [
+        one
+        for one in before
+        if one.code not in _WASTE
+        and (mended is None or (one.span.file, one.span.line) != (mended.span.file, mended.span.line))
+        and not any((one.code, one.span.file, line) in left for line in lines.lines(one.span))
+        and not any(lines.rewritten(span) for span in _named(one))
+    ]
+    if not gone:
+        return []
+    if any(one.code not in RAISING for one in gone) and _trains_more(was, now, lines):
+        gone = [one for one in gone if one.code in RAISING]
+    if any(one.code in RAISING for one in gone):
+        met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)}
+        gone = [
+            one
+            for one in gone
+            if one.code not in RAISING or not any((one.span.file, line) in met for line in lines.lines(one.span))
+        ]
+    return gone
+
+
+def _named(finding: Finding) -> list[Span]:
+    """Return the places where a finding has its cause: calls and conditions that lead there are none."""
+    causes = (label.span for label in finding.labels if label.role not in ("called", "path", "condition"))
+    return [finding.span, *causes]
+
+
+def _places(event: object) -> list[Span]:
+    at = getattr(event, "at", None)
+    return list(frames(at)) if isinstance(at, Site) else []
+
+
+def _trains_more(was: Sequence[Tape], now: Sequence[Tape], lines: MovedLines) -> bool:
+    """Return whether a backward reaches, or a step uses, more leaves than the one on its line did."""
+    known = _reached(was)
+    there: Counter[tuple[str, int]] = Counter()
+    for (file, line), count in known.items():
+        for new in lines.lines(Span(file, line, 1, line, 1)):
+            there[file, new] = max(there[file, new], count)
+    return any(count > there[place] for place, count in _reached(now).items())
+
+
+def _reached(tapes: Sequence[Tape]) -> Counter[tuple[str, int]]:
+    """Return for the line of each backward the most leaves that one of its calls reaches; for that of each step the
+    most of the optimizer's parameters that have a gradient then.
+    """
+    most: Counter[tuple[str, int]] = Counter()
+    for tape in tapes:
+        ledger = tape.ledger or Ledger()
+        params: dict[int, tuple[int, ...]] = {}
+        live: set[int] = set()
+        for event in tape.events:
+            if tape.ledger is None:
+                ledger.feed(event)
+            if isinstance(event, Optimizer):
+                params[event.id] = event.params
+            elif isinstance(event, GradientCleared):
+                live.discard(event.leaf)
+            elif isinstance(event, (Backward, Step)):
+                if isinstance(event, Step):
+                    leaves = live.intersection(params.get(event.optimizer, ()))
+                elif event.accumulates:
+                    leaves = ledger.leaves.keys() & ledger.traversals[event.id].executed
+                    live |= leaves
+                else:
+                    continue
+                place = event.at.file, event.at.line
+                most[place] = max(most[place], len(leaves))
+    return most
