@@ -37,6 +37,17 @@ def train(loader):
         (slope,) = torch.autograd.grad(net(x).sum(), [x], create_graph=True)
         (slope.norm(dim=1) - 1).pow(2).mean().backward()
 """,
+    "a model that a module nobody can read has": """\
+from parts import model
+loss = nn.functional.cross_entropy(model(torch.randn(5, 12)), torch.randint(0, 3, (5,)))
+loss.backward()
+""",
+    "a distance that code nobody can read works out of data and the trainer": """\
+from parts import distance
+pairs = [(torch.randn(3), torch.randn(3)) for _ in range(4)]
+loss = torch.stack([torch.relu(1.0 - distance(a, b)) for a, b in pairs]).mean()
+loss.backward()
+""",
     "equal excludes less": f"""\
 def train(a, b):
 {LOSS}    if a == b:

@@ -81,13 +81,8 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.grad_mode != "no":
-        parts = (part for arg in (*args, *kwargs.values()) for part in (arg if isinstance(arg, tuple) else (arg,)))
-        if any(_computes(part) for part in parts) or any(torch.requires(value) != "no" for value in values):
-            # `odeint(func, y0, t)`: what it calls has a graph that the values need not have.
-            result.data, result.returned = False, True
-        elif name.rpartition(".")[2][:1].isupper():
-            # What a class makes of data may be a model.
-            result.data = False
+        # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
+        result.data, result.returned = False, True
     result.holds = given
     return result
 
