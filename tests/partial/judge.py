@@ -1,0 +1,291 @@
+"""Hold the findings and the safe fixes of a program's variants against what torch says of the program."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tapecheck.check import check
+from tapecheck.fixes import Effort, fixes_for
+from tapecheck.rules import RAISING
+from tapecheck.rules.finding import Finding
+from tapecheck.source import from_text
+from tests.cases import under_torch
+from tests.partial.hide import Variant, variants
+
+NEAR = 3
+"""Lines between a finding and the place that torch has it at: one of them may be the call that leads to the other."""
+LOUD = ("error", "warning")
+BATCH = 400
+"""Programs that one start of torch runs."""
+SECONDS = 20
+"""How long one of them may take: those that have lost the end of a loop go on for ever."""
+
+Row = tuple[str, int, bool, str]
+"""Rule's name, line of the program, whether it is certain, severity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What torch has in a program: the rule and the lines of each mistake."""
+
+    rule: str
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Judged:
+    """What came of one variant: wrong findings, what is said otherwise than of the program, fixes that are to be tried.
+
+    `told` are the findings by (`right` or `wrong`, `certain` or `possible`, `loud` or `quiet`).
+    """
+
+    program: str
+    variant: Variant
+    told: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+    mistakes: int = 0
+    kept: int = 0
+    fixes: list[tuple[str, str]] = field(default_factory=list)
+    failed: str = ""
+
+
+@dataclass(slots=True)
+class Result:
+    """All that came of the variants of some programs."""
+
+    judged: list[Judged] = field(default_factory=list)
+    invalid: int = 0
+    fixes: Counter[str] = field(default_factory=Counter)
+    unsafe: list[str] = field(default_factory=list)
+
+    def count(self, right: str, certain: str = "", loud: str = "") -> int:
+        return sum(
+            number
+            for one in self.judged
+            for (a, b, c), number in one.told.items()
+            if a == right and certain in ("", b) and loud in ("", c)
+        )
+
+    def lines(self) -> Iterator[str]:
+        for one in self.judged:
+            where = f"{one.program} [{one.variant.kind}: {one.variant.part}]"
+            yield from (f"wrong    {where} {text}" for text in one.wrong)
+            yield from (f"lost     {where} {text}" for text in one.lost)
+            yield from (f"new      {where} {text}" for text in one.fresh)
+            if one.failed:
+                yield f"failed   {where} {one.failed}"
+        yield from (f"unsafe   {text}" for text in self.unsafe)
+
+    def table(self) -> str:
+        kinds = Counter(one.variant.kind for one in self.judged)
+        hidden = [one for one in self.judged if one.variant.hides]
+        certain = self.count("wrong", "certain", "loud"), self.count("right", "certain", "loud")
+        possible = self.count("wrong", "possible", "loud"), self.count("right", "possible", "loud")
+        quiet = self.count("wrong", "", "quiet"), self.count("right", "", "quiet")
+        visible = {kind: [one for one in self.judged if one.variant.kind == kind] for kind in ("split", "renamed")}
+        rows = [
+            f"variants {len(self.judged)}: " + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common()),
+            f"hidden: wrong of certain errors and warnings {certain[0]} of {sum(certain)}",
+            f"hidden: wrong of possible errors and warnings {possible[0]} of {sum(possible)}",
+            f"hidden: wrong infos and hints {quiet[0]} of {sum(quiet)}",
+            f"hidden: mistakes still told {sum(one.kept for one in hidden)} of {sum(one.mistakes for one in hidden)}",
+        ]
+        for kind, several in visible.items():
+            changed = sum(bool(one.lost or one.fresh) for one in several)
+            rows.append(f"{kind}: findings lost {sum(len(one.lost) for one in several)}, new")
+            rows[-1] += f" {sum(len(one.fresh) for one in several)}, in {changed} of {len(several)}"
+        rows.append(f"internal errors {sum(bool(one.failed) for one in self.judged)}")
+        tried = sum(self.fixes.values())
+        came = ", ".join(f"{kind} {number}" for kind, number in sorted(self.fixes.items()))
+        rows.append(f"safe fixes {tried}: {came}; {self.invalid} more on variants that do not run as the program does")
+        return "\n".join(rows)
+
+
+def truth_of(program: Path) -> list[Truth]:
+    """Return what torch has in a program of `tests/cases`: nothing in a fixed one."""
+    if program.name.endswith(".fixed.py"):
+        return []
+    found = json.loads(program.with_suffix(".json").read_text())["findings"]
+    return [Truth(one["rule"], one["line"], one.get("end_line") or one["line"]) for one in found]
+
+
+def judge_program(program: Path, wanted: Sequence[int] | None = None, *, fixes: bool = True) -> list[Judged]:
+    """Return what comes of the variants of a program, or those of some numbers; torch is not run."""
+    text, truth = program.read_text(), truth_of(program)
+    chosen = [one for number, one in enumerate(variants(text)) if wanted is None or number in wanted]
+    whole: set[Row] | None = None
+    judged: list[Judged] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for variant in chosen:
+            if not variant.hides and whole is None:
+                whole = {_row(one, one.span.line) for one in check(from_text(text, f"{scratch}/whole.py")).findings}
+            one = Judged(program.name, variant)
+            judged.append(one)
+            try:
+                _judge(one, Path(scratch), truth, whole, fixes=fixes)
+            except Exception as error:  # what fails is reported, the others go on
+                one.failed = f"{type(error).__name__}: {error}"
+    return judged
+
+
+def _row(finding: Finding, line: int) -> Row:
+    return finding.name, line, finding.certain, finding.severity
+
+
+def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], whole: set[Row] | None, *, fixes: bool) -> None:
+    variant = one.variant
+    folder = scratch / variant.module if variant.module else scratch
+    folder.mkdir(exist_ok=True)
+    path = folder / "program.py"
+    module = folder / f"{variant.module}.py"
+    if variant.kind == "split":
+        module.write_text(variant.body)
+    report = check(from_text(variant.text, str(path)))
+    rows: dict[Row, None] = {}
+    found = [*report.findings, *report.elsewhere]
+    if variant.kind == "split":
+        found += check(from_text(variant.body, str(module))).findings
+    for finding in found:
+        elsewhere = finding.span.file != str(path)
+        rows[_row(finding, variant.original(finding.span.line, in_module=elsewhere))] = None
+    if not variant.hides:
+        if whole is not None:
+            one.lost = [_told(row) for row in sorted(whole - rows.keys())]
+            one.fresh = [_told(row) for row in sorted(rows.keys() - whole)]
+    else:
+        for row in rows:
+            right = any(_is(row, mistake) for mistake in truth)
+            how = "certain" if row[2] else "possible", "loud" if row[3] in LOUD else "quiet"
+            one.told["right" if right else "wrong", how[0], how[1]] += 1
+            if not right:
+                one.wrong.append(f"{' '.join(how)} {_told(row)}")
+        one.mistakes = len(truth)
+        one.kept = sum(any(_is(row, mistake) for row in rows) for mistake in truth)
+    if fixes:
+        effort = Effort()
+        for finding in report.findings:
+            for fix in fixes_for(report, finding, effort=effort):
+                if fix.applicability == "safe" and all(edit.span.file == str(path) for edit in fix.edits):
+                    line = variant.original(finding.span.line)
+                    one.fixes.append((f"{line} {finding.code}: {fix.title}", _edited(variant.text, fix.edits)))
+
+
+def _edited(text: str, edits: Iterable[Any]) -> str:
+    starts = [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+
+    def at(line: int, column: int) -> int:
+        return min(starts[min(line, len(starts)) - 1] + column - 1, len(text))
+
+    places = [(at(e.span.line, e.span.column), at(e.span.end_line, e.span.end_column), e.content) for e in edits]
+    for start, end, content in sorted(places, reverse=True):
+        text = text[:start] + content + text[end:]
+    return text
+
+
+def _told(row: Row) -> str:
+    return f"line {row[1]} {row[0]} ({row[3]}, {'certain' if row[2] else 'possible'})"
+
+
+def _is(row: Row, mistake: Truth) -> bool:
+    """Return whether a finding is a mistake that torch has: where a line raises, either name of the pair says so."""
+    names = {row[0], mistake.rule}
+    return (len(names) == 1 or names <= _RAISING_NAMES) and mistake.first - NEAR <= row[1] <= mistake.last + NEAR
+
+
+_RAISING_NAMES = {"backward-twice", "stale-saved-tensor", "growing-chain"}
+assert RAISING
+
+
+def judge_all(programs: Sequence[tuple[Path, Sequence[int] | None]], jobs: int = 2, *, fixes: bool = True) -> Result:
+    """Judge variants of programs, then run under torch those with a safe fix, without it and with it."""
+    result = Result()
+    work = partial(_work, fixes=fixes)
+    if jobs > 1:
+        with get_context("fork").Pool(jobs, maxtasksperchild=20) as pool:
+            for several in pool.imap(work, programs, chunksize=1):
+                result.judged += several
+    else:
+        for one in programs:
+            result.judged += work(one)
+    if fixes and under_torch.has_torch():
+        _try_fixes(result)
+    return result
+
+
+def _work(one: tuple[Path, Sequence[int] | None], *, fixes: bool) -> list[Judged]:
+    return judge_program(one[0], one[1], fixes=fixes)
+
+
+def run_texts(texts: Sequence[tuple[Variant, str]]) -> list[dict[str, Any]]:
+    """Run texts that stand for those of variants, each with its part where the run finds it."""
+    outcomes: list[dict[str, Any]] = []
+    for start in range(0, len(texts), BATCH):
+        with tempfile.TemporaryDirectory() as scratch:
+            requests = []
+            for number, (variant, text) in enumerate(texts[start : start + BATCH]):
+                folder = Path(scratch) / str(number)
+                (folder / "hidden").mkdir(parents=True)
+                (folder / "program.py").write_text(text)
+                if variant.module:
+                    (folder / "hidden" / f"{variant.module}.py").write_text(variant.body)
+                path = folder / "program.py"
+                requests.append({"path": path, "folders": [str(folder / "hidden")], "seconds": SECONDS})
+            outcomes += under_torch.run_all(requests)
+    return outcomes
+
+
+def same_run(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two programs end alike, print the same and learn the same."""
+    return all(one[key] == other[key] for key in ("exception", "output", "steps"))
+
+
+def _try_fixes(result: Result) -> None:
+    with_fixes = [one for one in result.judged if one.fixes]
+    texts = [(one.variant, one.variant.text) for one in with_fixes]
+    texts += [(one.variant, text) for one in with_fixes for _, text in one.fixes]
+    outcomes = iter(run_texts(texts))
+    before = [next(outcomes) for _ in with_fixes]
+    for one, was in zip(with_fixes, before, strict=True):
+        for title, _ in one.fixes:
+            now = next(outcomes)
+            kind = "holds"
+            if was["exception"] in ("ModuleNotFoundError", "ImportError", "NameError", "UnboundLocalError", "Late"):
+                result.invalid += 1
+                continue
+            if was["exception"] is not None:
+                if now["exception"] == was["exception"] and now["message"] == was["message"]:
+                    kind = "still raises"
+                elif now["exception"] is not None:
+                    kind = "raises otherwise"
+            elif now["exception"] is not None:
+                kind = "raises now"
+            elif now["output"] != was["output"]:
+                kind = "prints other"
+            elif now["steps"] != was["steps"]:
+                kind = "learns other"
+            result.fixes[kind] += 1
+            if kind != "holds":
+                where = f"{one.program} [{one.variant.kind}: {one.variant.part}]"
+                result.unsafe.append(f"{kind}: {where} line {title}: {now['exception']} {now['message'][:90]}")
+
+
+def parses(program: Path) -> bool:
+    try:
+        ast.parse(program.read_text())
+    except SyntaxError:
+        return False
+    return True

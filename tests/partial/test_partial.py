@@ -1,0 +1,99 @@
+"""Hiding a part of a program makes nothing wrong: a sample of the variants that a soak judges all of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cases import score, under_torch
+from tests.partial.hide import Variant, variants
+from tests.partial.judge import run_texts, same_run, truth_of
+
+PROGRAM = '''\
+"""A program that has all that is hidden, moved or renamed."""
+import torch
+from torch import nn
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(3, width)
+
+    def forward(self, inputs):
+        return torch.tanh(self.first(inputs)).sum(1)
+
+    def twice(self, value):
+        return 2 * value
+
+
+@torch.no_grad()
+def evaluate(net, inputs):
+    return net(inputs).mean()
+
+
+torch.manual_seed(0)
+net = Net(4)
+data = [torch.randn(5, 3) for _ in range(3)]
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(STEPS):
+    for batch in data:
+        loss = net.twice(
+            net(batch).pow(2).mean()
+        )
+        if step > 1 and torch.is_grad_enabled():
+            loss = loss / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    print(evaluate(net, data[0]).item(), f"{loss.item():.3f}")
+'''
+KINDS = {
+    "base", "callee", "class", "condition", "constant", "context", "dataset", "decorator", "definitions", "function",
+    "method", "option", "renamed", "split", "value", "wrapped",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Variant]:
+    return list(variants(PROGRAM))
+
+
+def test_every_kind_of_part_is_hidden(made: list[Variant]) -> None:
+    assert {one.kind for one in made} >= KINDS
+    assert len({one.module for one in made if one.module}) == sum(bool(one.module) for one in made)
+
+
+def test_lines_stay_where_they_were(made: list[Variant]) -> None:
+    whole = PROGRAM.split("\n")
+    for one in made:
+        lines = one.text.split("\n")
+        for number, line in enumerate(lines, 1):
+            original = one.original(number)
+            if line in whole and line.strip() and whole.count(line) == 1:
+                assert whole[original - 1] == line, (one.kind, one.part, number)
+        for number, line in enumerate(one.body.split("\n"), 1):
+            original = one.original(number, in_module=True)
+            if original:
+                assert whole[original - 1].strip() == line.strip(), (one.kind, one.part, number)
+
+
+def test_names_are_the_program_s_own_and_no_others(made: list[Variant]) -> None:
+    (one,) = (variant for variant in made if variant.kind == "renamed")
+    assert "evaluate" not in one.text and "twice" not in one.text and "optimizer" not in one.text
+    assert "def forward(self" in one.text and ".zero_grad()" in one.text and "nn.Linear(3, " in one.text
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_variant_does_what_the_program_does(made: list[Variant]) -> None:
+    chosen = {one.kind: one for one in made}.values()
+    whole, *outcomes = run_texts([(Variant("whole", "", PROGRAM), PROGRAM), *((one, one.text) for one in chosen)])
+    assert whole["exception"] is None and whole["steps"]
+    for one, outcome in zip(chosen, outcomes, strict=True):
+        assert same_run(whole, outcome), (one.kind, one.part, outcome["exception"], outcome["message"])
+
+
+def test_truth_is_that_of_the_cases() -> None:
+    assert any(truth_of(program) for program in score.programs_in(score.PROGRAMS)[:20])
