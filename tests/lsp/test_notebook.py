@@ -188,7 +188,7 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         assert found.message.startswith("second backward through the graph of `loss`\n")
         related = found.related_information or ()
         assert [(one.location.uri, one.location.range.start.line, one.message) for one in related] == [
-            (cells.order[0], 3, "`MulBackward0` was built here and saved tensors"),
+            (cells.order[0], 3, "the graph was built here, and `MulBackward0` saved tensors"),
             (cells.order[1], 0, "freed here"),
         ]
         hovered = await connected.hover(cells.order[1], 0, 7)

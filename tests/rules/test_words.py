@@ -167,3 +167,26 @@ def test_what_a_run_finds_by_itself_has_short_headlines() -> None:
     for code, text in found.HEADLINES.items():
         assert len(text) <= MAX_HEADLINE and code in {rule.code for rule in ALL}
         assert not re.search(r"\blines? \d|\bmay\b", text)
+
+
+def test_the_advice_to_cut_names_what_is_stored() -> None:
+    head = (
+        "import torch\nfrom torch import nn\ncell = nn.Linear(2, 2)\nprev = torch.zeros(1, 2)\nfor step in range(3):\n"
+    )
+    stored = {
+        "    out = cell(prev)\n    out.sum().backward()\n    prev = out\n": "`prev = out.detach()` where it is stored",
+        "    prev = cell(prev)\n    prev.sum().backward()\n": "`prev = prev.detach()` before `prev` is used again",
+        "    out = prev = cell(prev)\n    out.sum().backward()\n": "`prev = prev.detach()` before `prev` is used again",
+    }
+    for body, advice in stored.items():
+        (found,) = check(from_text(head + body, "train.py")).findings
+        assert found.help.startswith(f"cut the graph between iterations, {advice}"), found.help
+
+
+def test_a_label_does_not_begin_with_the_engine_s_name() -> None:
+    text = (
+        "import torch\nw = torch.ones(3, requires_grad=True)\nloss = (w * w).sum()\nloss.backward()\nloss.backward()\n"
+    )
+    (found,) = check(from_text(text, "train.py")).findings
+    (built,) = [label.message for label in found.labels if label.role == "built"]
+    assert built == "the graph was built here, and `MulBackward0` saved tensors"

@@ -322,10 +322,7 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
                 "of a tuple or "
                 "list"
             )
-        return (
-            f"cut the graph between iterations, `{origin.detaching}` before `{origin.name}` is used again; "
-            "gradients then stop at the iteration's start"
-        )
+        return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
     if origin.kind == "outside":
         if _several_losses(reading, freeing, run):
             return (

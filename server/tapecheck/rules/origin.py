@@ -19,6 +19,7 @@ class Origin:
     `at`, was computed before the loop. shared: `name` is part of what both were computed from in one
     iteration. same: both start from one tensor. `node` is the node of that value; `summed` says that the way
     to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list.
+    `source` is another name of the value where it was stored: that of `out` in `state = out`.
     """
 
     kind: Literal["carried", "outside", "shared", "same"]
@@ -28,6 +29,7 @@ class Origin:
     node: int | None = None
     summed: bool = False
     elements: Literal["", "tuple", "list"] = ""
+    source: str = ""
 
     @property
     def detaching(self) -> str:
@@ -35,6 +37,13 @@ class Origin:
         if self.elements:
             return f"{self.name} = tuple(part.detach() for part in {self.name})"
         return f"{self.name} = {self.name}.detach()"
+
+    @property
+    def cutting(self) -> str:
+        """Return how to cut the graph of what is carried: the statement in backticks, and where it belongs."""
+        if self.source and not self.elements:
+            return f"`{self.name} = {self.source}.detach()` where it is stored"
+        return f"`{self.detaching}` before `{self.name}` is used again"
 
     @property
     def text(self) -> str:
@@ -81,7 +90,8 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
                         break
             name, at = found if found is not None else ("", site)
             several = reading.elements_of(name, way[kept]) if name else ""
-            return Origin("carried", name, at, iteration, number, summed and step > 0, several)
+            source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
+            return Origin("carried", name, at, iteration, number, summed and step > 0, several, source)
         if _built_before(site, run.at) and _runs_again(run, other):
             found = reading.name(number, run.position)
             name, at = found if found is not None else ("", site)

@@ -399,6 +399,18 @@ class Reading:
         leaf = self.ledger.leaves.get(node)
         return (leaf.name, leaf.at) if leaf is not None and leaf.name else None
 
+    def stored_from(self, node: int, name: str, at: Site) -> str:
+        """Return the other name of a value that a statement has stored under one, empty where it has none there."""
+        position = next(
+            (where for where, bind in self.binds.get(node, ()) if bind.at == at and bind.name == name), None
+        )
+        for where, bind in reversed(self.binds.get(node, ())):
+            if position is None or where >= position or bind.name == name or bind.item is not None:
+                continue
+            if bind.at.stack == at.stack and bind.at.file == at.file and bind.at.line != at.line:
+                return bind.name
+        return ""
+
     def constant(self, cuts: tuple[int, ...], before: int) -> str:
         """Return the last name that a value without graph of just these cuts was bound to before a position."""
         for position, bind in reversed(self._binds):

@@ -296,7 +296,7 @@ def _help(
     if origin.kind == "carried":
         advice = "cut the graph between iterations: `.detach()` what is kept for the next one"
         if origin.name:
-            advice = f"cut the graph between iterations, `{origin.detaching}` before `{origin.name}` is used again"
+            advice = f"cut the graph between iterations, {origin.cutting}"
         if retained is not None:
             return f"{advice}; `retain_graph=True` keeps the graph but not the values: remove it then"
         return advice

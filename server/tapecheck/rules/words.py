@@ -273,7 +273,7 @@ def freed_text(freeing: Run, failing: Run) -> str:
 def built_text(node: Node) -> str:
     """Return the label of the node that a backward fails at."""
     if node.op.endswith(("Backward", "Backward0", "Backward1")):
-        return f"`{node.op}` was built here and saved tensors"
+        return f"the graph was built here, and `{node.op}` saved tensors"
     return "the graph was built here and saved tensors"
 
 
