@@ -11,8 +11,9 @@ from lsprotocol import types as t
 
 from tapecheck.lsp.convert import Converter
 from tapecheck.lsp.document import Document, Encoding, to_characters, to_units
-from tapecheck.lsp.server import Server, create_server
+from tapecheck.lsp.host import Host
 from tapecheck.lsp.sync import did_change, did_open
+from tapecheck.lsp.wiring import create_server
 from tapecheck.source import from_text, split_lines
 
 ENCODINGS: list[Encoding] = ["utf-8", "utf-16", "utf-32"]
@@ -72,7 +73,7 @@ def model_offset(text: str, line: int, units: int, encoding: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[Host]:
     made = create_server()
     yield made
     made.shutdown()
@@ -82,7 +83,7 @@ def server() -> Iterator[Server]:
 @given(text=TEXTS, edits=EDITS)
 @settings(max_examples=300, deadline=None)
 def test_the_text_after_any_edits_is_what_the_client_has(
-    server: Server,
+    server: Host,
     encoding: Encoding,
     text: str,
     edits: list[Edit],

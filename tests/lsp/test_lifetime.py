@@ -15,7 +15,7 @@ import pytest
 from pygls.io_ import StdoutWriter
 
 from tapecheck.lsp.protocol import Protocol
-from tapecheck.lsp.server import create_server
+from tapecheck.lsp.wiring import create_server
 from tests.lsp.harness import FAKE, REAL
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,12 @@ import argparse
 import json
 import platform
 
-from tapecheck import __version__, torchfacts
+from tapecheck import torchfacts
 from tapecheck.check import facts_for
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.source.search import torch_of
 from tapecheck.torchfacts.versions import release
+from tapecheck.version import __version__
 
 _PROGRAM = "train.py"
 """Stands for any program of the working directory; it need not be there."""

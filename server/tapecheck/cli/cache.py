@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tapecheck
+from tapecheck import version
 from tapecheck.report import Checked
 from tapecheck.source import Source
 from tapecheck.source.configuration import configuration_for
@@ -145,7 +145,7 @@ def _digest_of(project: Project, path: str) -> str:
 @cache
 def _version() -> str:
     """Return what this version of Tapecheck is: every file of the package by its size and time of modification."""
-    root = Path(tapecheck.__file__).parent
+    root = Path(version.__file__).parent
     files = sorted(path for pattern in ("**/*.py", "**/*.json") for path in root.glob(pattern))
     stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
     return _digest(repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]) + sys.version)

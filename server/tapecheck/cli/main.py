@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from tapecheck import __version__
 from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, say
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
 from tapecheck.source.configuration import LEVELS, did_you_mean, use, valid_pattern
 from tapecheck.source.suppress import rule_name
+from tapecheck.version import __version__
 
 _CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 """How argparse tells of a word that is none of several; Python 3.12 and later write those without quotes."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 
 from tapecheck.lsp.places import overlap
+from tapecheck.lsp.settings import SECTION
 
 if TYPE_CHECKING:
     from tapecheck.lsp.evidence import Shown
-    from tapecheck.lsp.server import Server
+    from tapecheck.lsp.host import Host
     from tapecheck.lsp.session import Analysis
     from tapecheck.rules.finding import Finding
     from tapecheck.source.suppress import Misspelt, Unused
 
-SECTION = "tapecheck"
 FIX_ALL = "source.fixAll.tapecheck"
 NOTEBOOK_FIX_ALL = f"notebook.{FIX_ALL}"
 _EXPLAIN, _UNSAFE = "Explain", "(changes training)"
@@ -25,7 +25,7 @@ _BEFORE_COLON = re.compile(r"(?:[^`:]|`[^`]*`|:(?! ))+")
 KINDS: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL, NOTEBOOK_FIX_ALL]
 
 
-async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:
+async def code_action(ls: Host, params: t.CodeActionParams) -> list[t.CodeAction]:
     """Return quick fixes where a finding is, and where it is asked for the one action that makes all safe fixes."""
     analysis = await ls.analysis(ls.session.program(params.text_document.uri))
     if analysis is None:
@@ -44,7 +44,7 @@ async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeActi
     return actions
 
 
-async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
+async def resolve_action(ls: Host, action: t.CodeAction) -> t.CodeAction:
     """Return the edit of an action that was offered without; none where the text is another one by now."""
     from tapecheck.lsp.session import identity
 
@@ -71,7 +71,7 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
     return action
 
 
-async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
+async def _quick_fixes(ls: Host, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
     safe: list[t.CodeAction] = []
     fixes: list[t.CodeAction] = []
     more: list[t.CodeAction] = []
@@ -102,7 +102,7 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
 
 
 async def _fixes(
-    ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]
+    ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]
 ) -> tuple[list[t.CodeAction], list[t.CodeAction]]:
     """Return the safe fixes of a finding that hold, and beside them the unsafe ones with the offer to try one."""
     if shown.static is None:
@@ -139,7 +139,7 @@ async def _fixes(
     return safe, actions
 
 
-def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
+def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
     """Return what can be done about any finding: run it, read about it, switch it off."""
     finding = shown.finding
     code = finding.code
@@ -174,12 +174,12 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
     return actions
 
 
-def _disabling(ls: Server, analysis: Analysis, finding: Finding, what: str) -> t.WorkspaceEdit | None:
+def _disabling(ls: Host, analysis: Analysis, finding: Finding, what: str) -> t.WorkspaceEdit | None:
     edit = ls.session.disabling(analysis, finding, what)
     return ls.converter.workspace_edit([edit], analysis) if edit is not None else None
 
 
-def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -> t.CodeAction:
+def _without(ls: Host, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -> t.CodeAction:
     """Return the action that takes away what of a comment switches nothing off."""
     from tapecheck.tape import Span
 
@@ -193,7 +193,7 @@ def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -
     )
 
 
-def _respelt(ls: Server, analysis: Analysis, one: Misspelt, drawn: t.Diagnostic) -> t.CodeAction:
+def _respelt(ls: Host, analysis: Analysis, one: Misspelt, drawn: t.Diagnostic) -> t.CodeAction:
     """Return the action that writes a comment as it is read."""
     from tapecheck.tape import Span
 

@@ -19,14 +19,14 @@ from tapecheck.lsp.running import RecordedRun
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tapecheck.lsp.host import Host
     from tapecheck.lsp.runs import RunOrder
-    from tapecheck.lsp.server import Server
 
 RUN = "tapecheck.run"
 _OWN = ("arguments", "cwd", "env", "launcher", "program")
 
 
-async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
+async def run(ls: Host, *arguments: Any) -> dict[str, Any]:
     """Run a file under the recorder and return counts and a summary.
 
     `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
@@ -43,7 +43,7 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
         return await _record(ls, path, under_way, _own(asked))
 
 
-async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
+async def _record(ls: Host, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
     from tapecheck.lsp.runs import RunRefused
 
     name = Path(path).name
@@ -84,7 +84,7 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def _tell(ls: Server, summary: str, exit_status: int, next_step: str) -> None:
+def _tell(ls: Host, summary: str, exit_status: int, next_step: str) -> None:
     """Show how a run went in editors whose own side does not."""
     if "confirm" in ls.client.commands:
         return
@@ -93,7 +93,7 @@ def _tell(ls: Server, summary: str, exit_status: int, next_step: str) -> None:
     ls.window_show_message(t.ShowMessageParams(kinds.get(exit_status, t.MessageType.Warning), text))
 
 
-async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
+async def try_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
     """Run a file as it is and with the preferred fix of a finding, `[{"uri": …, "finding": [code, line, column]}]`.
 
     Further members are those of the run command. Answers `{"ok", "helped", "summary", "markdown"}`: whether both runs
@@ -141,7 +141,7 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIterator[RecordedRun]:
+async def _under_way(ls: Host, path: str, asked: Any, doing: str) -> AsyncIterator[RecordedRun]:
     """Show a run of a file while it lasts, with its progress."""
     under_way = RecordedRun(ls, Path(path).name, doing, _member(asked, "token"), ls.protocol.msg_id)
     ls.runs[path] = under_way
@@ -154,7 +154,7 @@ async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIter
         del ls.runs[path]
 
 
-def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
+def _order(ls: Host, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
     """Return what is to be run, said in the log."""
     order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
     from tapecheck.lsp import runs
@@ -165,7 +165,7 @@ def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun
     return order
 
 
-async def _tell_about(ls: Server, order: RunOrder, under_way: RecordedRun) -> None:
+async def _tell_about(ls: Host, order: RunOrder, under_way: RecordedRun) -> None:
     told = await asyncio.get_running_loop().run_in_executor(ls.asking, ls.session.about, order.settings)
     if told:
         # A short run may be over by then: the log says it all the same.
@@ -190,7 +190,7 @@ def _answer(
     return {"exit": exit_status, **(counts or none), **more, "summary": summary, "next": help_by}
 
 
-async def apply_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
+async def apply_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
     """Make the edits of a fix that was tried, `[{"uri": …, "finding": [code, line, column]}]`, as `tapecheck.tryFix`
     took them: in the text as it is now, where the fix still holds. Answers `{"ok", "summary"}`.
     """
@@ -213,7 +213,7 @@ async def apply_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
     return {"ok": answer.applied, "summary": title if answer.applied else answer.failure_reason or "it was refused"}
 
 
-async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+async def run_report(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
     there.
     """
@@ -232,13 +232,13 @@ async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
     return {"html": text}
 
 
-def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+def explain_rule(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     """Return the page of a rule: `[{"code": …}]`."""
     asked = arguments[0] if arguments else None
     return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
 
 
-def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
+def cancel_progress(ls: Host, params: t.WorkDoneProgressCancelParams) -> None:
     for under_way in ls.runs.values():
         if under_way.token == params.token:
             under_way.stopped.set()

@@ -17,6 +17,7 @@ from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, to_characters, to_units
 from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session, identity
+from tapecheck.lsp.settings import SECTION
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
 from tapecheck.source import Source, SourceError, read_source, split_lines
@@ -151,7 +152,7 @@ class Converter:
             range=where.range,
             severity=severity,
             code=code,
-            source="tapecheck",
+            source=SECTION,
             message=limit.message,
         )
 
@@ -166,7 +167,7 @@ class Converter:
             range=where.range,
             severity=t.DiagnosticSeverity.Hint,
             code=UNUSED,
-            source="tapecheck",
+            source=SECTION,
             message=f"unused ignore comment: {why}",
             tags=[t.DiagnosticTag.Unnecessary] if self.client.unnecessary else None,
         )
@@ -178,7 +179,7 @@ class Converter:
             range=where.range,
             severity=t.DiagnosticSeverity.Warning,
             code=BLANKET if one.blanket else INVALID,
-            source="tapecheck",
+            source=SECTION,
             message=f"{one.message}: {one.help}",
         )
 
@@ -211,7 +212,7 @@ class Converter:
             severity=_SEVERITY[shown.severity],
             code=finding.code,
             code_description=t.CodeDescription(finding.url) if self.client.code_description else None,
-            source="tapecheck",
+            source=SECTION,
             message=message,
             tags=[t.DiagnosticTag.Unnecessary] if unnecessary else None,
             related_information=related or None,

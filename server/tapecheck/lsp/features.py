@@ -8,12 +8,12 @@ from lsprotocol import types as t
 from pygls import uris
 
 if TYPE_CHECKING:
+    from tapecheck.lsp.host import Host
     from tapecheck.lsp.lenses import Lens
-    from tapecheck.lsp.server import Server
     from tapecheck.lsp.session import Analysis
 
 
-async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
+async def diagnostic(ls: Host, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
     uri = params.text_document.uri
     if ls.session.program(uri) != uri:
         # A cell's findings change with any other cell: those of notebooks are pushed.
@@ -37,7 +37,7 @@ async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.Docume
     return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)
 
 
-async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
+async def hover(ls: Host, params: t.HoverParams) -> t.Hover | None:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return None
@@ -48,7 +48,7 @@ async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
     return t.Hover(ls.converter.hover_text(found.markdown, analysis), ls.converter.at(found.span, analysis).range)
 
 
-async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
+async def code_lens(ls: Host, params: t.CodeLensParams) -> list[t.CodeLens]:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return []
@@ -68,7 +68,7 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
     return found
 
 
-def _command_of(ls: Server, lens: Lens) -> str:
+def _command_of(ls: Host, lens: Lens) -> str:
     """Return what a click on a lens does: what would help where the client can do that, else the run or its report."""
     run = ls.client.commands.get("confirm", "tapecheck.run")
     if lens.next:
@@ -76,7 +76,7 @@ def _command_of(ls: Server, lens: Lens) -> str:
     return run if lens.act == "run" else ls.client.commands.get("report", "tapecheck.runReport")
 
 
-async def inlay_hint(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:
+async def inlay_hint(ls: Host, params: t.InlayHintParams) -> list[t.InlayHint]:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return []
@@ -90,7 +90,7 @@ async def inlay_hint(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]
     return hints
 
 
-async def document_highlight(ls: Server, params: t.DocumentHighlightParams) -> list[t.DocumentHighlight] | None:
+async def document_highlight(ls: Host, params: t.DocumentHighlightParams) -> list[t.DocumentHighlight] | None:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return None
@@ -103,7 +103,7 @@ async def document_highlight(ls: Server, params: t.DocumentHighlightParams) -> l
     return [t.DocumentHighlight(at.range, kind) for at, kind in found if at.uri == uri] or None
 
 
-async def document_link(ls: Server, params: t.DocumentLinkParams) -> list[t.DocumentLink]:
+async def document_link(ls: Host, params: t.DocumentLinkParams) -> list[t.DocumentLink]:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return []
@@ -115,7 +115,7 @@ async def document_link(ls: Server, params: t.DocumentLinkParams) -> list[t.Docu
     return links
 
 
-def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
+def explain_rule(ls: Host, code: object) -> dict[str, Any] | None:
     """Return the page of a rule: answered as markdown, and shown where the client can show a file."""
     from tapecheck.rules import ALL
     from tapecheck.rules.finding import DOCS_URL
@@ -132,5 +132,5 @@ def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
     return {"code": rule.code, "name": rule.name, "markdown": text, "url": DOCS_URL + name.removesuffix(".md") + "/"}
 
 
-async def _analysis(ls: Server, params: Any) -> Analysis | None:
+async def _analysis(ls: Host, params: Any) -> Analysis | None:
     return await ls.analysis(ls.session.program(params.text_document.uri))

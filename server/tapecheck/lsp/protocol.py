@@ -26,7 +26,7 @@ from pygls.protocol.language_server import lsp_method
 from tapecheck.lsp.frames import Broken
 
 if TYPE_CHECKING:
-    from tapecheck.lsp.server import Server
+    from tapecheck.lsp.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Protocol(LanguageServerProtocol):
     called) on the first edit below a form feed or a U+2028. The session keeps the texts.
     """
 
-    _server: Server
+    _server: Connection
     _initialized = False
 
     def receive(self, message: Any) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lsprotocol import types as t
 
-if TYPE_CHECKING:
-    from tapecheck.lsp.server import Server
+from tapecheck.lsp.connection import Connection, UnderWay
 
 logger = logging.getLogger(__name__)
 
@@ -19,18 +17,15 @@ LOG_EVERY, LOG_LINES, LOG_LINE = 0.1, 2000, 500
 """Seconds between two looks at a run's output, and how many lines of which length are logged."""
 
 
-class RecordedRun:
+class RecordedRun(UnderWay):
     """One recorded run as the client sees it: progress it can cancel, output in its log."""
 
     def __init__(
-        self, ls: Server, name: str, doing: str, token: t.ProgressToken | None, request: str | int | None
+        self, ls: Connection, name: str, doing: str, token: t.ProgressToken | None, request: str | int | None
     ) -> None:
+        super().__init__(name, token, request)
         self.ls = ls
-        self.name = name
         self.doing = doing
-        self.token = token
-        self.request = request
-        self.stopped = threading.Event()
         self.ended = False
         self._loop = asyncio.get_running_loop()
         self._output = ""

@@ -1,566 +1,28 @@
-"""The protocol side of the language server: thin pygls handlers over a `Session`."""
+"""The server as a process: LSP on standard input and output, from start to end."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import inspect
 import logging
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
-from lsprotocol import types as t
 from pygls.io_ import StdoutWriter
-from pygls.lsp.server import LanguageServer
 
-from tapecheck import __version__
-from tapecheck.lsp import actions, commands, features, sync, workspace
-from tapecheck.lsp.actions import SECTION
-from tapecheck.lsp.client import Client, read_client
-from tapecheck.lsp.document import Encoding
 from tapecheck.lsp.frames import Frames
-from tapecheck.lsp.garbage import Garbage, hold
-from tapecheck.lsp.notebook import Notebook
-from tapecheck.lsp.places import path_of, utf
-from tapecheck.lsp.protocol import Protocol, strict_converter
-from tapecheck.lsp.running import RecordedRun
-from tapecheck.lsp.settings import Settings, read_settings
+from tapecheck.lsp.garbage import hold
+from tapecheck.lsp.host import Host
+from tapecheck.lsp.protocol import Protocol
+from tapecheck.lsp.wiring import create_server
 
 if TYPE_CHECKING:
-    from tapecheck.fixes import Fix
-    from tapecheck.lsp.convert import Converter
-    from tapecheck.lsp.session import Analysis, Session, Snapshot
-    from tapecheck.record.scratch import Scratch
-    from tapecheck.rules.finding import Finding
+    from tapecheck.lsp.session import Session
 
 logger = logging.getLogger(__name__)
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-RUNS_AT_ONCE = 4
 _CHUNK = 65_536
 RECURSION = 12_000
-STACK_BYTES = 64 * 1024 * 1024
-MIN_DELAY, MAX_DELAY = 0.002, 0.1
-"""Seconds to wait for the next keystroke: a tenth of what the last analysis took, within these."""
-
-IMPORTERS_DELAY = 0.4
-"""Seconds without an edit of a file before those that import it are analysed anew."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """An analysis under way, and of what."""
-
-    snapshot: Snapshot
-    task: asyncio.Task[Analysis | None]
-
-
-class Server(LanguageServer):
-    """The server's state: the session, the client's abilities, and what runs off the event loop."""
-
-    def __init__(self, session: Session | None = None) -> None:
-        super().__init__(
-            "tapecheck", __version__, protocol_cls=Protocol, notebook_document_sync=sync.NOTEBOOKS,
-            converter_factory=strict_converter,
-        )  # fmt: skip
-        self.initial = Settings()
-        if session is not None:
-            self.session = session
-            self.initial = session.settings
-        self.client = Client()
-        self.encoding: Encoding = "utf-16"
-        self.asked_to_stop = False
-        self.revision = 0
-        self._running: dict[str, _Running] = {}
-        self._published: dict[str, asyncio.Task[None]] = {}
-        self._took: dict[str, float] = {}
-        self._crashed: dict[str, int] = {}
-        self._in_others: dict[str, dict[str, frozenset[tuple[str, int, int]]]] = {}
-        self._drawn: dict[str, object] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.runs: dict[str, RecordedRun] = {}
-        # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
-        self.analysing = _deep_executor("tapecheck-analysis")
-        self.fixing = _deep_executor("tapecheck-fixes")
-        self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")
-        self.asking = ThreadPoolExecutor(1, "tapecheck-interpreter")
-        self.scanning = _deep_executor("tapecheck-workspace")
-        self.closed_files = workspace.Workspace()
-        self.garbage = Garbage()
-        self._edited = float("-inf")
-        self._importing: dict[str, asyncio.TimerHandle] = {}
-        self._said: set[str] = set()
-        self._pages: Scratch | None = None
-
-    @cached_property
-    def session(self) -> Session:
-        """The session, made for the first who asks: importing it takes as long as all that `initialize` needs."""
-        from tapecheck.lsp.session import Session
-
-        session = Session()
-        session.configure(self.initial)
-        return session
-
-    @cached_property
-    def converter(self) -> Converter:
-        """What turns findings and places into the shapes of LSP, for the client that `initialize` has told of."""
-        from tapecheck.lsp.convert import Converter
-
-        return Converter(self.session, self.client, self.encoding)
-
-    @property
-    def _made(self) -> Session | None:
-        """The session where somebody has asked for it."""
-        made: Session | None = self.__dict__.get("session")
-        return made
-
-    # Errors and messages
-
-    def log(self, message: str, level: t.MessageType = t.MessageType.Log) -> None:
-        self.window_log_message(t.LogMessageParams(type=level, message=message))
-
-    def say_once(self, problem: str) -> None:
-        """Show what is wrong with settings or pyproject.toml in a message: a log alone would not be noticed."""
-        if problem not in self._said:
-            self._said.add(problem)
-            self.log(problem, t.MessageType.Warning)
-            self.window_show_message(t.ShowMessageParams(t.MessageType.Warning, f"Tapecheck: {problem}"))
-
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """Log an error; it never pops up in front of a user who is typing."""
-        line = " ".join(str(error).split()) or type(error).__name__
-        self.log(f"internal error: {line}", t.MessageType.Error)
-
-    # Analysis
-
-    async def analysis(self, uri: str) -> Analysis | None:
-        """Return the analysis of the present text; None where the file is none of ours or was edited meanwhile.
-
-        All who ask about one state of a file wait for the same analysis.
-        """
-        snapshot = self.session.snapshot(uri)
-        if snapshot is None:
-            return None
-        known = self.session.known(snapshot)
-        if known is not None:
-            return known
-        if self._crashed.get(uri) == snapshot.generation:
-            return None
-        running = self._running.get(uri)
-        if running is None or running.snapshot.generation != snapshot.generation or running.task.done():
-            running = _Running(snapshot, asyncio.ensure_future(self._analyse(snapshot)))
-            self._running[uri] = running
-        # One of those who wait may be cancelled by the client; the others still want the answer.
-        return await asyncio.shield(running.task)
-
-    async def _analyse(self, snapshot: Snapshot) -> Analysis | None:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        try:
-            analysis = await loop.run_in_executor(self.analysing, self.session.analyse, snapshot)
-        except Exception as error:
-            # Everybody who asks about this text would meet the same error: it is logged once.
-            self._crashed[snapshot.uri] = snapshot.generation
-            self.failed(f"could not analyse {snapshot.path}", error)
-            return None
-        self.garbage.made()
-        if analysis is not None:
-            self._took[snapshot.uri] = loop.time() - started
-            for fault in analysis.report.interpretation.faults:
-                self.log(f"{snapshot.path}:{fault.line}: {fault.message}", t.MessageType.Error)
-        from tapecheck.check import configuration_problems
-        from tapecheck.source.configuration import configuration_for
-
-        for problem in configuration_problems(configuration_for(snapshot.path)):
-            self.say_once(problem)
-        self.tell_others(snapshot.uri)
-        return analysis
-
-    def tell_others(self, uri: str) -> None:
-        """Show anew the open files in which the code of one does something else than before."""
-        before = self._in_others.pop(uri, {})
-        now = self.session.in_others(uri)
-        if now:
-            self._in_others[uri] = now
-        changed = [other for other in before.keys() | now.keys() if before.get(other) != now.get(other)]
-        if not changed:
-            return
-        if not self.client.pull:
-            for other in changed:
-                self.refresh(other, at_once=True)
-        elif self.client.refresh_diagnostics:
-            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
-
-    def quiet(self, seconds: float) -> bool:
-        """Return whether the user has not typed for some seconds and no open file is being analysed."""
-        busy = any(not running.task.done() for running in list(self._running.values()))
-        return not busy and time.monotonic() - self._edited > seconds and not self.session.closing
-
-    async def off_loop(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-        """Run what reads whole tapes where analyses run, so that typing is not held up."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.analysing, partial(work, *arguments, **named))
-
-    def refresh(self, uri: str, *, at_once: bool = False) -> None:
-        """Schedule diagnostics of the present text for the client."""
-        self.garbage.put_off()
-        self._edited = time.monotonic()
-        if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
-            return
-        if self.session.waits_for_save(uri):
-            return
-        previous = self._published.pop(uri, None)
-        if previous is not None:
-            previous.cancel()
-        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 10, MIN_DELAY), MAX_DELAY)
-        self._published[uri] = self.spawn(self._publish(uri, delay))
-
-    def refresh_importers(self, uri: str) -> None:
-        """Schedule a new analysis of the open files that import an edited one, once it is left alone."""
-        waiting = self._importing.pop(uri, None)
-        if waiting is not None:
-            waiting.cancel()
-        if self.session.importers(uri) or self.closed_files.importers(self.session.documents.get(uri)):
-            loop = asyncio.get_running_loop()
-            self._importing[uri] = loop.call_later(IMPORTERS_DELAY, self._analyse_importers, uri)
-
-    def _analyse_importers(self, uri: str) -> None:
-        self._importing.pop(uri, None)
-        self.closed_files.changed.set()
-        for other in self.session.importers(uri):
-            self.session.forget_one(other)
-            self.refresh(other, at_once=True)
-        if self.client.pull and self.client.refresh_diagnostics:
-            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
-        self.refresh_drawn()
-
-    async def _publish(self, uri: str, delay: float) -> None:
-        await asyncio.sleep(delay)
-        document = self.session.documents.get(uri)
-        if document is None:
-            return
-        if not self.session.analysable(uri):
-            for own in document.documents if isinstance(document, Notebook) else [uri]:
-                self.publish(own, self.session.version(own), [])
-            return
-        generation = document.generation
-        analysis = await self.analysis(uri)
-        if analysis is None or document.generation != generation:
-            return
-        for own, found in self.converter.by_document(analysis).items():
-            self.publish(own, self.session.version(own), found)
-        if isinstance(document, Notebook):
-            await self._redraw(uri, analysis)
-
-    async def _redraw(self, uri: str, analysis: Analysis) -> None:
-        """Have a notebook's lenses and hints asked for anew where an edit of one cell changed those of another."""
-        now = (
-            await self.off_loop(self.session.lenses, analysis),
-            await self.off_loop(self.session.inlays, analysis),
-        )
-        before = self._drawn.get(uri)
-        self._drawn[uri] = now
-        if before is not None and before != now:
-            self.refresh_drawn()
-
-    def close(self, uri: str) -> None:
-        """Forget what was going on about a file."""
-        waiting = self._published.pop(uri, None)
-        if waiting is not None:
-            waiting.cancel()
-        for kept in (self._running, self._took, self._crashed, self._drawn):
-            kept.pop(uri, None)
-        self.tell_others(uri)
-
-    def publish(self, uri: str, version: int | None, diagnostics: list[t.Diagnostic]) -> None:
-        self.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, diagnostics, version))
-
-    def refresh_all(self) -> None:
-        """Show everything anew after a change of settings or evidence."""
-        self.revision += 1
-        self.closed_files.changed.set()
-        for uri in list(self.session.documents):
-            self.refresh(uri, at_once=True)
-        if self.client.pull and self.client.refresh_diagnostics:
-            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
-        self.refresh_drawn()
-
-    def refresh_drawn(self) -> None:
-        """Have the client ask for lenses and hints anew."""
-        if self.client.refresh_lenses:
-            self.spawn(quietly(self.workspace_code_lens_refresh_async(None)))
-        if self.client.inlay_refresh:
-            self.spawn(quietly(self.workspace_inlay_hint_refresh_async(None)))
-
-    def spawn(self, work: Any) -> asyncio.Task[Any]:
-        """Run a coroutine beside the rest; errors in it go to the log."""
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            error = task.exception()
-            logger.warning("background work failed", exc_info=error)
-            if isinstance(error, Exception):
-                self.report_server_error(error, type(error))
-
-    # Fixes
-
-    async def fixes(self, analysis: Analysis, finding: Finding) -> list[Fix]:
-        """Return the fixes of a finding; none where making them fails."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self.fixing, self.session.fixes, analysis, finding)
-        except Exception as error:
-            if not self.session.outdated(analysis.snapshot):
-                self.failed(f"could not find fixes for {finding.code} in {analysis.snapshot.path}", error)
-            return []
-
-    async def fix_all(self, analysis: Analysis) -> str | None:
-        """Return the text with all safe fixes made; None where there are none or making them fails."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self.fixing, self.session.fix_all, analysis)
-        except Exception as error:
-            if not self.session.outdated(analysis.snapshot):
-                self.failed(f"could not fix {analysis.snapshot.path}", error)
-            return None
-
-    def failed(self, what: str, error: Exception) -> None:
-        # The user's log gets one line; the traceback, for a bug report, goes to standard error.
-        logger.warning("%s", what, exc_info=error)
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        self.log(f"{what}: {why}", t.MessageType.Warning)
-
-    # Settings
-
-    async def read_settings(self) -> None:
-        """Ask the client for its settings, for everything and for each workspace folder."""
-        folders = list(self.workspace.folders.values())
-        items = [t.ConfigurationItem(section=SECTION)]
-        items += [t.ConfigurationItem(section=SECTION, scope_uri=folder.uri) for folder in folders]
-        answers = await self.workspace_configuration_async(t.ConfigurationParams(items=items))
-        answers = list(answers or ())
-        own = {
-            path_of(folder.uri): self._settings(answer)
-            for folder, answer in zip(folders, answers[1:], strict=False)
-            if isinstance(answer, dict) and answer
-        }
-        self.configure(self.given(answers[0] if answers else None), own)
-
-    def given(self, value: object) -> Settings:
-        """Return the settings that a client sends; where it sets nothing, those of `initialize` or the defaults."""
-        return self._settings(value) if isinstance(value, dict) and value else self.initial
-
-    def configure(self, settings: Settings, folders: dict[str, Settings] | None = None) -> None:
-        if settings == self.session.settings and (folders or {}) == self.session.folder_settings:
-            return
-        self.session.configure(settings, folders)
-        self.refresh_all()
-
-    def _settings(self, value: object) -> Settings:
-        settings, problems = read_settings(value)
-        for problem in problems:
-            self.say_once(problem)
-        return settings
-
-    def page(self, name: str, text: str) -> Path:
-        """Return a file with the page of a rule, for clients that show files; it goes when the server does."""
-        if self._pages is None:
-            from tapecheck.record.scratch import Scratch
-
-            self._pages = Scratch()
-        file = self._pages.path / name
-        file.write_text(text, encoding="utf-8")
-        return file
-
-    # From start to end
-
-    def serve_streams(self, source: BinaryIO, sink: BinaryIO) -> None:
-        """Handle the messages that come from one stream and write to another, until one of them ends."""
-        self.protocol.set_writer(StdoutWriter(sink))
-        try:
-            asyncio.run(self._read(source))
-        except BrokenPipeError:
-            logger.warning("the client is gone")
-        except (KeyboardInterrupt, SystemExit):
-            pass
-        finally:
-            self.shutdown()
-
-    async def _read(self, source: BinaryIO) -> None:
-        loop = asyncio.get_running_loop()
-        frames = Frames()
-        protocol = self.protocol
-        assert isinstance(protocol, Protocol)
-        while data := await loop.run_in_executor(self.thread_pool, os.read, source.fileno(), _CHUNK):
-            for message in frames.feed(data):
-                protocol.receive(message)
-
-    def shutdown(self) -> None:
-        """Stop everything that runs, so that the process can end."""
-        if self._made is not None:
-            self._made.closing = True
-        self.analysing.shutdown(wait=False, cancel_futures=True)
-        self.fixing.shutdown(wait=False, cancel_futures=True)
-        self.running.shutdown(wait=False, cancel_futures=True)
-        self.asking.shutdown(wait=False, cancel_futures=True)
-        self.scanning.shutdown(wait=False, cancel_futures=True)
-        if self._pages is not None:
-            self._pages.close()
-        super().shutdown()  # type: ignore[no-untyped-call]
-
-
-def create_server(session: Session | None = None) -> Server:
-    """Return a server with all its handlers, not yet started."""
-    server = Server(session)
-    server.feature(t.INITIALIZE)(initialize)
-    server.feature(t.INITIALIZED)(initialized)
-    server.feature(t.SHUTDOWN)(shutdown)
-    server.feature(t.TEXT_DOCUMENT_DID_OPEN)(sync.did_open)
-    server.feature(t.TEXT_DOCUMENT_DID_CHANGE)(sync.did_change)
-    server.feature(t.TEXT_DOCUMENT_DID_SAVE)(sync.did_save)
-    server.feature(t.TEXT_DOCUMENT_DID_CLOSE)(sync.did_close)
-    server.feature(t.NOTEBOOK_DOCUMENT_DID_OPEN)(sync.did_open_notebook)
-    server.feature(t.NOTEBOOK_DOCUMENT_DID_CHANGE)(sync.did_change_notebook)
-    server.feature(t.NOTEBOOK_DOCUMENT_DID_CLOSE)(sync.did_close_notebook)
-    server.feature(t.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change_configuration)
-    server.feature(t.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(did_change_folders)
-    server.feature(t.WORKSPACE_DID_CHANGE_WATCHED_FILES)(sync.did_change_files)
-    server.feature(t.TEXT_DOCUMENT_HOVER)(features.hover)
-    server.feature(t.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)(features.document_highlight)
-    server.feature(t.TEXT_DOCUMENT_DOCUMENT_LINK, t.DocumentLinkOptions(resolve_provider=False))(features.document_link)
-    server.feature(t.TEXT_DOCUMENT_INLAY_HINT, t.InlayHintOptions(resolve_provider=False))(features.inlay_hint)
-    server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
-    server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(commands.cancel_progress)
-    for name, command in commands.ALL.items():
-        server.command(name)(_command(command))
-    return server
-
-
-def initialize(ls: Server, params: t.InitializeParams) -> None:
-    ls.client = read_client(params)
-    ls.__dict__.pop("converter", None)
-    ls.encoding = utf(ls.workspace.position_encoding)
-    options = params.initialization_options
-    if isinstance(options, dict):
-        # Our own extension says "settings"; people write the section's name, or its contents.
-        ls.initial = ls._settings(options.get("settings", options.get(SECTION, options)))
-        if ls._made is not None:
-            ls._made.configure(ls.initial)
-    if ls.client.pull:
-        ls.feature(
-            t.TEXT_DOCUMENT_DIAGNOSTIC,
-            t.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=True, identifier=SECTION),
-        )(features.diagnostic)
-        ls.feature(t.WORKSPACE_DIAGNOSTIC)(workspace.workspace_diagnostic)
-    if ls.client.action_literals:
-        options_for = t.CodeActionOptions(code_action_kinds=actions.KINDS, resolve_provider=ls.client.action_resolve)
-        ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(actions.code_action)
-        if ls.client.action_resolve:
-            ls.feature(t.CODE_ACTION_RESOLVE)(actions.resolve_action)
-
-
-async def initialized(ls: Server, params: t.InitializedParams) -> None:
-    ls.analysing.submit(_preload)
-    ls.fixing.submit(_preload_fixes)
-    wanted: list[t.Registration] = []
-    if ls.client.register_configuration:
-        section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
-        wanted.append(t.Registration("tapecheck-configuration", t.WORKSPACE_DID_CHANGE_CONFIGURATION, section))
-    if ls.client.watches_files:
-        names = ("*.py", "*.ipynb", "pyproject.toml", "tapecheck.toml")
-        patterns = [t.FileSystemWatcher(f"**/{name}") for name in names]
-        watchers = t.DidChangeWatchedFilesRegistrationOptions(patterns)
-        wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
-    if wanted:
-        await quietly(ls.client_register_capability_async(t.RegistrationParams(wanted)))
-    if ls.client.configuration:
-        await ls.read_settings()
-
-
-def shutdown(ls: Server, params: None) -> None:
-    ls.asked_to_stop = True
-    if ls._made is not None:
-        ls._made.closing = True
-
-
-async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationParams) -> None:
-    if ls.client.configuration:
-        await ls.read_settings()
-    elif isinstance(params.settings, dict):
-        ls.configure(ls.given(params.settings.get(SECTION, params.settings)))
-
-
-async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
-    if ls.client.configuration:
-        await ls.read_settings()
-
-
-def _preload() -> None:
-    """Import what the first analysis needs, and read the facts about torch."""
-    try:
-        from tapecheck.lsp import convert, session
-        from tapecheck.torchfacts import load
-
-        logger.debug("loaded %s and %s", session.__name__, convert.__name__)
-        load()
-        gc.freeze()
-    except Exception:
-        # The first analysis meets the same, and its user is told.
-        logger.warning("could not load the analysis", exc_info=True)
-
-
-def _preload_fixes() -> None:
-    """Import what the first quick fixes need."""
-    try:
-        from tapecheck.fixes import strategies, verify
-
-        logger.debug("loaded %s and %s", strategies.__name__, verify.__name__)
-    except Exception:
-        logger.warning("could not load the fixes", exc_info=True)
-
-
-def _command(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler as pygls takes it: it looks up the types of the parameters where the function was made."""
-
-    async def called(ls: Server, *arguments: Any) -> Any:
-        answer = handler(ls, *arguments)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    return called
-
-
-async def quietly(request: Any) -> None:
-    """Await a request to the client whose failure changes nothing."""
-    try:
-        await request
-    except Exception as error:
-        logger.info("the client refused a request: %s", error)
-
-
-def _deep_executor(name: str) -> ThreadPoolExecutor:
-    """Return one worker thread whose stack holds a deep recursion: threads get 512 kB on some systems."""
-    executor = ThreadPoolExecutor(1, name)
-    previous = threading.stack_size(STACK_BYTES)
-    try:
-        executor.submit(int).result()
-    finally:
-        threading.stack_size(previous)
-    return executor
 
 
 def serve(session: Session | None = None) -> int:
@@ -577,8 +39,31 @@ def serve(session: Session | None = None) -> int:
     hold()
     source, sink = _own_streams()
     server = create_server(session)
-    server.serve_streams(source, sink)
+    serve_streams(server, source, sink)
     return 0 if server.asked_to_stop else 1
+
+
+def serve_streams(server: Host, source: BinaryIO, sink: BinaryIO) -> None:
+    """Handle the messages that come from one stream and write to another, until one of them ends."""
+    server.protocol.set_writer(StdoutWriter(sink))
+    try:
+        asyncio.run(_read(server, source))
+    except BrokenPipeError:
+        logger.warning("the client is gone")
+    except (KeyboardInterrupt, SystemExit):
+        pass
+    finally:
+        server.shutdown()
+
+
+async def _read(server: Host, source: BinaryIO) -> None:
+    loop = asyncio.get_running_loop()
+    frames = Frames()
+    protocol = server.protocol
+    assert isinstance(protocol, Protocol)
+    while data := await loop.run_in_executor(server.thread_pool, os.read, source.fileno(), _CHUNK):
+        for message in frames.feed(data):
+            protocol.receive(message)
 
 
 def _own_streams() -> tuple[BinaryIO, BinaryIO]:

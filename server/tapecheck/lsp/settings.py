@@ -13,6 +13,9 @@ from tapecheck.source.suppress import rule_name
 if TYPE_CHECKING:
     from tapecheck.rules.finding import Severity
 
+SECTION = "tapecheck"
+"""Under which name editors keep the settings; diagnostics have it as their source."""
+
 RUN_TIMEOUT = 300.0
 RUN_ITERATIONS = 20
 _SEVERITIES = ("error", "warning", "info", "hint")

@@ -12,26 +12,17 @@ from tapecheck.lsp.notebook import Notebook
 from tapecheck.lsp.places import document_position, path_of
 
 if TYPE_CHECKING:
-    from tapecheck.lsp.server import Server
-
-# Cells of all languages are asked for: what is said counts them as the reader does.
-NOTEBOOKS = t.NotebookDocumentSyncOptions(
-    notebook_selector=[
-        t.NotebookDocumentFilterWithNotebook(notebook="jupyter-notebook"),
-        t.NotebookDocumentFilterWithNotebook(notebook="interactive"),
-    ],
-    save=False,
-)
+    from tapecheck.lsp.host import Host
 
 
-def did_open(ls: Server, params: t.DidOpenTextDocumentParams) -> None:
+def did_open(ls: Host, params: t.DidOpenTextDocumentParams) -> None:
     item = params.text_document
     ls.closed_files.closed.discard(item.uri)
     ls.session.open(item.uri, path_of(item.uri), item.text, item.version, item.language_id)
     ls.refresh(item.uri)
 
 
-def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
+def did_change(ls: Host, params: t.DidChangeTextDocumentParams) -> None:
     uri, version = params.text_document.uri, params.text_document.version
     document = ls.session.documents.get(uri)
     if document is None:
@@ -41,7 +32,7 @@ def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
     ls.refresh_importers(uri)
 
 
-def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
+def did_save(ls: Host, params: t.DidSaveTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
     if document is not None:
         waited = ls.session.waits_for_save(document.uri)
@@ -52,11 +43,11 @@ def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
         files_changed(ls, {params.text_document.uri})
 
 
-def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
+def did_change_files(ls: Host, params: t.DidChangeWatchedFilesParams) -> None:
     files_changed(ls, {change.uri for change in params.changes})
 
 
-def files_changed(ls: Server, changed: set[str]) -> None:
+def files_changed(ls: Host, changed: set[str]) -> None:
     """Analyse open files anew that may import files which changed on disk."""
     ls.closed_files.changed.set()
     if all(uri.endswith(".ipynb") for uri in changed):
@@ -65,7 +56,7 @@ def files_changed(ls: Server, changed: set[str]) -> None:
         ls.refresh_all()
 
 
-def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
+def did_close(ls: Host, params: t.DidCloseTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
     if document is not None and ls.client.pull:
         ls.closed_files.closed.add(document.uri)
@@ -81,7 +72,7 @@ def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
         ls.publish(document.uri, None, [])
 
 
-def did_open_notebook(ls: Server, params: t.DidOpenNotebookDocumentParams) -> None:
+def did_open_notebook(ls: Host, params: t.DidOpenNotebookDocumentParams) -> None:
     given = params.notebook_document
     notebook = ls.session.open_notebook(given.uri, path_of(given.uri), given.version)
     notebook.splice(0, 0, [cell.document for cell in given.cells])
@@ -91,7 +82,7 @@ def did_open_notebook(ls: Server, params: t.DidOpenNotebookDocumentParams) -> No
     ls.refresh(notebook.uri)
 
 
-def did_change_notebook(ls: Server, params: t.DidChangeNotebookDocumentParams) -> None:
+def did_change_notebook(ls: Host, params: t.DidChangeNotebookDocumentParams) -> None:
     notebook = ls.session.documents.get(params.notebook_document.uri)
     cells = params.change.cells
     if not isinstance(notebook, Notebook):
@@ -115,7 +106,7 @@ def did_change_notebook(ls: Server, params: t.DidChangeNotebookDocumentParams) -
     ls.refresh(notebook.uri)
 
 
-def did_close_notebook(ls: Server, params: t.DidCloseNotebookDocumentParams) -> None:
+def did_close_notebook(ls: Host, params: t.DidCloseNotebookDocumentParams) -> None:
     uri = params.notebook_document.uri
     ls.session.close(uri)
     ls.close(uri)
@@ -129,7 +120,7 @@ def _documents(notebook: Notebook, items: Iterable[t.TextDocumentItem]) -> list[
 
 
 def _edit(
-    ls: Server, document: Document, changes: Iterable[t.TextDocumentContentChangeEvent], version: int | None
+    ls: Host, document: Document, changes: Iterable[t.TextDocumentContentChangeEvent], version: int | None
 ) -> None:
     # Also where nothing changes: an undo within one step leaves a new version of the same text.
     document.version = version

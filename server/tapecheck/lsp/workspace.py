@@ -6,19 +6,19 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.lsp.document import Document, digest_of
+from tapecheck.lsp.closed import Known
+from tapecheck.lsp.document import digest_of
 from tapecheck.lsp.notebook import Notebook
 from tapecheck.lsp.places import path_of
 
 if TYPE_CHECKING:
-    from tapecheck.lsp.server import Server
+    from tapecheck.lsp.host import Host
     from tapecheck.lsp.session import Unsaved
 
 logger = logging.getLogger(__name__)
@@ -33,30 +33,7 @@ SETTLED = 0.3
 Report = t.WorkspaceFullDocumentDiagnosticReport | t.WorkspaceUnchangedDocumentDiagnosticReport
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What one closed file came to: `imports` are the files that it was judged by."""
-
-    state: str
-    diagnostics: list[t.Diagnostic]
-    imports: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class Workspace:
-    """What is known of closed files, and whether anything has happened since it was told."""
-
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    known: dict[str, _Known] = field(default_factory=dict)
-    closed: set[str] = field(default_factory=set)
-    """Documents closed since the client was notified of them: it leaves their last diagnostics standing until then."""
-
-    def importers(self, document: Document | None) -> bool:
-        """Return whether a closed file imports an open one."""
-        return document is not None and any(document.path in one.imports for one in self.known.values())
-
-
-async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) -> t.WorkspaceDiagnosticReport:
+async def workspace_diagnostic(ls: Host, params: t.WorkspaceDiagnosticParams) -> t.WorkspaceDiagnosticReport:
     """Return the diagnostics of closed files that differ from what the client has; waits until there are any."""
     told = {one.uri: one.value for one in params.previous_result_ids}
     while True:
@@ -83,7 +60,7 @@ async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) 
 
 
 async def _differing(
-    ls: Server, told: dict[str, str], closed: Set[str]
+    ls: Host, told: dict[str, str], closed: Set[str]
 ) -> AsyncIterator[t.WorkspaceFullDocumentDiagnosticReport]:
     loop = asyncio.get_running_loop()
     paths: dict[str, str] = {}
@@ -117,7 +94,7 @@ async def _differing(
         yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=known.diagnostics, result_id=known.state)
 
 
-async def _check(ls: Server, uri: str, path: str) -> _Known | None:
+async def _check(ls: Host, uri: str, path: str) -> Known | None:
     """Return the diagnostics of one closed file; it is begun anew whenever somebody types meanwhile."""
     from tapecheck.source import SourceError
 
@@ -136,12 +113,12 @@ async def _check(ls: Server, uri: str, path: str) -> _Known | None:
             logger.warning("could not analyse %s", path, exc_info=error)
             found, imports = [], frozenset()
         if unsaved == ls.session.unsaved():
-            state = _state(ls, path, _Known("", found, imports))
-            return _Known(state, found, imports) if state is not None else None
+            state = _state(ls, path, Known("", found, imports))
+            return Known(state, found, imports) if state is not None else None
     return None
 
 
-def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[list[t.Diagnostic], frozenset[str]]:
+def _diagnostics(ls: Host, uri: str, path: str, unsaved: Unsaved) -> tuple[list[t.Diagnostic], frozenset[str]]:
     from tapecheck.lsp.session import Analysis, Snapshot
     from tapecheck.source import read_source
 
@@ -164,7 +141,7 @@ def _python_files(folder: str) -> list[str]:
     return list(itertools.islice(walk(folder), MAX_FILES))
 
 
-def _state(ls: Server, path: str, known: _Known | None) -> str | None:
+def _state(ls: Host, path: str, known: Known | None) -> str | None:
     """Return what changes when a file, the settings, or an unsaved module that it imports do."""
     from tapecheck.source import MAX_BYTES
 

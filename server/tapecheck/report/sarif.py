@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck import __version__
 from tapecheck.report.checked import Checked, Problem
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.fingerprint import Fingerprints, known_texts
@@ -21,6 +20,7 @@ from tapecheck.rules import ALL, Rule
 from tapecheck.rules.finding import DOCS_URL, Finding
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
+from tapecheck.version import __version__
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix

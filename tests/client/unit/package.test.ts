@@ -11,7 +11,7 @@ const bundled = new Set(
 );
 
 test('the extension has the version of the Python package it carries', () => {
-  const source = readFileSync('server/tapecheck/__init__.py', 'utf8');
+  const source = readFileSync('server/tapecheck/version.py', 'utf8');
   assert.equal(/^__version__ = "(.+)"$/m.exec(source)?.[1], manifest.version);
 });
 
