@@ -24,7 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "cli": {
         "check", "fixes", "interpret", "lsp", "record", "report", "rules", "source", "tape", "torchfacts", "version",
     },
-    "pytest_plugin": {"record", "report", "rules", "source"},
+    "pytest_plugin": {"check", "record", "report", "rules", "source"},
     "__main__": {"cli"},
     "": {"record", "version"},
 }  # fmt: skip
