@@ -14,6 +14,7 @@ from typing import Literal
 from tapecheck.cli import cache
 from tapecheck.cli.across import in_imported_files, mended, to_their_files
 from tapecheck.cli.checking import CheckOptions, check_file, check_files
+from tapecheck.cli.choosing import with_lines
 from tapecheck.cli.files import STDIN, find_files
 from tapecheck.cli.progress import Progress
 from tapecheck.cli.shared import (
@@ -41,7 +42,12 @@ from tapecheck.source.suppress import ALL_RULES
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
     folder = cache.default_folder() if options.cache else None
-    wanted = replace(wanted_rules(options), edit=_edit(options), cache=folder)
+    options.paths, lines = with_lines(options.paths)
+    wanted = replace(
+        wanted_rules(options), edit=_edit(options), cache=folder, lines=lines, alternative=options.alternative or 0,
+        ask=options.ask, colour=options.ask and colour_wanted(options.color),
+    )  # fmt: skip
+    _refuse_narrowing(options, bool(lines))
     entries = _entries(options)
     if options.show_files:
         return _show_files(entries, options)
@@ -79,6 +85,11 @@ def check_paths(options: argparse.Namespace) -> int:
         return _write_diff(files, options)
     if options.write_baseline is not None:
         return _write_baseline(files, sources, options)
+    if options.verify:
+        from tapecheck.cli.verifying import verify
+
+        for line in verify(files):
+            say(line)
     aside = wanted.edit and STDIN in options.paths
     if wanted.edit:
         _write_edited(files, options)
@@ -139,9 +150,21 @@ def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]
         raise UsageError("--write-baseline cannot be used together with --fix, --diff or --add-ignore")
     if options.add_ignore:
         return "ignore"
-    if options.fix or options.diff:
+    if options.fix or options.diff or options.ask:
         return "unsafe" if options.unsafe_fixes else "fix"
     return ""
+
+
+def _refuse_narrowing(options: argparse.Namespace, lines: bool) -> None:
+    """Raise UsageError where options that narrow what is fixed contradict each other or have nothing to narrow."""
+    if lines and not (options.fix or options.diff or options.ask):
+        raise UsageError("a line behind a file (FILE:LINE) says what to fix: it wants --fix, --diff or --ask")
+    if options.alternative is not None and not lines:
+        raise UsageError("--alternative goes with the line of a finding: --fix FILE:LINE --alternative 2")
+    if options.ask and (lines or options.diff or STDIN in options.paths or options.output_format != "text"):
+        raise UsageError("--ask cannot be used together with a line, --diff, standard input or another output format")
+    if options.verify and (not (options.fix or options.ask) or options.diff or STDIN in options.paths):
+        raise UsageError("--verify goes with --fix or --ask, for files that are written")
 
 
 def _write_edited(files: list[Checked], options: argparse.Namespace) -> None:
@@ -474,7 +497,7 @@ def _check_all(
     entries: list[str | Checked], options: argparse.Namespace, wanted: CheckOptions, sources: Sources
 ) -> Iterator[Checked]:
     paths = [entry for entry in entries if isinstance(entry, str) and entry != STDIN]
-    checked = check_files(paths, wanted, options.jobs)
+    checked = check_files(paths, wanted, 1 if wanted.ask else options.jobs)
     for entry in entries:
         if isinstance(entry, Checked):
             yield entry

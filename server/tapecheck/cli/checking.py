@@ -25,6 +25,7 @@ from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.cli.choosing import Chooser
     from tapecheck.cli.fixing import Hides
     from tapecheck.fixes import Effort, Fix
 
@@ -37,7 +38,8 @@ class CheckOptions:
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
     that switch off what is found (`ignore`). `config` is the configuration that holds for every file, `isolated` says
-    that none does. `cache` is the folder that results are kept in, None where they are not.
+    that none does. `cache` is the folder that results are kept in, None where they are not. With `lines` only what is
+    found on them is fixed, by number `alternative` of its fixes where that is not 0; with `ask` the user picks them.
     """
 
     rules: Selection = field(default_factory=Selection)
@@ -46,6 +48,10 @@ class CheckOptions:
     config: str | None = None
     isolated: bool = False
     cache: str | None = None
+    lines: tuple[tuple[str, int], ...] = ()
+    alternative: int = 0
+    ask: bool = False
+    colour: bool = False
 
 
 def check_file(path: str, wanted: CheckOptions, source: Source | None = None, data: bytes | None = None) -> Checked:
@@ -193,7 +199,7 @@ def edit_file(path: str, wanted: CheckOptions, data: bytes | None = None, hides:
         else:
             outcome = fix_document(
                 document, data, judged, comments,
-                unsafe=wanted.edit == "unsafe", remaining=wanted.fixes, memory=memory, hides=hides,
+                choose=_chooser(path, wanted), remaining=wanted.fixes, memory=memory, hides=hides,
             )  # fmt: skip
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
@@ -202,6 +208,19 @@ def edit_file(path: str, wanted: CheckOptions, data: bytes | None = None, hides:
     checked = edited_file(path, wanted, outcome.report, outcome.fixes, outcome.effort)
     checked.rewrite, checked.shared, checked.refused = outcome.rewrite, outcome.shared, outcome.refused
     return checked
+
+
+def _chooser(path: str, wanted: CheckOptions) -> Chooser:
+    """Return what chooses the fixes to make in a file."""
+    from tapecheck.cli.choosing import Asking, Chooser, OfLines
+
+    unsafe = wanted.edit == "unsafe"
+    if wanted.ask:
+        return Asking(colour=wanted.colour)
+    if wanted.lines:
+        lines = tuple(line for name, line in wanted.lines if name == path)
+        return OfLines(unsafe, lines=lines, alternative=wanted.alternative)
+    return Chooser(unsafe)
 
 
 def edited_file(path: str, wanted: CheckOptions, report: Report, fixes: list[list[Fix]], effort: Effort) -> Checked:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tapecheck.check import Memory, Report
+    from tapecheck.cli.choosing import Chooser
 
 MOST = 200
 """How many fixes are made in one file: far more than any file needs, so that no pair of fixes can go in circles."""
@@ -67,18 +68,18 @@ def fix_document(
     check: Callable[[Document], Report],
     comments: Callable[[Report], list[tuple[str, int, Fix]]],
     *,
-    unsafe: bool,
+    choose: Chooser,
     remaining: bool,
     memory: Memory | None = None,
     hides: Hides | None = None,
 ) -> Outcome:
-    """Make the preferred fix of one finding after the other until none is left that may be made.
+    """Make one fix of one finding after the other until none is left that `choose` wants.
 
     What is to be mended of its comments in the end, as `comments` has it, comes last: code, line and fix of each.
 
-    Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
-    change what is learned; `remaining` says that the fixes of what is left are wanted. `memory` is that of `check`.
-    `hides` is asked of each fix what it would hide in other files: such a fix is not made.
+    Every fix was verified against the file as it is then, with the fixes before it made. `remaining` says that the
+    fixes of what is left are wanted. `memory` is that of `check`. `hides` is asked of each fix what it would hide in
+    other files: such a fix is not made.
     """
     first = document
     report = check(document)
@@ -89,7 +90,7 @@ def fix_document(
     effort = Effort()
     refused = _Refused()
     while len(done) < MOST:
-        step = _step(document, report, hopeless, shared, states, effort, refused, memory, hides, unsafe=unsafe)
+        step = _step(document, report, hopeless, shared, states, effort, refused, memory, hides, choose)
         if step is None:
             break
         hopeless -= refused.again
@@ -99,7 +100,7 @@ def fix_document(
         document = edited
         states.add(_state(document))
         report = check(document)
-    last = comments(report)
+    last = comments(report) if choose.comments else []
     for code, line, fix in reversed(last):
         without = document.edited(fix.edits)
         if without is not None:
@@ -108,7 +109,7 @@ def fix_document(
     if last:
         report = check(document)
     fixes, effort = fixes_of_rest(report, effort, memory, wanted=remaining)
-    left_out = refused.lines(report, document)
+    left_out = [*choose.said, *refused.lines(report, document)]
     return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort, left_out)
 
 
@@ -216,22 +217,19 @@ def _step(
     refused: _Refused,
     memory: Memory | None,
     hides: Hides | None,
-    *,
-    unsafe: bool,
+    choose: Chooser,
 ) -> tuple[Finding, Fix, Document] | None:
     """Return the first finding that has a fix which may be made, that fix, and the document with it made."""
     for finding in errors_first(report.findings):
         key = key_of(finding, report.source)
-        if key in hopeless:
+        if key in hopeless or not choose.considers(report, finding):
             continue
         fixes = fixes_for(report, finding, memory=memory, effort=effort)
         for one in effort.hiding:
-            if one.safe or unsafe:
+            if one.safe or choose.unsafe:
                 refused.add(one.finding, one.title, one.hidden, report.source)
         effort.hiding.clear()
-        for fix in fixes:
-            if fix.applicability != "safe" and not unsafe:
-                continue
+        for fix in choose.among(document, finding, fixes):
             if any(edit.span.file != finding.span.file for edit in fix.edits):
                 # Files are edited one by one, maybe at the same time: a fix of several comes once all have been.
                 shared.add(key)

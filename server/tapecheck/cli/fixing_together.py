@@ -53,12 +53,17 @@ class Together:
 
         What is said of the files is brought up to date: in `files` themselves, which nothing writes here.
         """
+        if self.wanted.ask:
+            # The user has seen each fix and chosen it.
+            return
         for file in self.files:
             try:
                 self._keep_from_hiding(file)
             except Exception as error:  # the boundary: the file is written as it was
                 file.rewrite = None
                 file.problems.append(Problem("internal-error", internal("fixing several files", error)))
+        if self.wanted.lines:
+            return
         asked = [file for file in self.files if self._concerned(file)]
         for file in asked:
             try:

@@ -186,7 +186,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXIT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input; default: this folder)"
+    what = (
+        "what to check: scripts, notebooks, recorded tapes, folders (- is standard input; default: this folder); "
+        "with --fix or --diff also FILE:LINE, to fix what is found on that line alone"
+    )
     check.add_argument("paths", nargs="*", default=["."], metavar="FILE_OR_DIR", help=what)
     _add_common(check)
     check.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl+C")
@@ -194,6 +197,13 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: as many as cores)")
     edits = check.add_argument_group("fixes and comments")
     edits.add_argument("--fix", action="store_true", help="make the safe fixes, one after the other, each verified")
+    edits.add_argument(
+        "--alternative", type=_positive, metavar="N", help="with FILE:LINE, make the Nth fix of what is found there"
+    )
+    edits.add_argument("--ask", action="store_true", help="show each finding and ask which of its fixes to make")
+    edits.add_argument(
+        "--verify", action="store_true", help="with --fix, run the program before and after, and write what holds"
+    )
     edits.add_argument("--unsafe-fixes", action="store_true", help="make those that change what is learned, too")
     edits.add_argument("--diff", action="store_true", help="print what --fix would change as a patch, write nothing")
     edits.add_argument("--add-ignore", action="store_true", help="add a comment that switches off each finding")

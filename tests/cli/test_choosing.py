@@ -1,0 +1,101 @@
+"""`--fix` of one line, of another fix than the preferred one, with questions, and tried by running."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cases import under_torch
+from tests.cli.test_fix import check, here  # noqa: F401
+
+GAN = (Path(__file__).parents[2] / "examples" / "gan.py").read_text()
+DETACHED = GAN.replace("criterion(discriminator(fake), zeros)", "criterion(discriminator(fake.detach()), zeros)")
+RETAINED = GAN.replace("d_loss.backward()", "d_loss.backward(retain_graph=True)")
+TWO = GAN + "\n" + "w = torch.ones(2, requires_grad=True)\n(w * w).sum().backward(retain_graph=True)\n"
+
+
+def fixed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status, _, err = check(capsys, *arguments)
+    return status, err
+
+
+def test_what_is_on_one_line_is_fixed_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = here / "gan.py"
+    file.write_text(TWO)
+    row = next(number for number, line in enumerate(TWO.splitlines(), 1) if "g_loss.backward()" in line)
+    status, err = fixed(capsys, "--fix", f"gan.py:{row}")
+    assert "Fixed 1 finding in 1 file" in err and file.read_text() == TWO.replace(GAN, DETACHED)
+    assert status == 1, "the other finding is left"
+    file.write_text(GAN)
+    status, err = fixed(capsys, "--fix", f"gan.py:{row}:9", "--alternative", "2")
+    assert (status, file.read_text()) == (0, RETAINED)
+    file.write_text(GAN)
+    for arguments, said in (
+        ((f"gan.py:{row}", "--alternative", "3"), "is unsafe and wants --unsafe-fixes"),
+        ((f"gan.py:{row}", "--alternative", "9"), "it has 3 fixes"),
+        (("gan.py:1",), "nothing is found on this line"),
+    ):
+        status, err = fixed(capsys, "--fix", *arguments)
+        assert status == 1 and said in err and "No fixes to make" in err
+    assert file.read_text() == GAN
+
+
+def test_options_that_narrow_nothing_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "gan.py").write_text(GAN)
+    for arguments, said in (
+        (("gan.py:39",), "it wants --fix, --diff or --ask"),
+        (("--fix", "--alternative", "2", "gan.py"), "goes with the line of a finding"),
+        (("--ask", "--diff", "gan.py"), "--ask cannot be used together"),
+        (("--verify", "gan.py"), "--verify goes with --fix"),
+    ):
+        status, err = fixed(capsys, *arguments)
+        assert status == 2 and said in err
+    (here / "odd:7").mkdir()
+    assert check(capsys, "odd:7")[0] == 0, "a name that exists is a name"
+
+
+def test_the_user_picks_one_by_one(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = here / "gan.py"
+    for answers, text in (
+        ("2\n", RETAINED), ("1\n", DETACHED), ("s\n", GAN), ("\n", GAN), ("q\n", GAN), ("", GAN),
+        ("d1\nx\n9\n2\n", RETAINED),
+    ):  # fmt: skip
+        file.write_text(GAN)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
+        _, err = fixed(capsys, "--ask", "gan.py")
+        assert file.read_text() == text, answers
+        assert "second backward through the graph of `fake`" in err and "2 (safe): Keep the graph" in err
+        assert ("+        d_loss = d_loss + criterion(discriminator(fake.detach()), zeros)" in err) is ("d1" in answers)
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_fix_is_tried_before_it_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = here / "gan.py"
+    file.write_text(GAN)
+    status, err = fixed(capsys, "--fix", "--verify", "gan.py")
+    assert (status, file.read_text()) == (0, DETACHED)
+    assert "gan.py: verified by running: the exception is gone" in err and "it prints the same, and goes on" in err
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_fix_that_does_not_hold_when_it_is_run_is_not_written(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # What no analysis can know: the program refuses to run as another text.
+    program = (
+        "import sys, torch\nw = torch.ones(2, requires_grad=True)\nloss = (w * w).sum()\n"
+        "loss.backward(retain_graph=True)\nprint(w.grad)\nwanted = tuple(['retain' + '_graph'])\n"
+        "if wanted not in sys._getframe().f_code.co_consts:\n    sys.exit(7)\n"
+    )
+    file = here / "train.py"
+    file.write_text(program)
+    status, err = fixed(capsys, "--fix", "--verify", "train.py")
+    assert file.read_text() == program and status == 1, err
