@@ -144,9 +144,10 @@ def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
 
 def _tell(checked: Checked, report: Report) -> None:
     """Take over what a report says of a file."""
-    from tapecheck.check import faults_of, limits_of
+    from tapecheck.check import facts_for, faults_of, limits_of
 
     source = report.source
+    checked.facts = facts_for(source.path)
     if report.error is not None:
         line = source.error_line or 1
         message = report.error.removeprefix(f"line {line}: ")

@@ -133,6 +133,10 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.about import print_completion
 
         return print_completion(_parser(), options.shell)
+    if options.verb == "mcp":
+        from tapecheck.cli.mcp_server import serve_tools
+
+        return serve_tools()
     from tapecheck.lsp.server import serve
 
     return serve()
@@ -321,6 +325,11 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     verbs.add_parser("serve", help="the language server on standard input and output")
+
+    verbs.add_parser(
+        "mcp", help="a Model Context Protocol server for coding agents, on standard input and output",
+        description="Serve the tools check, explain, fix, run and graph to a coding agent (needs the package mcp).",
+    )  # fmt: skip
 
     version = verbs.add_parser("version", help="the version, and which torch its facts were measured on")
     version.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")

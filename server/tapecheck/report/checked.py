@@ -107,6 +107,8 @@ class Checked:
     shared: bool = False
     read: frozenset[str] = frozenset()
     refused: list[str] = field(default_factory=list)
+    facts: str = ""
+    """The version of torch whose facts the check used."""
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""

@@ -8,11 +8,11 @@ from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.text import DEFAULT_WIDTH
 
-FORMATS = ("text", "concise", "json", "json-lines", "github", "gitlab", "sarif", "junit", "rdjson")
+FORMATS = ("text", "concise", "json", "json-lines", "json-report", "github", "gitlab", "sarif", "junit", "rdjson")
 FOR_PEOPLE = frozenset({"text", "concise"})
 """The formats that end with a summary; the others are for programs and hold nothing but the report."""
 
-WITH_FIXES = frozenset({"text", "concise", "json", "json-lines", "sarif", "rdjson"})
+WITH_FIXES = frozenset({"text", "concise", "json", "json-lines", "json-report", "sarif", "rdjson"})
 """The formats that show fixes, or whether there are any."""
 
 
@@ -44,6 +44,10 @@ def render(
         from tapecheck.report import json
 
         return (json.render if name == "json" else json.render_lines)(files, evidence=evidence)
+    if name == "json-report":
+        from tapecheck.report import json
+
+        return json.render_report(files, evidence=evidence)
     if name == "github":
         from tapecheck.report import github
 

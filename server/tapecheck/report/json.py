@@ -10,13 +10,20 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.report.checked import Checked, Incomplete, Problem, Tried
+from tapecheck import __version__
+from tapecheck.report.checked import SEVERITIES, Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+
+
+FORMAT = 1
+"""The version of the envelope: it changes where a key is taken away or means something else."""
+_LIMIT = "incomplete-analysis"
+_PROBLEMS = ("io-error", "invalid-syntax", "internal-error")
 
 
 def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
@@ -30,6 +37,37 @@ def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
 def render_lines(files: Iterable[Checked], *, evidence: bool = False) -> str:
     """Return the objects of `render`, each on a line of its own."""
     return "".join(json.dumps(row) + "\n" for row in _rows(files, evidence=evidence))
+
+
+def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
+    """Return one JSON object: the findings of `render` in an envelope that says what they rest on.
+
+    `files` has each file with the torch version whose facts were used, and whether all of it was checked; `limits` what
+    a work limit left out; `fixed` and `not_fixed` a line for each fix that was made or refused; `elsewhere` what is
+    done in imported files that were not asked for.
+    """
+    files = list(files)
+    found = [finding for file in files for finding in file.findings]
+    whole = {
+        "version": __version__,
+        "format": FORMAT,
+        "files": [
+            {
+                "filename": file.path,
+                "torch_facts": file.facts or None,
+                "complete": file.checked and not file.problems and not file.incomplete,
+            }
+            for file in files
+        ],
+        "summary": {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES},
+        "findings": [row for row in _rows(files, evidence=evidence) if row["code"] not in (_LIMIT, *_PROBLEMS)],
+        "problems": [_problem(file.path, one, evidence=False) for file in files for one in file.problems],
+        "limits": [_incomplete(file.path, limit, evidence=False) for file in files for limit in file.incomplete],
+        "elsewhere": [_finding(one, [], None, evidence=False) for file in files for one in file.elsewhere],
+        "fixed": [line for file in files if file.rewrite is not None for line in file.rewrite.done],
+        "not_fixed": [line for file in files for line in file.refused],
+    }
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
@@ -47,7 +85,7 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
 def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, Any]:
     """Return what was not analysed in the shape of a problem, as a hint."""
     row = _problem(path, Problem("internal-error", limit.message, limit.line, file=limit.file), evidence=evidence)
-    return {**row, "code": "incomplete-analysis", "name": "incomplete-analysis", "severity": "hint"}
+    return {**row, "code": _LIMIT, "name": _LIMIT, "severity": "hint"}
 
 
 def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""`tapecheck mcp` with the client of the official SDK, as a coding agent talks to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases import under_torch
+
+mcp = pytest.importorskip("mcp")
+GAN = (Path(__file__).parents[2] / "examples" / "gan.py").read_text()
+
+
+def server(folder: Path) -> Any:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    start = "from tapecheck.cli.main import main; main(['mcp'])"
+    return mcp.StdioServerParameters(command=sys.executable, args=["-c", start], cwd=str(folder), env=env)
+
+
+def told(result: Any) -> Any:
+    """Return what a tool returned: text, or the JSON that stands in it."""
+    assert not result.is_error, result
+    text = result.content[0].text
+    return json.loads(text) if text.startswith("{") else text
+
+
+async def test_check_fix_one_check_again(tmp_path: Path) -> None:
+    file = tmp_path / "gan.py"
+    file.write_text(GAN)
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=120) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"check", "explain", "fix", "run", "graph"}
+        assert "fix` one finding by its file and line" in client.instructions
+        report = told(await client.call_tool("check", {"paths": ["gan.py"]}))
+        (finding,) = report["findings"]
+        assert (finding["code"], report["exit_status"]) == ("TAPE101", 1)
+        (checked,) = report["files"]
+        assert checked["filename"] == "gan.py" and checked["complete"] and checked["torch_facts"].startswith("2.")
+        page = told(await client.call_tool("explain", {"rule": finding["code"]}))
+        assert "backward-twice" in page and "retain_graph" in page
+        place = {"path": "gan.py", "line": finding["location"]["row"]}
+        patch = told(await client.call_tool("fix", place))["patch"]
+        assert "+        d_loss = d_loss + criterion(discriminator(fake.detach()), zeros)" in patch
+        assert file.read_text() == GAN
+        other = told(await client.call_tool("fix", {**place, "alternative": 2}))["patch"]
+        assert "+        d_loss.backward(retain_graph=True)" in other
+        fixed = told(await client.call_tool("fix", {**place, "write": True}))
+        assert fixed["fixed"] == [f"TAPE101 gan.py:{place['line']}: {finding['fix']['message']}"]
+        assert "fake.detach()" in file.read_text()
+        assert told(await client.call_tool("check", {"paths": ["gan.py"]}))["findings"] == []
+        refused = told(await client.call_tool("check", {"paths": ["gan.py"], "select": ["TAPE999"]}))
+        assert "no rule is called 'TAPE999'" in refused["error"]
+        assert told(await client.call_tool("graph", {"path": "gan.py"})).startswith("<svg")
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+async def test_a_run_confirms_and_what_it_prints_stays_out_of_the_protocol(tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(f"print('{{}}')\n{GAN}")
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=120) as client:
+        report = told(await client.call_tool("run", {"script": "gan.py"}))
+    (finding,) = report["findings"]
+    assert finding["evidence"]["verdict"] == "confirmed" and report["exit_status"] == 1
+    assert any("the script ended with an exception" in line for line in report["messages"])
