@@ -18,6 +18,8 @@ export interface LaunchPlan {
   /** What that interpreter said: its Python, and the torch of recorded runs; unknown where nothing was asked. */
   runs: { version: string | undefined; torch: string | undefined } | undefined;
   attempts: Attempt[];
+  /** Why the interpreter that was set cannot be used, where another one runs the server in its place. */
+  broken?: string;
 }
 
 export interface LaunchFailure {
@@ -33,6 +35,8 @@ export interface Attempt {
 
 export interface LaunchInput {
   candidates: readonly Candidate[];
+  /** Interpreters for the server alone, where none of the candidates can run it: checking needs no PyTorch. */
+  others?: readonly Candidate[];
   /** The `tapecheck.path` setting, variables already replaced. */
   path: readonly string[];
   importStrategy: ImportStrategy;
@@ -63,7 +67,7 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
   }
 
   const attempts: Attempt[] = [];
-  for (const candidate of input.candidates) {
+  for (const candidate of [...input.candidates, ...(input.others ?? [])]) {
     const tries: Attempt['source'][] = [];
     if (input.importStrategy === 'fromEnvironment' || input.bundled === undefined) tries.push('environment');
     if (input.bundled !== undefined) tries.push('bundled');
@@ -73,10 +77,13 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
       attempts.push({ candidate, source, probe });
       if (probe.ok) {
         const [command = '', ...args] = candidate.command;
-        const runner = attempts.find((attempt) => canRunScripts(attempt.probe)) ?? {
-          candidate,
-          probe,
-        };
+        const chosen = input.candidates.includes(candidate);
+        const usable = attempts.find(
+          (attempt) => canRunScripts(attempt.probe) && input.candidates.includes(attempt.candidate),
+        );
+        // What was set runs the scripts or nothing does: it is never silently replaced.
+        const runner = usable ?? (chosen ? { candidate, probe } : attempts[0]) ?? { candidate, probe };
+        const failed = chosen ? undefined : attempts.findLast((attempt) => attempt.candidate !== candidate);
         return {
           ok: true,
           command,
@@ -87,6 +94,9 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
           runInterpreter: runner.candidate.command,
           runs: { version: runner.probe.version, torch: runner.probe.torch },
           attempts,
+          ...(failed === undefined || failed.probe.ok || canRunScripts(failed.probe)
+            ? {}
+            : { broken: failed.probe.detail }),
         };
       }
       if (probe.reason !== 'missing-modules' && probe.reason !== 'failed') break;

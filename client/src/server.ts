@@ -234,8 +234,16 @@ export class Server implements vscode.Disposable {
       folders,
       trusted: vscode.workspace.isTrusted,
     });
+    const others =
+      setting.length > 0
+        ? candidates({
+            ...{ ...lookUp, setting: [], folders, trusted: vscode.workspace.isTrusted },
+            active: await activeInterpreter(vscode.workspace.workspaceFolders?.[0]?.uri, this.log),
+          })
+        : [];
     const plan = await planLaunch({
       candidates: found,
+      others,
       path: resolveCommand(expandVariables(settings.path, variables), lookUp).filter((part) => part !== ''),
       importStrategy: settings.importStrategy,
       bundled: bundledFolder(this.context.extensionPath),
@@ -250,10 +258,24 @@ export class Server implements vscode.Disposable {
         `interpreter ${candidate.command.join(' ')} (${candidate.origin}, ${source}): ${verdict}`,
       );
     }
-    if (plan.ok) return plan;
+    if (plan.ok) {
+      if (plan.broken !== undefined) this.warnBroken(plan.broken);
+      return plan;
+    }
     this.log.error(describeFailure(plan));
     this.failed(describeFailure(plan), true);
     return undefined;
+  }
+
+  /** Says that the interpreter which is set cannot be used: files are checked without it, but nothing is run. */
+  private warnBroken(detail: string): void {
+    const message = `Tapecheck checks your files, but cannot run them: ${detail}.`;
+    this.log.warn(message);
+    const select = 'Select Interpreter';
+    void vscode.window.showWarningMessage(message, select).then((chosen) => {
+      if (chosen === select) return this.selectInterpreter();
+      return undefined;
+    });
   }
 
   private createClient(plan: LaunchPlan, settings: Settings): QuietClient {

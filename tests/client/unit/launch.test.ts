@@ -98,6 +98,26 @@ test('scripts run in the chosen interpreter even where the server cannot', async
   assert.deepEqual(result.runInterpreter, [OLD]);
 });
 
+test('where the interpreter that is set is broken, files are checked all the same, and nothing is run in another', async () => {
+  const other: Candidate = { command: [BARE], origin: 'path' };
+  for (const [broken, detail] of [
+    [GONE, '/gone/python is not there'],
+    // Too old for the server alone: it runs scripts.
+    [OLD, undefined],
+  ] as const) {
+    const result = await plan([broken], { others: [other] });
+    assert.ok(result.ok);
+    assert.equal(result.command, BARE);
+    assert.deepEqual(result.runInterpreter, [broken]);
+    assert.equal(result.broken, detail);
+  }
+  const usable = await plan([BARE], { others: [{ command: [FULL], origin: 'path' }] });
+  assert.ok(usable.ok);
+  assert.deepEqual([usable.command, usable.runInterpreter, usable.broken], [BARE, [BARE], undefined]);
+  const none = await plan([GONE], { others: [{ command: [OLD], origin: 'path' }] });
+  assert.ok(!none.ok);
+});
+
 test('tapecheck.path is taken as it is', async () => {
   const result = await plan([BARE], { path: ['/tools/tapecheck', '--quiet'] });
   assert.ok(result.ok);
