@@ -13,7 +13,6 @@ import pytest
 from hypothesis import settings
 
 from tapecheck.interpret.explore import faults
-from tapecheck.source import configuration, environment
 from tests.record.harness import PYTHON
 from tests.record.warm import Warm, available
 
@@ -102,11 +101,3 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with Warm(PYTHON, str(tmp_path_factory.mktemp("warm"))) as running:
         yield running.python
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays_chosen() -> Iterator[None]:
-    """A command chooses configuration and interpreter for its process, which goes on with other tests."""
-    yield
-    configuration.use()
-    environment.choose({})

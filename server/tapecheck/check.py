@@ -27,9 +27,10 @@ from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
 from tapecheck.source import Source, Suppressions, suppressions
-from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
+from tapecheck.source.configuration import Configuration, did_you_mean
+from tapecheck.source.project import Project, Setup
 from tapecheck.source.search import torch_of
-from tapecheck.source.selection import Selection, Wanted
+from tapecheck.source.selection import Selection
 from tapecheck.source.suppress import (
     ALL_RULES,
     Hidden,
@@ -62,7 +63,8 @@ class Report:
 
     `suppressed` are the findings that comments in the file switch off. `elsewhere` are those in other files, which
     this one imports and whose code it runs. `narrowed` says that whoever asked wanted some rules only, beside what the
-    configuration says. `kept` is what was worked out of it for one finding and serves others.
+    configuration says. `kept` is what was worked out of it for one finding and serves others. `project` is what
+    the file was checked by; where it is not given, what holds for the file.
     """
 
     source: Source
@@ -72,6 +74,11 @@ class Report:
     elsewhere: list[Finding] = field(default_factory=list)
     narrowed: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    project: Project = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.project is None:
+            self.project = Setup().project_of(self.source.path)
 
     @property
     def error(self) -> str | None:
@@ -131,7 +138,7 @@ def limits_of(report: Report) -> list[Limit]:
 
 def reach_in(report: Report, statement: ast.stmt) -> Reach:
     """Return what a statement of a checked file can run, whichever way its conditions go."""
-    with torchfacts.using(facts_for(report.source.path)):
+    with torchfacts.using(facts_for(report.project)):
         return reach_of(report.source, statement)
 
 
@@ -244,6 +251,7 @@ def check(
     open_files: Mapping[str, Source] | None = None,
     memory: Memory | None = None,
     log: list[Explored] | None = None,
+    project: Project | None = None,
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
@@ -253,10 +261,12 @@ def check(
     returns True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved. `memory` holds
     what earlier checks of the same files found: only what an edit can have changed is run again. `log` takes an entry
-    for each way through the program that is run.
+    for each way through the program that is run. `project` is what holds for the file, or for another one of the same
+    check; without it the nearest configuration holds, and the Python that is active.
     """
     selected = _asked(select, ignore, rules)
-    wanted = rules_for(source.path, selected)
+    project = project.of(source.path) if project is not None else Setup().project_of(source.path)
+    wanted = project.rules(selected)
     codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
     resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
@@ -272,13 +282,20 @@ def check(
     def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
         return resting_on(judge(list(tapes), select=resting, read=read))
 
-    facts = facts_for(source.path)
+    facts = facts_for(project)
     asked = (tuple(codes), facts)
     starts = memory.starts if memory is not None else None
     with HEADROOM:
         with torchfacts.using(facts):
             interpretation = interpret(
-                source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
+                source,
+                cancelled=cancelled,
+                open_files=open_files,
+                ask=ask,
+                asked=asked,
+                memory=starts,
+                log=log,
+                project=project,
             )
         findings = []
         for groups in together(interpretation.groups):
@@ -299,22 +316,17 @@ def check(
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
-    return Report(source, interpretation, kept, hidden, elsewhere, narrowed)
-
-
-def rules_for(path: str, asked: Selection) -> Wanted:
-    """Return the rules that are wanted in a file, by its project and by the command line or the editor."""
-    return configuration_for(path).rules_for(path, asked)
+    return Report(source, interpretation, kept, hidden, elsewhere, narrowed, project=project)
 
 
 def _asked(select: Collection[str] | None, ignore: Collection[str], rules: Selection | None) -> Selection:
     return rules or Selection(None if select is None else tuple(select), tuple(ignore))
 
 
-def facts_for(path: str) -> str:
+def facts_for(project: Project) -> str:
     """Return the version of torch whose facts a program is checked by: the measured one that is nearest to its own."""
     # Nothing is looked for in the environment as long as there is no choice.
-    return torchfacts.nearest(torch_of(path) if torchfacts.several() else None, torchfacts.measured())
+    return torchfacts.nearest(torch_of(project) if torchfacts.several() else None, torchfacts.measured())
 
 
 def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
@@ -352,7 +364,7 @@ def unused_ignores(
     source = report.source
     if not may_suppress(source.text) or source.error is not None:
         return []
-    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    wanted = report.project.rules(_asked(select, ignore, rules))
     if not wanted.wants(UNUSED, UNUSED):
         return []
     judged = {rule.code for rule in ALL if wanted.wants(rule.code, rule.name)}
@@ -388,9 +400,9 @@ def invalid_ignores(
     They were probably meant to switch rules off and are not read so, or name no rule where the project wants one.
     """
     source = report.source
-    wanted = rules_for(source.path, _asked(select, ignore, rules))
+    wanted = report.project.rules(_asked(select, ignore, rules))
     found = misspelt(source) if wanted.wants(INVALID, INVALID) else []
-    if configuration_for(source.path).require_codes and wanted.wants(BLANKET, BLANKET):
+    if report.project.configuration.require_codes and wanted.wants(BLANKET, BLANKET):
         found += blankets(source, _hidden([*report.suppressed, *shown_by_run]))
     return found
 

@@ -117,21 +117,22 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _wanted(findings: list[Finding], ignore: set[str]) -> list[Finding]:
     """Return the findings that are not switched off, by the project, its comments or the test; with its severities."""
-    from tapecheck.check import rules_for, severity_of, split_suppressed
+    from tapecheck.check import severity_of, split_suppressed
     from tapecheck.source import SourceError, read_source, suppressions
-    from tapecheck.source.configuration import configuration_for
+    from tapecheck.source.project import Projects
     from tapecheck.source.selection import Selection
 
-    asked = Selection(ignore=tuple(ignore))
+    asked, projects = Selection(ignore=tuple(ignore)), Projects()
     found = []
     for finding in findings:
         file = finding.span.file
-        if not rules_for(file, asked).wants(finding.code, finding.name):
+        project = projects.of(file)
+        if not project.rules(asked).wants(finding.code, finding.name):
             continue
         with contextlib.suppress(SourceError):
             if not split_suppressed([finding], suppressions(read_source(file)))[0]:
                 continue
-        finding.severity = severity_of(finding, configuration_for(file))
+        finding.severity = severity_of(finding, project.configuration)
         found.append(finding)
     return found
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapecheck.cli.checking import CheckOptions, check_file
+from tapecheck.source.project import Projects, Setup
 
 TABLE = Path(__file__).with_name("repairs.tsv")
 
@@ -56,7 +57,7 @@ def lines_told(clone: Path, commit: str, path: str, rule: str) -> list[int] | No
                 return None
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text)
-        checked = check_file(str(file), CheckOptions(fixes=False, isolated=True))
+        checked = check_file(str(file), CheckOptions(fixes=False, projects=Projects(Setup(isolated=True))))
         return [one.span.line for one in [*checked.findings, *checked.elsewhere] if one.code == rule]
 
 

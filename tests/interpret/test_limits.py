@@ -17,7 +17,7 @@ from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.library import nnlib
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import from_text
-from tapecheck.source.modules import SOURCES, Project
+from tapecheck.source.modules import SOURCES, Modules
 
 HEAD = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\nx = torch.ones(4, 2)\n"
 TWICE = "loss = net(x).mean()\nloss.backward()\nloss.backward()\n"
@@ -152,7 +152,7 @@ def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
     whole: list[Explored] = []
     interpret(source, log=whole)
     assert len(whole) > 1 and not any(way.tape.untried for way in whole)
-    project = Imports(Project(source.path, SOURCES, open_files={}))
+    project = Imports(Modules(source.path, SOURCES, open_files={}))
     budget = Budget(whole[0].work + 5)
     ways = Exploration(source, project, None, budget, None, Wanted(None))
     ways.explore()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.source import environment, from_text, read_source
+from tapecheck.source import from_text, read_source
 from tapecheck.source.modules import Sources
 
 SITE = f".venv/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
@@ -109,7 +109,6 @@ def test_where_a_module_is_looked_for(
     files: dict[str, str], found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    monkeypatch.setattr(environment, "_chosen", {})
     root = tmp_path / "p"
     told = {name: text.replace("ROOT", str(root)) for name, text in files.items()}
     write(root, {"pyproject.toml": "", "jobs/train.py": TRAIN.format(imported="from nets import Net"), **told})

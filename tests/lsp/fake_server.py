@@ -21,6 +21,7 @@ from tapecheck.lsp.session import Session
 from tapecheck.record.trial import Side, Trial
 from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.source import Source
+from tapecheck.source.project import Project, Setup
 from tapecheck.tape import Span
 
 
@@ -41,6 +42,10 @@ class Report:
     findings: list[Finding]
     suppressed: list[Finding] = field(default_factory=list)
     elsewhere: list[Finding] = field(default_factory=list)
+    project: Project = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.project = Setup().project_of(self.source.path)
 
 
 def check(

@@ -16,7 +16,7 @@ from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Evidence, Finding
-from tapecheck.source import environment, from_text
+from tapecheck.source import from_text
 from tapecheck.tape import Span
 from tests.lsp import fake_server
 
@@ -527,10 +527,7 @@ def _finding(line: int) -> Finding:
     return Finding("TAPE101", "backward-twice", "error", Span(PATH, line, 1, line, 2), "m", "h")
 
 
-def test_imports_are_looked_for_in_the_environment_of_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(environment, "_chosen", {})
+def test_imports_are_looked_for_in_the_environment_of_the_folder(tmp_path: Path) -> None:
     net = "import torch\nclass Net(torch.nn.Linear):\n    pass\n"
     program = (
         "import torch\nfrom editable import Net\n"

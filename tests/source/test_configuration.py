@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.source.configuration import KEYS, Configuration, configuration_for, ignore_in_project, parse, use
+from tapecheck.source.configuration import KEYS, Configuration, configuration_for, ignore_in_project, parse
+from tapecheck.source.project import Setup
 from tapecheck.source.schema import schema
 from tapecheck.source.selection import Selection
 
@@ -174,14 +175,9 @@ def test_a_rule_is_switched_off_in_a_file_of_its_own(tmp_path: Path, before: str
 def test_one_file_or_none_can_be_chosen_for_all(tmp_path: Path) -> None:
     path = project(tmp_path, '[tool.tapecheck]\nignore = ["TAPE104"]\n')
     (tmp_path / "other.toml").write_text('ignore = ["TAPE2"]\n')
-    try:
-        use(str(tmp_path / "other.toml"))
-        assert configuration_for(path).ignore == ("TAPE2",)
-        use(isolated=True)
-        assert configuration_for(path) == Configuration()
-    finally:
-        use()
-    assert configuration_for(path).ignore == ("TAPE104",)
+    assert Setup(str(tmp_path / "other.toml")).project_of(path).configuration.ignore == ("TAPE2",)
+    assert Setup(isolated=True).project_of(path).configuration == Configuration()
+    assert Setup().project_of(path).configuration.ignore == ("TAPE104",)
 
 
 def test_the_published_schema_is_current_and_says_what_the_reader_says() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.source import environment
 from tapecheck.source.environment import Place, prefix_for, read_environment
 from tapecheck.source.folders import View
 
@@ -23,7 +22,6 @@ def write(root: Path, files: dict[str, str]) -> None:
 def nothing_active(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
-    monkeypatch.setattr(environment, "_chosen", {})
 
 
 def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,11 +38,10 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert prefix_for(str(inner), str(project)) == str(project / ".venv")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "active"))
     assert prefix_for(str(inner), str(project)) == str(tmp_path / "active")
-    environment.choose({"": str(tmp_path / "chosen/bin/python"), str(project): str(tmp_path / "conda/bin/python")})
-    assert prefix_for(str(inner), str(project)) == str(tmp_path / "conda")
-    assert prefix_for(str(tmp_path / "parallel"), None) == str(tmp_path / "chosen")
-    environment.choose({"": "python3"})
-    assert prefix_for(str(inner), str(project)) == str(tmp_path / "active")
+    chosen = [("", str(tmp_path / "chosen/bin/python")), (str(project), str(tmp_path / "conda/bin/python"))]
+    assert prefix_for(str(inner), str(project), chosen) == str(tmp_path / "conda")
+    assert prefix_for(str(tmp_path / "parallel"), None, chosen) == str(tmp_path / "chosen")
+    assert prefix_for(str(inner), str(project), [("", "python3")]) == str(tmp_path / "active")
 
 
 def test_what_an_environment_adds(tmp_path: Path) -> None:

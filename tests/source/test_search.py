@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tapecheck.source import environment
 from tapecheck.source.folders import Folders
 from tapecheck.source.search import Found, Search
 
@@ -99,7 +98,6 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The environment of the project in `tmp_path / "p"`."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
-    monkeypatch.setattr(environment, "_chosen", {})
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "environment"))
     make_environment(tmp_path / "environment")
     return tmp_path / "environment"

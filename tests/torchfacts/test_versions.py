@@ -17,6 +17,7 @@ from tapecheck.check import Memory, check, configuration_problems, facts_for
 from tapecheck.cli import cache, main
 from tapecheck.source import from_text, read_source
 from tapecheck.source.configuration import parse
+from tapecheck.source.project import Setup
 from tapecheck.source.search import torch_of
 from tapecheck.torchfacts import versions
 from tapecheck.torchfacts.versions import applied, nearest
@@ -150,16 +151,17 @@ def test_the_installed_version_is_read_from_the_name_of_a_folder(
     monkeypatch.setenv("VIRTUAL_ENV", str(environment))
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    assert torch_of(str(program)) == "2.4.1+cu121"
-    assert facts_for(str(program)) == "2.4.1"
+    project = Setup().project_of(str(program))
+    assert torch_of(project) == "2.4.1+cu121"
+    assert facts_for(project) == "2.4.1"
     assert check(read_source(str(program))).findings == []
 
     asked = ("check",)
-    before = cache._place("folder", read_source(str(program)), asked)
+    before = cache._place("folder", read_source(str(program)), asked, project)
     (site / "torch-2.4.1+cu121.dist-info").rename(site / f"torch-{NEWEST}.dist-info")
-    assert facts_for(str(program)) == NEWEST
+    assert facts_for(project) == NEWEST
     assert [finding.code for finding in check(read_source(str(program))).findings] == ["TAPE101"]
-    assert cache._place("folder", read_source(str(program)), asked) != before
+    assert cache._place("folder", read_source(str(program)), asked, project) != before
 
 
 def test_version_says_which_facts_hold(

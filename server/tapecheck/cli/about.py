@@ -9,6 +9,7 @@ import platform
 from tapecheck import torchfacts
 from tapecheck.check import facts_for
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
+from tapecheck.source.project import Setup
 from tapecheck.source.search import torch_of
 from tapecheck.torchfacts.versions import release
 from tapecheck.version import __version__
@@ -20,7 +21,8 @@ _FILES = ("FILE", "FILE_OR_DIR", "SCRIPT", "A.tape", "B.tape")
 
 def print_version(output_format: str) -> int:
     """Print the version, the Python that runs it, and the torch whose facts hold in the working directory."""
-    own, facts, measured = torch_of(_PROGRAM), facts_for(_PROGRAM), torchfacts.measured()
+    project = Setup().project_of(_PROGRAM)
+    own, facts, measured = torch_of(project), facts_for(project), torchfacts.measured()
     known = {
         "version": __version__,
         "python": platform.python_version(),

@@ -10,6 +10,7 @@ from tapecheck.cli.effort import untried
 from tapecheck.cli.shared import real_path
 from tapecheck.report import Checked
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.source.project import Projects
 from tapecheck.source.selection import Selection
 from tapecheck.tape import Span
 
@@ -21,7 +22,12 @@ Mend = Callable[[str, Finding, "Effort"], "list[Fix]"]
 
 
 def to_their_files(
-    files: Sequence[Checked], mend: Mend | None = None, *, rules: Selection, edited: bool = False
+    files: Sequence[Checked],
+    mend: Mend | None = None,
+    *,
+    rules: Selection,
+    projects: Projects,
+    edited: bool = False,
 ) -> None:
     """Move what checked files find in others to those, where they were checked and do not say it by themselves.
 
@@ -45,7 +51,7 @@ def to_their_files(
             if (finding.code, place, finding.span.line) in known:
                 continue
             known.add((finding.code, place, finding.span.line))
-            if list(wanted_of([finding], rules)):
+            if list(wanted_of([finding], rules, projects)):
                 fixes: list[Fix] = []
                 if mend is not None:
                     fixes = mend(file.path, finding, efforts.setdefault(place, Effort()))
@@ -57,7 +63,7 @@ def to_their_files(
         homes[place].incomplete += untried(effort, len(homes[place].findings))
 
 
-def in_imported_files(files: Sequence[Checked], rules: Selection) -> list[Finding]:
+def in_imported_files(files: Sequence[Checked], rules: Selection, projects: Projects) -> list[Finding]:
     """Return what checked files do in files that they import, without what those say by themselves or switch off."""
     known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
     found: list[Finding] = []
@@ -65,32 +71,32 @@ def in_imported_files(files: Sequence[Checked], rules: Selection) -> list[Findin
         place = (finding.code, real_path(finding.span.file), finding.span.line)
         if place not in known:
             known.add(place)
-            found += wanted_of([finding], rules)
+            found += wanted_of([finding], rules, projects)
     return found
 
 
-def mended(path: str, finding: Finding, effort: Effort) -> list[Fix]:
+def mended(path: str, finding: Finding, effort: Effort, projects: Projects) -> list[Fix]:
     """Return the fixes of a finding in another file, by a check of the file that has found it; none where it fails."""
     from tapecheck.check import check
     from tapecheck.fixes import fixes_for
     from tapecheck.source import read_source
 
     try:
-        report = check(read_source(path))
+        report = check(read_source(path), project=projects.of(path))
         same = next((one for one in report.elsewhere if one.key == finding.key), None)
         return fixes_for(report, same, effort=effort) if same is not None else []
     except Exception:  # the boundary: a finding without a fix is better than none
         return []
 
 
-def wanted_of(findings: Sequence[Finding], rules: Selection) -> Iterator[Finding]:
+def wanted_of(findings: Sequence[Finding], rules: Selection, projects: Projects) -> Iterator[Finding]:
     """Yield the findings that neither the configuration nor the comments of their files switch off."""
-    from tapecheck.check import rules_for, split_suppressed
+    from tapecheck.check import split_suppressed
     from tapecheck.source import SourceError, read_source, suppressions
 
     for finding in findings:
         file = finding.span.file
-        if not rules_for(file, rules).wants(finding.code, finding.name):
+        if not projects.of(file).rules(rules).wants(finding.code, finding.name):
             continue
         try:
             yield from split_suppressed([finding], suppressions(read_source(file)))[0]

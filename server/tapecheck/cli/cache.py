@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from tapecheck import version
 from tapecheck.report import Checked
 from tapecheck.source import Source
-from tapecheck.source.configuration import configuration_for
-from tapecheck.source.modules import SOURCES, Project, Question
+from tapecheck.source.modules import SOURCES, Modules, Question
+from tapecheck.source.project import Project
 from tapecheck.source.search import Found, torch_of
 from tapecheck.torchfacts.versions import several
 
@@ -61,19 +61,19 @@ class Entry:
     checked: Checked
 
 
-def load(folder: str, source: Source, asked: object) -> Checked | None:
+def load(folder: str, source: Source, asked: object, project: Project) -> Checked | None:
     """Return the result for a file, None where there is none that still holds."""
     try:
-        entry = _read(_place(folder, source, asked))
+        entry = _read(_place(folder, source, asked, project))
     except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ValueError, TypeError, IndexError, KeyError):
         # Written by another version, or cut off by a full disk.
         return None
     if not isinstance(entry, Entry) or entry.text != _digest(source.text):
         return None
-    project = Project(source.path, SOURCES)
-    if any(project.ask(question) != found for question, found in entry.imports):
+    modules = Modules(source.path, SOURCES, project)
+    if any(modules.ask(question) != found for question, found in entry.imports):
         return None
-    return entry.checked if all(_digest_of(project, path) == digest for path, digest in entry.texts) else None
+    return entry.checked if all(_digest_of(modules, path) == digest for path, digest in entry.texts) else None
 
 
 def save(folder: str, source: Source, asked: object, report: Report, checked: Checked) -> None:
@@ -81,7 +81,7 @@ def save(folder: str, source: Source, asked: object, report: Report, checked: Ch
     interpretation = report.interpretation
     texts = tuple((path, _digest(text) if text is not None else "") for path, text in interpretation.read.items())
     entry = Entry(_digest(source.text), tuple(interpretation.imports.items()), texts, checked)
-    place = _place(folder, source, asked)
+    place = _place(folder, source, asked, report.project)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(dir=place.parent)
@@ -126,9 +126,8 @@ def _read(place: Path) -> object:
     return _Reader(io.BytesIO(place.read_bytes())).load()
 
 
-def _place(folder: str, source: Source, asked: object) -> Path:
-    project = configuration_for(source.path)
-    torch = torch_of(source.path) if several() else None
+def _place(folder: str, source: Source, asked: object, project: Project) -> Path:
+    torch = torch_of(project) if several() else None
     name = _digest(repr((_version(), str(Path(source.path).absolute()), source.path, asked, project, torch)))
     return Path(folder) / name[:2] / name[2:]
 
@@ -137,8 +136,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _digest_of(project: Project, path: str) -> str:
-    source = project.source(path)
+def _digest_of(modules: Modules, path: str) -> str:
+    source = modules.source(path)
     return _digest(source.text) if source is not None else ""
 
 

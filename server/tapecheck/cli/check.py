@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from tapecheck.cli import cache
-from tapecheck.cli.across import in_imported_files, mended, to_their_files
+from tapecheck.cli.across import Mend, in_imported_files, mended, to_their_files
 from tapecheck.cli.checking import CheckOptions, check_file, check_files
 from tapecheck.cli.choosing import with_lines
 from tapecheck.cli.files import STDIN, find_files
@@ -33,8 +34,9 @@ from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
 from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.source import split_lines
-from tapecheck.source.configuration import Configuration, configuration_for, use, valid_pattern
+from tapecheck.source.configuration import valid_pattern
 from tapecheck.source.files import SKIPPED, Choice
+from tapecheck.source.project import Project, Projects, Setup
 from tapecheck.source.selection import PerFile, Selection, Wanted
 from tapecheck.source.suppress import ALL_RULES
 
@@ -48,12 +50,14 @@ def check_paths(options: argparse.Namespace) -> int:
         ask=options.ask, colour=options.ask and colour_wanted(options.color),
     )  # fmt: skip
     _refuse_narrowing(options, bool(lines))
-    entries = _entries(options)
+    projects = wanted.projects
+    entries = _entries(options, projects)
     if options.show_files:
         return _show_files(entries, options)
     if options.show_settings:
-        return _show_settings(entries, options)
-    require_configuration(options.stdin_filename if entry == STDIN else _path_of(entry) for entry in entries)
+        return _show_settings(entries, options, projects)
+    named = [options.stdin_filename if entry == STDIN else _path_of(entry) for entry in entries]
+    require_configuration(map(projects.of, named))
     sources = Sources()
     count = len(entries)
     with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
@@ -63,7 +67,7 @@ def check_paths(options: argparse.Namespace) -> int:
             progress.step(file.path)
     if wanted.cache is not None:
         cache.prune(wanted.cache)
-    mend = mended
+    mend: Mend = partial(mended, projects=projects)
     fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
     if fixing:
         from tapecheck.cli.fixing_together import Together
@@ -71,9 +75,11 @@ def check_paths(options: argparse.Namespace) -> int:
         together = Together(files, wanted)
         together.fix()
         mend = together.mended
-    to_their_files(files, mend if wanted.fixes else None, rules=wanted.rules, edited=fixing)
+    to_their_files(files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing)
     for file in files:
-        apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
+        apply_configuration(
+            file, projects.of(file.path), options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None
+        )
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
     if not files:
@@ -88,15 +94,15 @@ def check_paths(options: argparse.Namespace) -> int:
     if options.verify:
         from tapecheck.cli.verifying import verify
 
-        for line in verify(files):
+        for line in verify(files, projects.setup):
             say(line)
     aside = wanted.edit and STDIN in options.paths
     if wanted.edit:
         _write_edited(files, options)
-    _hide_known(files, sources, options)
+    _hide_known(files, sources, options, projects)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded, aside=bool(aside))
-    elsewhere = in_imported_files(files, wanted.rules)
+    elsewhere = in_imported_files(files, wanted.rules, projects)
     if elsewhere and not options.quiet and not options.statistics:
         if options.output_format in formats.FOR_PEOPLE and options.output_file is None and not aside:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
@@ -108,34 +114,32 @@ def check_paths(options: argparse.Namespace) -> int:
     return exit_status(files, exit_zero=options.exit_zero)
 
 
-def apply_configuration(file: Checked, fail_on: str, *, asked: bool) -> None:
+def apply_configuration(file: Checked, project: Project, fail_on: str, *, asked: bool) -> None:
     """Give findings the severities that their project wants, and the file the level that fails.
 
     `asked` says that the command line names that level, which goes before the configuration.
     """
     from tapecheck.check import severity_of
 
-    project = configuration_for(file.path)
-    file.fail_on = fail_on if asked else project.fail_on or fail_on
+    configuration = project.configuration
+    file.fail_on = fail_on if asked else configuration.fail_on or fail_on
     for finding in file.findings:
-        finding.severity = severity_of(finding, project)
+        finding.severity = severity_of(finding, configuration)
 
 
 def _path_of(entry: str | Checked) -> str:
     return entry.path if isinstance(entry, Checked) else entry
 
 
-def require_configuration(paths: Iterable[str]) -> None:
-    """Say what is wrong in the configuration of some files; raises UsageError where anything is.
+def require_configuration(projects: Iterable[Project]) -> None:
+    """Say what is wrong in the configuration of some projects; raises UsageError where anything is.
 
     A project whose configuration is not read as it was meant would seem to pass.
     """
     from tapecheck.check import configuration_problems
 
-    # The nearest file above holds, so files of one folder have the same.
-    folders = {str(Path(path).parent): path for path in paths}
-    projects = {project.file: project for project in map(configuration_for, folders.values())}
-    problems = [problem for project in projects.values() for problem in configuration_problems(project)]
+    configurations = {project.configuration.file: project.configuration for project in projects}
+    problems = [problem for one in configurations.values() for problem in configuration_problems(one)]
     for problem in problems:
         say(problem)
     if problems:
@@ -265,9 +269,9 @@ def _write_baseline(files: list[Checked], sources: Sources, options: argparse.Na
     return exit_status([replace(file, findings=[]) for file in files], exit_zero=options.exit_zero)
 
 
-def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namespace) -> None:
+def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namespace, projects: Projects) -> None:
     """Take out of the report what baselines have, and say which of their entries are there no more."""
-    for path, own in _baselines(files, options).items():
+    for path, own in _baselines(files, options, projects).items():
         try:
             known = baseline.read(path)
         except baseline.BaselineError as error:
@@ -282,13 +286,13 @@ def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namesp
             say(f"{entries} of {path} found no more: write it anew with --write-baseline")
 
 
-def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, list[Checked]]:
+def _baselines(files: list[Checked], options: argparse.Namespace, projects: Projects) -> dict[str, list[Checked]]:
     """Return the files by the baseline that holds for them: that of the command line, or of their project."""
     if options.baseline is not None:
         return {options.baseline: files}
     found: dict[str, list[Checked]] = {}
     for file in files:
-        project = configuration_for(file.path)
+        project = projects.of(file.path).configuration
         if project.baseline is not None:
             path = os.path.join(project.folder, project.baseline)  # noqa: PTH118
             found.setdefault(os.path.relpath(path), []).append(file)
@@ -301,7 +305,6 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
 
     if options.config is not None and not Path(options.config).is_file():
         raise UsageError(f"{options.config}: no such file")
-    use(options.config, isolated=options.isolated)
     rules = _selection(options)
     per_file = (*(rules.per_file_ignores or ()), *rules.extend_per_file_ignores)
     named = [
@@ -315,7 +318,7 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
         if wrong is not None:
             raise UsageError(wrong if "did you mean" in wrong else f"{wrong}: `tapecheck rule` lists them all")
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
-    return CheckOptions(rules, options.fixes and shown, config=options.config, isolated=options.isolated)
+    return CheckOptions(rules, options.fixes and shown, projects=Projects(Setup(options.config, options.isolated)))
 
 
 def _selection(options: argparse.Namespace) -> Selection:
@@ -394,9 +397,9 @@ def choice_of(options: argparse.Namespace) -> Choice:
     return Choice(exclude, tuple(options.extend_exclude), options.respect_gitignore, options.force_exclude)
 
 
-def _entries(options: argparse.Namespace) -> list[str | Checked]:
+def _entries(options: argparse.Namespace, projects: Projects) -> list[str | Checked]:
     """Return the files that are to be checked here, and those that cannot be read."""
-    entries = list(find_files(options.paths, choice_of(options)))
+    entries = list(find_files(options.paths, choice_of(options), projects))
     if options.shard is not None:
         first, step = options.shard
         return entries[first - 1 :: step]
@@ -414,7 +417,7 @@ def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> in
     return exit_status([entry for entry in entries if isinstance(entry, Checked)], exit_zero=options.exit_zero)
 
 
-def _show_settings(entries: list[str | Checked], options: argparse.Namespace) -> int:
+def _show_settings(entries: list[str | Checked], options: argparse.Namespace, projects: Projects) -> int:
     """Write what holds for the first file, as JSON: the command line, then its configuration, then the defaults."""
     path = next((entry for entry in entries if isinstance(entry, str)), None)
     if path is None:
@@ -423,14 +426,14 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
         path = options.stdin_filename
     from tapecheck.check import facts_for
 
-    project = configuration_for(path)
-    require_configuration([path])
+    project = projects.of(path)
+    require_configuration([project])
     known = {
         "file": path,
-        "configuration": project.file,
-        "settings": _effective(project, options, path),
-        "rules": _rules(project, options, path),
-        "torch_facts": facts_for(path),
+        "configuration": project.configuration.file,
+        "settings": _effective(project, options),
+        "rules": _among(project.rules(_selection(options))),
+        "torch_facts": facts_for(project),
     }
     written = json.dumps(known, indent=2) + "\n"
     if options.output_file is not None:
@@ -440,7 +443,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
     return NOTHING_FOUND
 
 
-def _effective(project: Configuration, options: argparse.Namespace, path: str) -> dict[str, object]:
+def _effective(project: Project, options: argparse.Namespace) -> dict[str, object]:
     """Return the settings by their keys as they hold for a file; None where there is no value, such as no baseline."""
     from tapecheck.source.search import torch_of
 
@@ -456,13 +459,13 @@ def _effective(project: Configuration, options: argparse.Namespace, path: str) -
         "select": [ALL_RULES],
         "fail-on": DEFAULT_LEVEL,
         "exclude": sorted(SKIPPED),
-        "torch-version": torch_of(path),
+        "torch-version": torch_of(project),
     }
-    known = project.settings()
+    known = project.configuration.settings()
     known.update({key: value for key, value in said.items() if value is not None})
     if rules.select is not None or rules.extend_select or rules.ignore:
         # Two layers are one list in a file: the rules that they come to.
-        known["select"] = _among(Wanted(project.rules_for(path, rules).layers))
+        known["select"] = _among(Wanted(project.rules(rules).layers))
         known["extend-select"], known["ignore"], known["extend-ignore"] = [], [], []
     if rules.per_file_ignores is not None:
         known["per-file-ignores"], known["extend-per-file-ignores"] = _merged(rules.per_file_ignores), {}
@@ -470,11 +473,6 @@ def _effective(project: Configuration, options: argparse.Namespace, path: str) -
     known["extend-per-file-ignores"] = added
     known["extend-exclude"] = [*known["extend-exclude"], *options.extend_exclude]
     return {key: defaults.get(key) if value is None else value for key, value in known.items()}
-
-
-def _rules(project: Configuration, options: argparse.Namespace, path: str) -> list[str]:
-    """Return the codes of what is reported in a file."""
-    return _among(project.rules_for(path, _selection(options)))
 
 
 def _among(wanted: Wanted) -> list[str]:

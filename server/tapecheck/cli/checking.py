@@ -18,8 +18,8 @@ from tapecheck.report import Checked, Problem
 from tapecheck.report.checked import Incomplete
 from tapecheck.source import Source
 from tapecheck.source.cells import Cells, cell_name
-from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
+from tapecheck.source.project import Projects
 from tapecheck.source.selection import Selection, Wanted
 from tapecheck.tape import Span
 
@@ -37,16 +37,15 @@ class CheckOptions:
     """What to look for: what the command line says of rules; whether fixes are wanted.
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
-    that switch off what is found (`ignore`). `config` is the configuration that holds for every file, `isolated` says
-    that none does. `cache` is the folder that results are kept in, None where they are not. With `lines` only what is
-    found on them is fixed, by number `alternative` of its fixes where that is not 0; with `ask` the user picks them.
+    that switch off what is found (`ignore`). `projects` say what holds for the files. `cache` is the folder that
+    results are kept in, None where they are not. With `lines` only what is found on them is fixed, by number
+    `alternative` of its fixes where that is not 0; with `ask` the user picks them.
     """
 
     rules: Selection = field(default_factory=Selection)
     fixes: bool = True
     edit: Literal["", "fix", "unsafe", "ignore"] = ""
-    config: str | None = None
-    isolated: bool = False
+    projects: Projects = field(default_factory=Projects)
     cache: str | None = None
     lines: tuple[tuple[str, int], ...] = ()
     alternative: int = 0
@@ -61,7 +60,6 @@ def check_file(path: str, wanted: CheckOptions, source: Source | None = None, da
     not to be read; nothing is written here.
     """
     try:
-        use(wanted.config, isolated=wanted.isolated)
         if wanted.edit and not (data is None and is_tape(path)):
             return edit_file(path, wanted, data)
         checked, source = check_program(path, wanted, source, comments=True)
@@ -84,15 +82,16 @@ def check_program(
         return _check_tape(path, wanted), None
     checked = Checked(path)
     folder = wanted.cache if source is None else None
-    asked = (wanted.rules, wanted.fixes, comments, wanted.config, wanted.isolated)
+    asked = (wanted.rules, wanted.fixes, comments)
+    project = wanted.projects.of(path)
     try:
         source = read_source(path) if source is None else source
         if folder is not None and source.cells is None:
-            known = cache.load(folder, source, asked)
+            known = cache.load(folder, source, asked, project)
             if known is not None:
                 return known, source
         memory = Memory()
-        report = check(source, rules=wanted.rules, memory=memory)
+        report = check(source, rules=wanted.rules, memory=memory, project=project)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
         return checked, None
@@ -147,7 +146,7 @@ def _tell(checked: Checked, report: Report) -> None:
     from tapecheck.check import facts_for, faults_of, limits_of
 
     source = report.source
-    checked.facts = facts_for(source.path)
+    checked.facts = facts_for(report.project)
     if report.error is not None:
         line = source.error_line or 1
         message = report.error.removeprefix(f"line {line}: ")
@@ -174,7 +173,7 @@ def edit_file(path: str, wanted: CheckOptions, data: bytes | None = None, hides:
     memory = Memory()
 
     def judged(document: Document) -> Report:
-        return check(document.source(), rules=wanted.rules, memory=memory)
+        return check(document.source(), rules=wanted.rules, memory=memory, project=wanted.projects.of(path))
 
     def comments(report: Report) -> list[tuple[str, int, Fix]]:
         return fixes_of_comments(report, wanted.rules)

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from tapecheck.report import Checked, Problem
 from tapecheck.source.disk import is_folder
 from tapecheck.source.files import Choice, left_out, walk
+from tapecheck.source.project import Projects
 
 STDIN = "-"
 
 
-def find_files(paths: Sequence[str], choice: Choice | None = None) -> Iterator[str | Checked]:
+def find_files(
+    paths: Sequence[str], choice: Choice | None = None, projects: Projects | None = None
+) -> Iterator[str | Checked]:
     """Yield the Python files and notebooks under the paths, each once, folders in the order of names.
 
     A file named by itself is taken whatever it is called, unless excluded files are to be left out even then. What is
@@ -24,9 +27,9 @@ def find_files(paths: Sequence[str], choice: Choice | None = None) -> Iterator[s
         if path == STDIN:
             candidates: Iterator[str | Checked] = iter([path])
         elif is_folder(path):
-            candidates = _walk(path, choice)
+            candidates = _walk(path, choice, projects)
         else:
-            candidates = iter([] if left_out(path, choice) else [path])
+            candidates = iter([] if left_out(path, choice, projects) else [path])
         for candidate in candidates:
             if isinstance(candidate, Checked):
                 yield candidate
@@ -37,8 +40,8 @@ def find_files(paths: Sequence[str], choice: Choice | None = None) -> Iterator[s
                 yield candidate
 
 
-def _walk(top: str, choice: Choice) -> Iterator[str | Checked]:
+def _walk(top: str, choice: Choice, projects: Projects | None) -> Iterator[str | Checked]:
     broken: list[OSError] = []
-    yield from walk(top, broken.append, choice)
+    yield from walk(top, broken.append, choice, projects)
     for error in broken:
         yield Checked(str(error.filename), problems=[Problem("io-error", str(error.strerror))])

@@ -172,7 +172,13 @@ class Together:
         shown = self._open_files()
         shown.update({str(Path(document.path).absolute()): document.source() for document in instead.values()})
         wanted = self.wanted
-        return check(now.source(), rules=wanted.rules, open_files=shown or None, memory=self._memory)
+        return check(
+            now.source(),
+            rules=wanted.rules,
+            open_files=shown or None,
+            memory=self._memory,
+            project=wanted.projects.of(path),
+        )
 
     def _mend(self, file: Checked) -> None:
         """Make one fix after the other of what the check of a file finds, in it and in the others."""
@@ -201,7 +207,7 @@ class Together:
         """Yield what the check of a file finds in others that were asked for."""
         for finding in report.elsewhere:
             if real_path(finding.span.file) in self._homes:
-                yield from wanted_of([finding], self.wanted.rules)
+                yield from wanted_of([finding], self.wanted.rules, self.wanted.projects)
 
     def _make(
         self, report: Report, finding: Finding, home: _File, states: set[tuple[str, ...]], effort: Effort

@@ -17,7 +17,7 @@ from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, s
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
-from tapecheck.source.configuration import LEVELS, did_you_mean, use, valid_pattern
+from tapecheck.source.configuration import LEVELS, did_you_mean, valid_pattern
 from tapecheck.source.suppress import rule_name
 from tapecheck.version import __version__
 
@@ -59,9 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGTERM if isinstance(interrupt, _Terminated) else INTERRUPTED
     except BrokenPipeError:
         return reader_left()
-    finally:
-        # What --config and --isolated chose holds for this call alone.
-        use()
 
 
 class _Terminated(KeyboardInterrupt):

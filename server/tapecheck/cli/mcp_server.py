@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tapecheck import __version__
 from tapecheck.cli.shared import FAILED, NOTHING_FOUND, UsageError
+from tapecheck.version import __version__
 
 _INSTRUCTIONS = """\
 Tapecheck finds mistakes with PyTorch's autograd graph (second backward, graphs kept alive, gradients that are cut) in

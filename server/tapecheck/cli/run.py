@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapecheck.check import rules_for, split_suppressed
+from tapecheck.check import split_suppressed
 from tapecheck.cli.check import (
     apply_configuration,
     exit_status,
@@ -35,10 +35,11 @@ from tapecheck.report import Checked, Sources, html
 from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding
-from tapecheck.source import Source, environment, suppressions
+from tapecheck.source import Source, suppressions
 from tapecheck.source.cells import SUFFIX
 from tapecheck.source.configuration import FILE
 from tapecheck.source.disk import is_file, is_folder
+from tapecheck.source.project import Project, Projects, Setup
 
 # The script's own traceback stands above it in full.
 _LONGEST = 120
@@ -52,12 +53,13 @@ class _Program:
     """What is run: its findings, its source where it can be read, and the request that runs it.
 
     `sources` are those of all its own files by the names that the findings have, `asked` are those that `--confirm`
-    names, `unwanted` are codes of rules to leave out.
+    names, `unwanted` are codes of rules to leave out. `project` is what holds for the file that is run.
     """
 
     checked: Checked
     source: Source | None
     request: RunRequest
+    project: Project
     sources: dict[str, Source] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
     unwanted: frozenset[str] = frozenset()
@@ -97,7 +99,7 @@ def run_script(options: argparse.Namespace) -> int:
             say(without)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
-    apply_configuration(checked, options.fail_on or "hint", asked=True)
+    apply_configuration(checked, program.project, options.fail_on or "hint", asked=True)
     checked.recorded = True
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
@@ -176,11 +178,12 @@ def _without_refuted(checked: Checked) -> Checked:
 def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     source: Source | None = None
     if options.module is None and options.script is None:
-        _from_project(options)
+        _from_project(options, wanted.projects.setup)
     if options.python is None:
         options.python = _interpreter(options)
     # What the program imports is what the interpreter that runs it would find.
-    environment.choose({"": options.python})
+    setup = wanted.projects.setup.with_interpreters({"": options.python})
+    wanted = dataclasses.replace(wanted, projects=Projects(setup))
     if options.module is not None:
         if not options.module:
             raise UsageError("-m needs the name of a module")
@@ -196,9 +199,10 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
             raise UsageError(f"{options.script}: no such file")
         file = options.script
         checked, source = check_program(options.script, wanted)
-    require_configuration([checked.path])
-    program = _Program(checked, source, RunRequest(options.script))
-    told = rules_for(checked.path, wanted.rules)
+    project = wanted.projects.of(checked.path)
+    require_configuration([project])
+    program = _Program(checked, source, RunRequest(options.script), project)
+    told = project.rules(wanted.rules)
     program.asked = frozenset(map(real_path, options.confirm))
     program.unwanted = frozenset(rule.code for rule in ALL if not told.wants(rule.code, rule.name))
     if source is not None:
@@ -248,9 +252,9 @@ def _interpreter(options: argparse.Namespace) -> str:
     return found.python
 
 
-def _from_project(options: argparse.Namespace) -> None:
+def _from_project(options: argparse.Namespace, setup: Setup) -> None:
     """Take from the project's configuration what is to be run, and go to where it is run."""
-    entry = entry_for(str(Path(options.confirm[0] if options.confirm else FILE).absolute()))
+    entry = entry_for(str(Path(options.confirm[0] if options.confirm else FILE).absolute()), setup)
     if entry is None:
         raise UsageError(
             "name a script to run, a module with -m, or the program that runs this project: "
@@ -283,7 +287,7 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
     named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
     asked = {real_path(name) for name in [*options.confirm, *named] if name.endswith(".py")}
     left = 0
-    for name in [*options.confirm, *files_of(first, options.arguments)]:
+    for name in [*options.confirm, *files_of(first, options.arguments, setup=wanted.projects.setup)]:
         if real_path(name) in known:
             continue
         if time.monotonic() - began > _CHECK_SECONDS and real_path(name) not in asked:

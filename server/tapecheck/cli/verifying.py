@@ -16,6 +16,7 @@ from tapecheck.record.trial import SEED, Side, Trial, side_of
 from tapecheck.report import Checked, Problem
 from tapecheck.source import SourceError, read_source
 from tapecheck.source.cells import SUFFIX
+from tapecheck.source.project import Setup
 
 if TYPE_CHECKING:
     from tapecheck.report.checked import Rewrite
@@ -33,7 +34,7 @@ class _Run:
     status: int | None
 
 
-def verify(files: list[Checked]) -> Iterator[str]:
+def verify(files: list[Checked], setup: Setup) -> Iterator[str]:
     """Run what was fixed, and yield a line for each file; the change of one that does not hold is taken back.
 
     A fixed program that raises what the program before did not, does not come to its end or ends with another status is
@@ -46,7 +47,7 @@ def verify(files: list[Checked]) -> Iterator[str]:
             continue
         group = [path, *(other for other in file.rewrite.others if other in changed)]
         try:
-            request = _request(path)
+            request = _request(path, setup)
             if request is None:
                 yield f"{path}: not verified: nothing says what runs it (`run` in the configuration)"
                 continue
@@ -103,7 +104,7 @@ def _run(request: RunRequest) -> _Run:
     return _Run(side_of(result, request.cwd), "".join(printed), result.exit_code)
 
 
-def _request(path: str) -> RunRequest | None:
+def _request(path: str, setup: Setup) -> RunRequest | None:
     """Return how the program of a file is run: by itself, else as its project says; None where nothing does."""
     if path.endswith(SUFFIX):
         return None
@@ -114,7 +115,7 @@ def _request(path: str) -> RunRequest | None:
     python = find_interpreter(str(Path(path).parent)).python
     if runs_itself(source):
         return RunRequest(path, python=python, timeout=SECONDS)
-    entry = entry_for(str(Path(path).absolute()))
+    entry = entry_for(str(Path(path).absolute()), setup)
     if entry is None:
         return None
     script = entry.script if entry.module else str(Path(entry.folder, entry.script))

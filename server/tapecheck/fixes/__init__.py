@@ -97,7 +97,7 @@ def fixes_for(
 
         # The edits of a fix leave most of a file as it was.
         beside = memory.beside() if memory is not None else checking.Memory()
-        check = partial(checking.check, cancelled=cancelled, memory=beside)
+        check = partial(checking.check, cancelled=cancelled, memory=beside, project=report.project)
     events = sum(len(tape.events) for tape in report.interpretation.tapes)
     long = events > LONG
     effort = Effort(left=sys.maxsize) if effort is None else effort

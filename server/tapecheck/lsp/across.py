@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from tapecheck.check import Report, rules_for, split_suppressed
+from tapecheck.check import Report, split_suppressed
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.source import Source, suppressions
 from tapecheck.source.modules import SOURCES
@@ -17,7 +17,7 @@ def visible(report: Report, open_files: Mapping[str, Source], rules: Selection) 
     """Yield the findings of a report in other files that neither their comments nor their configuration switch off."""
     for finding in report.elsewhere:
         path = finding.span.file
-        if not rules_for(path, rules).wants(finding.code, finding.name):
+        if not report.project.of(path).rules(rules).wants(finding.code, finding.name):
             continue
         source = open_files.get(path) or SOURCES.get(path)
         if source is not None and split_suppressed([finding], suppressions(source))[0]:

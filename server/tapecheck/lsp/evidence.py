@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tapecheck.check import rules_for, severity_of
+from tapecheck.check import severity_of
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules import RAISING
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, split_lines, suppressions
-from tapecheck.source.configuration import configuration_for
+from tapecheck.source.project import Project
 from tapecheck.tape import Span
 
 _CODE_KEPT = 8
@@ -50,14 +50,14 @@ class Evidences:
         self.trials: dict[str, dict[tuple[str, int], FixTrial]] = {}
         self._code: dict[str, str] = {}
 
-    def shown(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
-        """Return the findings of a file with what was run of it, and the user's severities."""
+    def shown(self, findings: Iterable[Finding], source: Source, settings: Settings, project: Project) -> list[Shown]:
+        """Return the findings of a file with what was run of it, and the severities of its project and of the user."""
         trials = self._trials(source)
         return [
             dataclasses.replace(one, message=f"{one.message}\n{tried}")
             if (tried := trials.get((one.finding.code, one.finding.span.line)))
             else one
-            for one in self._confirmed(findings, source, settings)
+            for one in self._confirmed(findings, source, settings, project)
         ]
 
     def _trials(self, source: Source) -> dict[tuple[str, int], str]:
@@ -71,10 +71,12 @@ class Evidences:
                 told[code, now] = f"fix tried at {clock(tried.at)}{before}: {tried.trial.text()}"
         return told
 
-    def _confirmed(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
+    def _confirmed(
+        self, findings: Iterable[Finding], source: Source, settings: Settings, project: Project
+    ) -> list[Shown]:
         recording = self.recordings.get(source.path)
         if recording is None:
-            return [_show(finding, None, settings) for finding in findings]
+            return [_show(finding, None, settings, project) for finding in findings]
         stale = self.is_stale(recording, source)
         moved = _line_map(recording.text, source.text)
         evidence: dict[tuple[str, int], Evidence] = {}
@@ -92,7 +94,7 @@ class Evidences:
                 evidence[finding.code, line] = said
         current = list(findings)
         shown = [
-            _show(finding, evidence.get((finding.code, finding.span.line)), settings, recording, stale)
+            _show(finding, evidence.get((finding.code, finding.span.line)), settings, project, recording, stale)
             for finding in current
         ]
         known = {(finding.code, finding.span.line) for finding in current}
@@ -102,9 +104,9 @@ class Evidences:
             hidden = bool(off) and off.hide(
                 finding.code, finding.name, span.line, max(span.line, span.end_line), finding.code in RAISING
             )
-            wanted = _selected(finding, settings, source.path)
+            wanted = project.rules(settings.rules).wants(finding.code, finding.name)
             if (finding.code, span.line) not in known and not hidden and wanted:
-                shown.append(_show(finding, finding.evidence, settings, recording, stale))
+                shown.append(_show(finding, finding.evidence, settings, project, recording, stale))
         return shown
 
     @staticmethod
@@ -139,20 +141,21 @@ def _code(source: Source) -> str:
         return source.text
 
 
-def plainly(finding: Finding, static: Finding, settings: Settings, uri: str = "") -> Shown:
+def plainly(finding: Finding, static: Finding, settings: Settings, project: Project, uri: str = "") -> Shown:
     """Return a finding as it is shown without a run; `static` is the one to mend, `uri` the document that has it."""
-    return dataclasses.replace(_show(finding, None, settings), static=static, uri=uri)
+    return dataclasses.replace(_show(finding, None, settings, project), static=static, uri=uri)
 
 
 def _show(
     finding: Finding,
     evidence: Evidence | None,
     settings: Settings,
+    project: Project,
     recording: Recording | None = None,
     stale: bool = False,
 ) -> Shown:
     static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
-    configured = severity_of(finding, configuration_for(finding.span.file))
+    configured = severity_of(finding, project.of(finding.span.file).configuration)
     severity = settings.severity.get(finding.code, settings.severity.get(finding.name, configured))
     first, said = finding.message, ""
     if evidence is not None and recording is not None:
@@ -185,10 +188,6 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
         told = f"run: {raised['ranks']}{raised['words']}{' (caught)' if raised['caught'] else ''}"
     how = "seen" if raised is None else "raised"
     return f"{message} — {verdict}: {how}{when}, {clock}{before}", told
-
-
-def _selected(finding: Finding, settings: Settings, path: str) -> bool:
-    return rules_for(path, settings.rules).wants(finding.code, finding.name)
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int | None]:

@@ -151,11 +151,10 @@ class Host(Connection):
             self._took[snapshot.uri] = loop.time() - started
             for fault in analysis.report.interpretation.faults:
                 self.log(f"{snapshot.path}:{fault.line}: {fault.message}", t.MessageType.Error)
-        from tapecheck.check import configuration_problems
-        from tapecheck.source.configuration import configuration_for
+            from tapecheck.check import configuration_problems
 
-        for problem in configuration_problems(configuration_for(snapshot.path)):
-            self.say_once(problem)
+            for problem in configuration_problems(analysis.report.project.configuration):
+                self.say_once(problem)
         self.tell_others(snapshot.uri)
         return analysis
 

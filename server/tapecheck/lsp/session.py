@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, rules_for, split_suppressed, unused_ignores
+from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
@@ -27,9 +27,10 @@ from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding, page_url
-from tapecheck.source import MAX_BYTES, Source, environment, from_text, suppressions
+from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
+from tapecheck.source.project import Setup
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
 from tapecheck.tape import Span, Tape
 
@@ -176,6 +177,7 @@ class Session:
         self._fixes_for = fixes_for
         self.documents: dict[str, Document] = {}
         self.settings = Settings()
+        self.setup = Setup()
         self.folder_settings: dict[str, Settings] = {}
         self.evidence = Evidences()
         self.outcomes: dict[str, Outcome] = {}
@@ -236,7 +238,8 @@ class Session:
         self.settings = settings
         self.folder_settings = dict(folders or {})
         chosen = {"": settings, **self.folder_settings}
-        environment.choose({folder: given.interpreter[0] for folder, given in chosen.items() if given.interpreter})
+        pythons = {folder: given.interpreter[0] for folder, given in chosen.items() if given.interpreter}
+        self.setup = Setup().with_interpreters(pythons)
         self.forget()
 
     def forget(self) -> None:
@@ -391,6 +394,8 @@ class Session:
         if closed and self._memory is not None:
             # What was found for thousands of closed files would push out what is known of the open ones.
             given["memory"] = self._memory.beside()
+        if self._memory is not None:
+            given["project"] = self.setup.project_of(source.path)
         return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled, **given)
 
     def check_closed(
@@ -404,7 +409,7 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
-        shown = self.evidence.shown(report.findings, report.source, settings)
+        shown = self.evidence.shown(report.findings, report.source, settings, report.project)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
 
     def _at_calls(self, analysis: Analysis) -> Iterator[Shown]:
@@ -413,7 +418,7 @@ class Session:
         for finding in self._elsewhere(analysis):
             told = across.at_call(report, finding)
             if told is not None and split_suppressed([told], suppressions(report.source))[0]:
-                yield plainly(told, finding, settings)
+                yield plainly(told, finding, settings, report.project)
 
     def _elsewhere(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the file's code does in others, as far as those do not switch it off."""
@@ -424,6 +429,7 @@ class Session:
     def _brought(self, analysis: Analysis, known: set[tuple[str, int, int]]) -> Iterator[Shown]:
         """Yield what the code of other open files does in this one, as long as they have read it as it is."""
         path, source = analysis.snapshot.path, analysis.report.source
+        wanted = analysis.report.project.rules(analysis.snapshot.settings.rules)
         for uri, other in self._present():
             report = other.report
             read = report.interpretation.read.get(path)
@@ -433,10 +439,10 @@ class Session:
                 if finding.span.file != path or identity(finding) in known:
                     continue
                 known.add(identity(finding))
-                if not rules_for(path, analysis.snapshot.settings.rules).wants(finding.code, finding.name):
+                if not wanted.wants(finding.code, finding.name):
                     continue
                 if split_suppressed([finding], suppressions(source))[0]:
-                    yield plainly(finding, finding, analysis.snapshot.settings, uri)
+                    yield plainly(finding, finding, analysis.snapshot.settings, analysis.report.project, uri)
 
     def _present(self) -> Iterator[tuple[str, Analysis]]:
         """Yield the last analysis of each open document."""

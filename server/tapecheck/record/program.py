@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapecheck.source import Source
-from tapecheck.source.configuration import configuration_for
 from tapecheck.source.disk import is_file
-from tapecheck.source.modules import Project, Sources
+from tapecheck.source.modules import Modules, Sources
+from tapecheck.source.project import Setup
 
 _MAX_FILES = 60
 _LIBRARY = sys.stdlib_module_names | {"torch", "numpy"}
@@ -34,9 +34,9 @@ class Entry:
     launcher: tuple[str, ...] = ()
 
 
-def entry_for(path: str) -> Entry | None:
+def entry_for(path: str, setup: Setup | None = None) -> Entry | None:
     """Return the command that the project of a file is configured to be run by; None where there is none."""
-    project = configuration_for(path)
+    project = (setup or Setup()).configuration_for(path)
     if not project.run or project.file is None:
         return None
     first, *rest = project.run
@@ -63,7 +63,9 @@ def _asks_main(test: ast.expr) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
 
 
-def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str | None = None) -> list[str]:
+def files_of(
+    start: Iterable[str], arguments: Sequence[str] = (), directory: str | None = None, setup: Setup | None = None
+) -> list[str]:
     """Return the project's own files that a program leads to, by their imports; `start` are its first ones and come
     first.
 
@@ -75,7 +77,8 @@ def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str
     queue = deque(dict.fromkeys([*(str((root / path).resolve()) for path in start), *named]))
     seen = dict.fromkeys(queue)
     sources = Sources()
-    project = Project(next(iter(queue), str(root)), sources)
+    first = next(iter(queue), str(root))
+    modules = Modules(first, sources, setup.project_of(first) if setup is not None else None)
     found: list[str] = []
     while queue and len(found) < _MAX_FILES:
         path = queue.popleft()
@@ -86,7 +89,7 @@ def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str
         for name, level in _imports(source.tree):
             if not level and name.partition(".")[0] in _LIBRARY:
                 continue
-            other = project.find(name, level, path)
+            other = modules.find(name, level, path)
             resolved = str(Path(other).resolve()) if other is not None else ""
             if resolved and resolved not in seen and _own(Path(resolved), root):
                 seen[resolved] = None

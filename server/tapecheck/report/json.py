@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck import __version__
 from tapecheck.report.checked import SEVERITIES, Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
+from tapecheck.version import __version__
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix

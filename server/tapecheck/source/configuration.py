@@ -156,48 +156,34 @@ class Configuration:
         return named + [("severity", name) for name, _ in self.severity]
 
 
-@dataclass(slots=True)
-class _Override:
-    """What the command line says of configuration: the file to use for all, or none at all."""
-
-    file: str | None = None
-    isolated: bool = False
-
-
-_override = _Override()
 _known: dict[str, tuple[tuple[int, int], Configuration | None]] = {}
-
-
-def use(file: str | None = None, *, isolated: bool = False) -> None:
-    """Let one file hold for everything, or, where `isolated`, none; without arguments the nearest holds again."""
-    _override.file, _override.isolated = file, isolated
+"""What was read, by file and its state: read again once that is another one."""
 
 
 def configuration_for(path: str) -> Configuration:
-    """Return what holds for a file: the nearest configuration above it, unless `use` chose another."""
-    if _override.isolated:
-        return Configuration()
-    if _override.file is not None:
-        return _at(Path(_override.file).absolute()) or Configuration(_override.file)
-    if _ADDRESS.match(path):
+    """Return the nearest configuration above a file."""
+    if is_address(path):
         # A document without a file, known by its address.
         return Configuration()
     for folder in _above(path):
         for name in (OWN_FILE, FILE):
-            found = _at(folder / name)
+            found = configuration_at(folder / name)
             if found is not None:
                 return found
     return Configuration()
 
 
+def is_address(path: str) -> bool:
+    """Return whether a document is known by its address and has no file."""
+    return _ADDRESS.match(path) is not None
+
+
 def configuration_below(folder: str, above: Configuration) -> Configuration:
     """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""
-    if _override.isolated or _override.file is not None:
-        return above
-    return _at(Path(folder, OWN_FILE)) or _at(Path(folder, FILE)) or above
+    return configuration_at(Path(folder, OWN_FILE)) or configuration_at(Path(folder, FILE)) or above
 
 
-def _at(file: Path) -> Configuration | None:
+def configuration_at(file: Path) -> Configuration | None:
     """Return what a file says; None where there is no such file, or nothing of ours in it."""
     try:
         stat = file.stat()

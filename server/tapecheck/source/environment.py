@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -57,19 +57,8 @@ class Environment:
     projects: list[str] = field(default_factory=list)
 
 
-_chosen: dict[str, str] = {}
 _read: dict[str, tuple[list[object], list[Listing], Environment]] = {}
 """Environments by prefix, each with what it was read from."""
-
-
-def choose(interpreters: Mapping[str, str]) -> None:
-    """Say which Python the user has chosen, by folder; the one under "" is for every other folder.
-
-    Args:
-        interpreters: paths of Python executables, as the settings of an editor name them.
-    """
-    _chosen.clear()
-    _chosen.update((os.path.abspath(folder) if folder else "", path) for folder, path in interpreters.items() if path)
 
 
 def installed(path: str) -> bool:
@@ -77,7 +66,7 @@ def installed(path: str) -> bool:
     return any(part in _INSTALLED for part in path.split(os.sep))
 
 
-def prefix_for(folder: str, root: str | None) -> str:
+def prefix_for(folder: str, root: str | None, chosen: Iterable[tuple[str, str]] = ()) -> str:
     """Return the prefix of the environment that programs of a folder run in.
 
     It is the one of the interpreter that was chosen for the folder, else the active one (`VIRTUAL_ENV`,
@@ -87,8 +76,9 @@ def prefix_for(folder: str, root: str | None) -> str:
     Args:
         folder: where the program lies.
         root: the root of its project, None where there is none.
+        chosen: the Pythons that the user has chosen, as absolute folder ("" for every other one) and path.
     """
-    python = _interpreter_for(folder)
+    python = _interpreter_for(folder, chosen)
     if python is not None:
         return python
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -107,13 +97,14 @@ def prefix_for(folder: str, root: str | None) -> str:
     return sys.prefix
 
 
-def _interpreter_for(folder: str) -> str | None:
+def _interpreter_for(folder: str, given: Iterable[tuple[str, str]]) -> str | None:
     """Return the prefix of the interpreter chosen for a folder; links are not followed, since a venv is one."""
     best = ""
-    for chosen in _chosen:
+    pythons = dict(given)
+    for chosen in pythons:
         if len(chosen) > len(best) and (folder == chosen or folder.startswith(chosen.rstrip(os.sep) + os.sep)):
             best = chosen
-    python = _chosen.get(best)
+    python = pythons.get(best)
     if python is None or not os.path.dirname(python):
         return None
     home = os.path.dirname(os.path.abspath(python))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.source.cells import SUFFIX
-from tapecheck.source.configuration import Configuration, configuration_below, configuration_for, matches, verdict
+from tapecheck.source.configuration import Configuration, matches, verdict
 from tapecheck.source.disk import exists, read_regular
+from tapecheck.source.project import Projects
 
 SKIPPED = frozenset(
     {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}
@@ -89,7 +90,12 @@ class _Ignored:
         return False
 
 
-def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: Choice | None = None) -> Iterator[str]:
+def walk(
+    top: str,
+    on_error: Callable[[OSError], object] | None = None,
+    choice: Choice | None = None,
+    projects: Projects | None = None,
+) -> Iterator[str]:
     """Yield the Python files and notebooks under a folder, in the order of names.
 
     Left out are folders that hold no code of the project (hidden ones, virtual environments, build outputs), what the
@@ -97,6 +103,7 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: 
     cannot be read are told to `on_error`.
     """
     choice = choice or Choice()
+    projects = projects or Projects()
     ignored = _Ignored()
     ignored.begin(top)
     waiting: list[tuple[str, Configuration | None]] = [(top, None)]
@@ -116,9 +123,9 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: 
                 on_error(error)
         # Joined as text: pathlib would drop a leading "./" that the user wrote.
         project = (
-            configuration_for(os.path.join(folder, "x.py"))  # noqa: PTH118
+            projects.of(os.path.join(folder, "x.py")).configuration  # noqa: PTH118
             if above is None
-            else configuration_below(folder, above)
+            else projects.below(folder, above)
         )
         gitignore = project.respect_gitignore if choice.respect_gitignore is None else choice.respect_gitignore
         skipped = choice.skipped(project)
@@ -147,9 +154,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def left_out(path: str, choice: Choice) -> bool:
+def left_out(path: str, choice: Choice, projects: Projects | None = None) -> bool:
     """Return whether a file that is named by itself is left out: only where `force_exclude` is wanted."""
-    project = configuration_for(path)
+    project = (projects or Projects()).of(path).configuration
     force = project.force_exclude if choice.force_exclude is None else choice.force_exclude
     if not force:
         return False

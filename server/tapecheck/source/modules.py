@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tapecheck.source.project import Project
 from tapecheck.source.read import read_source
 from tapecheck.source.search import Found, Search
 from tapecheck.source.text import Source, SourceError
@@ -34,15 +35,17 @@ class Basis:
 
 
 @dataclass(slots=True)
-class Project:
+class Modules:
     """Find and parse the modules that a file imports; one for each analysed file.
 
     `sources` is shared between analyses. `open_files` stand for the files of their paths, saved or not. `read` are
-    the sources that were asked for so far: whoever asks again sees the same, however long the analysis takes.
+    the sources that were asked for so far: whoever asks again sees the same, however long the analysis takes. `project`
+    is what holds for the file.
     """
 
     root_file: str
     sources: Sources
+    project: Project | None = None
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
     basis: Basis = field(default_factory=Basis)
     read: dict[str, Source | None] = field(default_factory=dict)
@@ -105,7 +108,7 @@ class Project:
     def search(self) -> Search:
         """The folders as this analysis sees them."""
         if self._search is None:
-            self._search = Search(self.root_file, self.open_files)
+            self._search = Search(self.root_file, self.open_files, self.project)
         return self._search
 
     def source(self, path: str) -> Source | None:

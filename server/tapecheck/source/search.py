@@ -15,10 +15,10 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tapecheck.source.configuration import configuration_for
 from tapecheck.source.environment import Environment, Place, installed, prefix_for, read_environment
 from tapecheck.source.files import SKIPPED
 from tapecheck.source.folders import MARKS, Listing, View
+from tapecheck.source.project import Project, Setup
 
 _MOST_UP = 8
 _MOST_ABOVE = 4
@@ -76,7 +76,8 @@ class Search:
         shown: absolute paths of documents that are open in an editor; they count as files.
     """
 
-    def __init__(self, root_file: str, shown: Collection[str] = ()) -> None:
+    def __init__(self, root_file: str, shown: Collection[str] = (), project: Project | None = None) -> None:
+        self._project = project or Setup().project_of(root_file)
         self.view = View(shown)
         self._relative = not os.path.isabs(root_file)
         self._given = root_file
@@ -130,7 +131,9 @@ class Search:
 
     def _installed(self) -> Environment:
         if self._environment is None:
-            self._environment = read_environment(prefix_for(self._folder, self._root), self.view)
+            self._environment = read_environment(
+                prefix_for(self._folder, self._root, self._project.setup.interpreters), self.view
+            )
         return self._environment
 
     # -- names ------------------------------------------------------------------------------------------------
@@ -306,7 +309,7 @@ class Search:
             # Python starts from the file that a link leads to.
             before.insert(0, self._base(os.path.realpath(self._root_file)))
         before += [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-        configuration = configuration_for(self._given)
+        configuration = self._project.configuration
         if configuration.file is not None:
             home = os.path.dirname(os.path.abspath(configuration.file))
             before += [os.path.normpath(os.path.join(home, one)) for one in configuration.extra_paths]
@@ -475,6 +478,6 @@ def _shared(left: str, right: str) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def torch_of(path: str) -> str | None:
+def torch_of(project: Project) -> str | None:
     """Return the torch that a program runs with: as its project says, else as its environment has it, else None."""
-    return configuration_for(path).torch_version or Search(path).version_of("torch")
+    return project.configuration.torch_version or Search(project.path, project=project).version_of("torch")

@@ -16,11 +16,11 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.source.modules import Project
+from tapecheck.source.modules import Modules
 from tapecheck.source.nodes import walk
 
 
-def of_import(project: Project, statement: ast.ImportFrom, file: str) -> int | None:
+def of_import(project: Modules, statement: ast.ImportFrom, file: str) -> int | None:
     """Return the effects of what an import brings, None where it leads to a file that speaks of autograd."""
     effects = 0
     waiting = [(name, level, file) for name, level in _modules_of(statement)]

@@ -22,7 +22,7 @@ from tapecheck.interpret.explore.effects import Facts, class_facts, facts_of, st
 from tapecheck.interpret.explore.index import Index
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
-from tapecheck.source.modules import Basis, Project
+from tapecheck.source.modules import Basis, Modules
 from tapecheck.source.nodes import first_line
 from tapecheck.source.notes import placeless
 from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Moves, Optimizer, Raised, Step, Tape, Where
@@ -271,7 +271,7 @@ class Kept(Generic[Result]):
     basis: Basis
 
 
-def kept(key: Hashable, where: Where, part: Result, events: int, source: Source, project: Project) -> Kept[Result]:
+def kept(key: Hashable, where: Where, part: Result, events: int, source: Source, project: Modules) -> Kept[Result]:
     """Return a result with what it was worked out from."""
     weight = events + limits.START_EVENTS + len(source.text) // limits.CHARACTERS_AN_EVENT
     return Kept(key, where, part, weight, project.basis)
@@ -295,7 +295,7 @@ class Starts(Generic[Result]):
         return len(self._kept)
 
     def find(
-        self, path: str, start: str | None, asked: Hashable, key: Hashable, where: Where, project: Project
+        self, path: str, start: str | None, asked: Hashable, key: Hashable, where: Where, project: Modules
     ) -> Result | None:
         """Return the result kept for a start under this key, None where what it came from has changed.
 
@@ -312,7 +312,7 @@ class Starts(Generic[Result]):
         self.keep(path, start, asked, Kept(key, where, part, known.weight, known.basis))
         return part
 
-    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Project) -> Kept[Result] | None:
+    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Modules) -> Kept[Result] | None:
         """Return what is kept under this key and still holds."""
         with self._lock:
             known = self._kept.get(place)

@@ -20,7 +20,8 @@ from tapecheck.interpret.explore.results import CutShort, Explored, Interpretati
 from tapecheck.interpret.explore.wanted import Ask, Wanted
 from tapecheck.interpret.python.imports import LIBRARIES, Imports
 from tapecheck.source import Source
-from tapecheck.source.modules import SOURCES, Project
+from tapecheck.source.modules import SOURCES, Modules
+from tapecheck.source.project import Project
 from tapecheck.tape import Where
 
 _SCRIPT = "__main__"
@@ -35,6 +36,7 @@ def interpret(
     asked: Hashable = None,
     memory: Starts[Outcome] | None = None,
     log: list[Explored] | None = None,
+    project: Project | None = None,
 ) -> Interpretation:
     """Dry-run a file.
 
@@ -48,6 +50,7 @@ def interpret(
         asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
         log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
+        project: what holds for the file; looked up where it is not given.
 
     Returns:
         The tapes, in the order in which they were made; none for a file that cannot touch autograd.
@@ -56,7 +59,7 @@ def interpret(
         Cancelled: `cancelled` answered True.
     """
     result = Interpretation()
-    files = Project(source.path, SOURCES, open_files=open_files or {})
+    files = Modules(source.path, SOURCES, project, open_files=open_files or {})
     if not _leads_to_autograd(source, files):
         _note_files(result, files)
         return result
@@ -64,8 +67,8 @@ def interpret(
         left = limits.TOTAL_BUDGET
         collecting = limits.COLLECTING_BUDGET
         called: set[str] = set()
-        project = Imports(files)
-        past = _Past(source, project, asked, memory) if memory is not None else None
+        imports = Imports(files)
+        past = _Past(source, imports, asked, memory) if memory is not None else None
         for entry in (None, *entries_of(source)):
             if entry is not None:
                 if entry.name in called:
@@ -78,7 +81,7 @@ def interpret(
             most = min(left, collecting) if entry is not None and entry.collects else left
             outcome = past.find(entry, most) if past is not None else None
             if outcome is None:
-                outcome = explore_start(source, project, entry, most, cancelled, Wanted(ask, log))
+                outcome = explore_start(source, imports, entry, most, cancelled, Wanted(ask, log))
                 outcome.group = Group(outcome.found.tapes)
                 if past is not None:
                     past.keep(entry, outcome)
@@ -87,7 +90,7 @@ def interpret(
                 collecting -= outcome.work
             called |= outcome.called
             result.add(outcome)
-        result.imported = project.imported
+        result.imported = imports.imported
         _note_files(result, files)
     return result
 
@@ -128,13 +131,13 @@ class _Past:
             self._memory.keep(path, name, self._asked, result)
 
 
-def _note_files(result: Interpretation, project: Project) -> None:
+def _note_files(result: Interpretation, project: Modules) -> None:
     """Note what a result hangs on besides its own file."""
     result.imports = dict(project.basis.asked)
     result.read = {path: one.text if one is not None else None for path, one in project.read.items()}
 
 
-def _leads_to_autograd(source: Source, project: Project) -> bool:
+def _leads_to_autograd(source: Source, project: Modules) -> bool:
     """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
     if speaks_of_autograd(source):
         return True

@@ -35,7 +35,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.world import Place, World
-from tapecheck.source.modules import Project
+from tapecheck.source.modules import Modules
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
@@ -61,7 +61,7 @@ _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optim
 class Watcher:
     """Watches the conditions of one way through the program."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Modules) -> None:
         self.project = project
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
-from tapecheck.source.modules import Project
+from tapecheck.source.modules import Modules
 from tapecheck.source.search import Found
 
 LIBRARIES = frozenset((
@@ -25,7 +25,7 @@ class Imports:
     `settled` are modules without state of their own, run once for all ways through the program.
     """
 
-    project: Project
+    project: Modules
     settled: dict[str, Module] = field(default_factory=dict)
 
     def import_module(self, machine: Engine, name: str, level: int, from_file: str) -> Value:

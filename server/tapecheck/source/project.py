@@ -1,0 +1,100 @@
+"""What holds for a file: the configuration of its project, and what somebody has chosen in its place.
+
+Nothing here is kept between two calls: who checks a file looks its project up once and hands it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapecheck.source.configuration import (
+    Configuration,
+    configuration_at,
+    configuration_below,
+    configuration_for,
+    is_address,
+)
+from tapecheck.source.selection import Selection, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a command line or an editor says in the place of what files and folders do.
+
+    `config` is the one configuration file that holds for everything, `isolated` says that none does. `interpreters` are
+    the Pythons that the user has chosen, as folder and path of the executable; the one under "" is for every other
+    folder.
+    """
+
+    config: str | None = None
+    isolated: bool = False
+    interpreters: tuple[tuple[str, str], ...] = ()
+
+    def with_interpreters(self, chosen: Mapping[str, str]) -> Setup:
+        """Return the same with other Pythons, by folder."""
+        # Links are not followed: the places that it is held against are as they were given.
+        found = [(str(Path(folder).absolute()) if folder else "", path) for folder, path in chosen.items() if path]
+        return Setup(self.config, self.isolated, tuple(found))
+
+    def configuration_for(self, path: str) -> Configuration:
+        """Return the configuration that holds for a file: the nearest above it, unless another was chosen."""
+        if self.isolated:
+            return Configuration()
+        if self.config is not None:
+            return configuration_at(Path(self.config).absolute()) or Configuration(self.config)
+        return configuration_for(path)
+
+    def configuration_below(self, folder: str, above: Configuration) -> Configuration:
+        """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""
+        return above if self.isolated or self.config is not None else configuration_below(folder, above)
+
+    def project_of(self, path: str) -> Project:
+        """Return what holds for a file; this is where its configuration is looked up."""
+        return Project(path, self.configuration_for(path), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What holds for the file at `path`, looked up once; `setup` is what the same holds by for other files."""
+
+    path: str
+    configuration: Configuration
+    setup: Setup = Setup()
+
+    def of(self, path: str) -> Project:
+        """Return what holds for a file that belongs to the same check: one that is imported, or an edited copy."""
+        return self if path == self.path else self.setup.project_of(path)
+
+    def rules(self, asked: Selection) -> Wanted:
+        """Return the rules that are wanted in the file; `asked` is what the command line or the editor says of them."""
+        return self.configuration.rules_for(self.path, asked)
+
+
+class Projects:
+    """The projects of the files of one command: the configuration of each folder is looked up once.
+
+    Sent to another process, it goes without what it has looked up.
+    """
+
+    def __init__(self, setup: Setup | None = None) -> None:
+        self.setup = setup or Setup()
+        self._known: dict[str, Configuration] = {}
+
+    def __reduce__(self) -> tuple[type[Projects], tuple[Setup]]:
+        return Projects, (self.setup,)
+
+    def of(self, path: str) -> Project:
+        """Return what holds for a file."""
+        # The nearest file above holds, so files of one folder have the same.
+        folder = path if is_address(path) else str(Path(path).parent)
+        configuration = self._known.get(folder)
+        if configuration is None:
+            configuration = self._known[folder] = self.setup.configuration_for(path)
+        return Project(path, configuration, self.setup)
+
+    def below(self, folder: str, above: Configuration) -> Configuration:
+        """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""
+        configuration = self._known[str(Path(folder))] = self.setup.configuration_below(folder, above)
+        return configuration
