@@ -115,6 +115,37 @@ def test_an_optimizer_says_which_parameters_got_a_gradient(explainer: Explainer,
     assert "no backward before it reaches 2 parameters: `unused.weight`, `unused.bias`" in text
 
 
+def test_a_model_says_what_becomes_of_its_parameters(explainer: Explainer) -> None:
+    model = hover(explainer, "model = Net()", "model")
+    assert model.startswith("**`model`** has 2 parameters: `model.fc.weight`, `model.fc.bias`")
+    assert "- no backward reaches them" in model and "- no optimizer has them" in model
+    head = hover(explainer, "loss = head(", "head")
+    assert head.startswith("**`head`** has 2 parameters") and "- reached by the backward on line 23" in head
+    assert "- an optimizer updates them" in head
+    assert hover(explainer, "class Net", "Net").startswith("**`class Net`** has 2 parameters: `model.fc.weight`")
+    assert hover(explainer, "class Net", "nn") == ""
+
+
+def test_the_line_that_adds_to_a_sum_says_what_the_sum_carries() -> None:
+    explainer = explain(
+        """\
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        total = 0.0
+        for step in range(5):
+            loss = (w * w).sum()
+            loss.backward()
+            total += loss
+        print(total)
+        """
+    )
+    for line, word in (("total += loss", "total"), ("print(total)", "total")):
+        text = hover(explainer, line, word)
+        assert text.startswith("**`total`** carries a graph built on lines 5–7"), text
+        assert "grows with each iteration" in text
+    assert hover(explainer, "total = 0.0", "total") == ""
+
+
 def test_nothing_is_said_where_nothing_is_known(explainer: Explainer) -> None:
     assert hover(explainer, "import torch", "torch") == ""
     assert hover(explainer, "for step", "step") == ""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tapecheck.lsp.backwards import explain_backward, explain_retain
-from tapecheck.lsp.outline import Word, inside, name_of
-from tapecheck.lsp.telling import CUTS, Telling, count, page
+from tapecheck.lsp.outline import Word, contains, inside, name_of
+from tapecheck.lsp.telling import CUTS, Telling, count, each_line, page
 from tapecheck.lsp.tensors import Tensors
 from tapecheck.rules import NeedlessRetainGraph
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
-from tapecheck.tape import Cut, Optimizer, Span, Tape
+from tapecheck.tape import Cut, Leaf, Optimizer, Span, Tape
 
 _HARMLESS = "torch's warning that none of the inputs have `requires_grad=True` is harmless here"
 
@@ -57,7 +57,11 @@ class Explainer(Telling):
             found = self._tensors.explain(word, line) or self._optimizer(word)
             if found is not None:
                 return Hover(found, self.outline.span(word))
-        return self._cut(line, column) or self._backward(line, column)
+        here = self._cut(line, column) or self._backward(line, column) or self._class(line, column)
+        if here is None and word is not None:
+            found = self._model(word, line)
+            here = Hover(found, self.outline.span(word)) if found is not None else None
+        return here
 
     def _backward(self, line: int, column: int) -> Hover | None:
         spans = {
@@ -206,6 +210,62 @@ class Explainer(Telling):
             details.append(f"at its first `step()` {len(got)} of {len(own)} have a gradient")
             details.append(f"no backward before it reaches {self.leaves(reading, missing)}")
         return page(head, details)
+
+    # Models
+
+    def _model(self, word: Word, line: int) -> str | None:
+        """Return what becomes of the parameters of a model or layer; None for what has none that are seen."""
+        name = name_of(word)
+        meant = self.outline.meaning(name, line)
+        values = [
+            span for span, target in self.outline.assignments
+            if target == name and self.outline.meaning(name, span.line) == meant
+        ]  # fmt: skip
+        return self._parameters(f"**`{name}`**", values) if values and meant is not None else None
+
+    def _class(self, line: int, column: int) -> Hover | None:
+        """Return what becomes of the parameters that objects of a class make, on its name where it is defined."""
+        for node, name in self.outline.classes:
+            if inside(name, line, column):
+                body = Span(self.source.path, node.lineno, 1, node.end_lineno or node.lineno, 1_000)
+                found = self._parameters(f"**`class {node.name}`**", [body])
+                return Hover(found, name) if found is not None else None
+        return None
+
+    def _parameters(self, head: str, values: Sequence[Span]) -> str | None:
+        """Return what becomes of the parameters that were made within some places of the text."""
+        path = self.source.path
+
+        def made_here(leaf: Leaf) -> bool:
+            sites = [span for span in (leaf.at.span, *leaf.at.stack) if span.file == path]
+            return leaf.parameter and any(contains(value, span) for span in sites for value in values)
+
+        owned = {
+            id(reading): [number for number, leaf in reading.ledger.leaves.items() if made_here(leaf)]
+            for reading in self.readings
+        }
+        # The way through the program with the most backwards has the most to tell.
+        reading = max(self.readings, key=lambda one: (bool(owned[id(one)]), len(one.runs)), default=None)
+        if reading is None or not owned[id(reading)]:
+            return None
+        own = owned[id(reading)]
+        runs = [run for run in reading.runs if run.backward.accumulates and set(own) & set(run.traversal.executed)]
+        reached = {leaf for run in runs for leaf in own if leaf in run.traversal.executed}
+        lines = {run.at.line for run in runs if run.at.file == path}
+        details = []
+        if lines:
+            part = "" if len(reached) == len(own) else f"{len(reached)} of {len(own)} receive gradients: "
+            details.append(f"{part}reached by the backward{'s' * (len(lines) > 1)} on {each_line(lines)}")
+        elif not runs and reading.complete:
+            details.append("no backward reaches them")
+        stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+        if reading.optimizers and all(one.complete == "yes" for one in reading.optimizers.values()):
+            held = len(stepped.intersection(own))
+            details.append(
+                "an optimizer updates them" if held == len(own)
+                else "no optimizer has them" if not held else f"an optimizer has {held} of {len(own)}"
+            )  # fmt: skip
+        return page(f"{head} has {self.leaves(reading, own)}", details)
 
     def _no_step(self, reading: Reading) -> str:
         failed = next((run for run in reading.runs if run.failed), None)

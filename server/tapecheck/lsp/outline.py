@@ -163,6 +163,24 @@ class Outline:
         return {self.span(node) for node in self.source.nodes() if isinstance(node, ast.Call)}
 
     @cached_property
+    def classes(self) -> list[tuple[ast.ClassDef, Span]]:
+        """Return the classes of the file, each with the place of its name."""
+        found: list[tuple[ast.ClassDef, Span]] = []
+        for node in self.source.nodes():
+            if isinstance(node, ast.ClassDef):
+                written = re.search(rf"\bclass\s+({re.escape(node.name)})\b", self.source.lines[node.lineno - 1])
+                if written is not None:
+                    start, end = written.start(1) + 1, written.end(1) + 1
+                    found.append((node, Span(self.source.path, node.lineno, start, node.lineno, end)))
+        return found
+
+    @cached_property
+    def added(self) -> dict[tuple[int, int], Span]:
+        """Return the targets of augmented assignments by the places where these begin."""
+        spans = (self.span(node.target) for node in self.source.nodes() if isinstance(node, ast.AugAssign))
+        return {(span.line, span.column): span for span in spans}
+
+    @cached_property
     def assignments(self) -> list[tuple[Span, str]]:
         """Return the values that are assigned to one name or attribute each, with that."""
         found: list[tuple[Span, str]] = []

@@ -33,6 +33,8 @@ class _Bound:
     reading: Reading
     position: int
     bind: Bind
+    span: Span
+    """Where the name stands: `total += loss` binds it as a whole statement."""
 
     @property
     def nodes(self) -> list[Node]:
@@ -79,10 +81,15 @@ class Tensors:
     @cached_property
     def _bounds(self) -> dict[str, list[_Bound]]:
         found: dict[str, list[_Bound]] = {}
+        path = self.telling.source.path
         for reading in self.telling.readings:
             for position, event in enumerate(reading.tape.events):
-                if isinstance(event, Bind) and event.at.file == self.telling.source.path:
-                    found.setdefault(event.name, []).append(_Bound(reading, position, event))
+                if isinstance(event, Bind) and event.at.file == path:
+                    span = event.at.span
+                    if span.line == span.end_line and span.end_column - span.column > len(event.name):
+                        written = self.outline.added.get((span.line, span.column))
+                        span = written if written is not None else span
+                    found.setdefault(event.name, []).append(_Bound(reading, position, event, span))
         return found
 
     def _choose(self, bounds: list[_Bound], name: str, word: Word, meant: tuple[str, Scope]) -> list[_Bound]:
@@ -93,9 +100,9 @@ class Tensors:
         """
         outline, scope = self.outline, meant[1]
         span = outline.span(word)
-        bound = {one.bind.at.span for one in bounds}
+        bound = {one.span for one in bounds}
         if span in bound:
-            return [one for one in bounds if one.bind.at.span == span]
+            return [one for one in bounds if one.span == span]
         stores = outline.stores(name, scope)
         if "." in name:
             stores = [store for store in stores if outline.meaning(name, store.line) == meant]
@@ -117,7 +124,7 @@ class Tensors:
         elif chosen not in bound:
             # Read in an inner function, which runs when everything around it is bound.
             chosen = max(bound, key=lambda one: (one.line, one.column))
-        return [one for one in bounds if one.bind.at.span == chosen]
+        return [one for one in bounds if one.span == chosen]
 
     # The story
 
