@@ -16,6 +16,7 @@ from tests.ecosystem import (
     keys,
     layers,
     left_out,
+    now_and_then,
     objects,
     programs,
     reach,
@@ -29,7 +30,7 @@ PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
     **layers.GROWN, **layers.KEYS, **left_out.CORES,
-    **initialized.INITIALIZED, **differentiated.DIFFERENTIATED,
+    **now_and_then.WINDOWS, **now_and_then.GUARDED, **initialized.INITIALIZED, **differentiated.DIFFERENTIATED,
     **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE,
 }  # fmt: skip
 STAND_INS = """\
@@ -64,6 +65,14 @@ def test_findings(name: str) -> None:
     text = PRELUDE + PROGRAMS[name].text
     findings = check(from_text(text, "program.py")).findings
     assert [(one.code, one.span.line) for one in findings] == marked(text, r"TAPE\d+"), [f.message for f in findings]
+
+
+@pytest.mark.parametrize("name", now_and_then.LEVELS)
+def test_levels(name: str) -> None:
+    level, text = now_and_then.LEVELS[name]
+    findings = check(from_text(PRELUDE + text, "program.py")).findings
+    said = [(one.severity, one.code, one.span.line) for one in findings if one.code == "TAPE201"]
+    assert said == [(level, *found) for found in marked(PRELUDE + text, r"TAPE\d+")], [one.message for one in findings]
 
 
 @pytest.fixture(scope="module")

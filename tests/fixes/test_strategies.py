@@ -583,6 +583,9 @@ for step in range(8):
         ("total = 0", "total = total + loss", "print(f'{total:.3f}')", "total = total + loss.item()"),
         # What is asked of the total later, a number could not answer.
         ("total = 0.0", "total += loss", "print(total.item())", "total += loss.detach()"),
+        ("total = 0.0", "total += loss", "mean = total / 5\nprint({'loss': mean.item()})", "total += loss.detach()"),
+        ("total = 0.0", "total += loss", "print((total / 5).cpu())", "total += loss.detach()"),
+        ("total = 0.0", "total += loss", "mean = total / 5\nprint(mean)", "total += loss.item()"),
         ("total = torch.zeros(())", "total += loss", "print(total)", "total += loss.detach()"),
         ("total = 0.0", "total += loss * 4", "print(total.cpu())", "total += loss.detach() * 4"),
         ("seen = []", "seen.append(loss)", "print(torch.stack(seen))", "seen.append(loss.detach())"),

@@ -367,11 +367,12 @@ class World:
         *,
         likelier: bool = False,
         counted: bool = False,
+        cuts: tuple[int, ...] = (),
     ) -> bool:
         """Answer a condition nobody can decide, as the policy of this way through the program says.
 
         `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
-        compares what a loop counts up.
+        compares what a loop counts up, `cuts` are those of the numbers that it asks.
         """
         span = self.span(node)
         place = (span.file, span.line, span.column)
@@ -383,7 +384,7 @@ class World:
         asked.times += 1
         self.answered.append(place)
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
-        self.emit(Decision(self.site(node), text, answer, last or 0, counted))
+        self.emit(Decision(self.site(node), text, answer, last or 0, counted, cuts))
         return answer
 
     def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> None:

@@ -16,6 +16,8 @@ from tapecheck.tape import Decision, Fact, Node, Site, Span
 LARGE_BOUND = 64
 """A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
 _SAMPLES = 3
+_VIEWS = 4
+"""How many views of views are looked through."""
 
 
 class GraphKeptAcrossIterations(Rule):
@@ -234,11 +236,14 @@ for step in range(5):
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
-        severity: Severity = "warning" if kept else "info"
+        within = kept and _of_one_forward(reading, growth)
+        severity: Severity = "warning" if kept and not within else "info"
         freeing = _freeing(reading, growth)
         holder = reading.written(held.holder, store)
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
-        if kept and freeing is None:
+        if within:
+            note += "; all of them belong to one forward pass, made before the loop"
+        elif kept and freeing is None:
             note += "; no backward frees them: the activations of all iterations stay in memory"
         elif kept:
             note += "; some are never freed and keep their activations in memory"
@@ -412,7 +417,9 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
                 growth = _growth(reading, held, steps)
-                if growth is not None and not _explained(reading, growth) and not _by_depth(reading, growth):
+                if growth is not None and not (
+                    _explained(reading, growth) or _by_depth(reading, growth) or _asks_itself(reading, held)
+                ):
                     growths.append(growth)
     return growths, level
 
@@ -516,6 +523,37 @@ def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
     chain = bool(before & onward) and not before & now
     older = reading.graph_nodes(reading.ledger.ancestry(before))
     return _Growth(held, chain, steps, reached, len(reached - older), _example(reading, held, older))
+
+
+def _asks_itself(reading: Reading, held: Held) -> bool:
+    """Return whether a store is guarded by a question to the very value that it replaces, as `if z < 0:` is where `z`
+    was taken out of it: what it has stored once may answer that the other way for good.
+    """
+    store = held.last.at
+    answered = False
+    for _, decision in reading.decisions:
+        index = iteration_in(decision.at, held.loop)
+        if decision.at.file != store.file or not decision.at.line <= store.line <= decision.end_line:
+            continue
+        before = held.nodes.get(index - 1)
+        if before is not None and index in held.nodes:
+            asked = [reading.ledger.cuts[cut].nodes for cut in decision.cuts if cut in reading.ledger.cuts]
+            if not asked or not all(any(_is_of(reading, node, before) for node in nodes) for nodes in asked):
+                return False
+            answered = True
+    return answered
+
+
+def _is_of(reading: Reading, node: int, held: set[int]) -> bool:
+    """Return whether a node is a held one, or a view of it."""
+    for _ in range(_VIEWS):
+        event = reading.ledger.nodes.get(node)
+        if node in held or event is None:
+            return node in held
+        if event.keeps != "no" or len(event.inputs) != 1:
+            return False
+        node = event.inputs[0]
+    return False
 
 
 def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
@@ -774,6 +812,18 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
     return False
 
 
+def _of_one_forward(reading: Reading, growth: _Growth) -> bool:
+    """Return whether all that is kept was computed from graphs that were there before the loop, and from no parameter:
+    the losses of parts of one batch, whose graph is there for as long as the function runs anyway.
+    """
+    inside = {number for number in growth.reached if reading.iteration_of(number, growth.held.loop)}
+    for number in inside:
+        sources = reading.sources(number)
+        if not sources or any(source in reading.ledger.leaves for source in sources):
+            return False
+    return bool(inside)
+
+
 def _scalars(reading: Reading, growth: _Growth) -> set[int]:
     """Return the kept nodes that are computed of nothing but roots of backward calls.
 
@@ -794,7 +844,7 @@ def _is_freed(reading: Reading, node: Node) -> bool:
     if ledger.is_freed(node.id) == "yes":
         return True
     unproven = node.id in ledger.provisional or ledger.leads_anywhere(node.id)
-    return unproven and node.id in reading.grounded and ledger.is_freed(node.id) == "may"
+    return unproven and ledger.is_freed(node.id) == "may"
 
 
 def _freeing(reading: Reading, growth: _Growth) -> Span | None:

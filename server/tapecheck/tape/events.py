@@ -490,7 +490,8 @@ class Decision:
     """A condition that the dry run could not decide, and the way this tape took.
 
     `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one,
-    `counted` says that it compares what the loop around it counts up.
+    `counted` says that it compares what the loop around it counts up, `cuts` where the numbers that it asks were taken
+    out of their graphs.
     """
 
     at: Site
@@ -498,6 +499,7 @@ class Decision:
     taken: bool
     end_line: int = 0
     counted: bool = False
+    cuts: tuple[int, ...] = ()
 
 
 @built_directly

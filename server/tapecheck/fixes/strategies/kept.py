@@ -375,9 +375,11 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     if not starts or not all(_is_number(store, holder) for store in starts if store is not statement):
         return False
     attribute = holder.rsplit(".", 1)[-1]
-    for node in ast.walk(code.tree if holder != attribute else scope):
-        if isinstance(node, ast.Attribute) and (dotted(node.value) or "").rsplit(".", 1)[-1] == attribute:
-            return False
+    whole = code.tree if holder != attribute else scope
+    if any(_asked(store, name) for name in _made_of(whole, attribute) for store in ast.walk(whole)):
+        # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
+        return False
+    for node in ast.walk(whole):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
@@ -394,6 +396,36 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
             if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node.value)):
                 return False
     return True
+
+
+def _made_of(scope: ast.AST, name: str) -> list[str]:
+    """Return the names that arithmetic on a holder is stored under, and the holder's own."""
+    names = [name]
+    for known in names:
+        for store in ast.walk(scope):
+            if (
+                isinstance(store, (ast.Assign, ast.AnnAssign))
+                and store.value is not None
+                and _within(store.value, known)
+            ):
+                targets = store.targets if isinstance(store, ast.Assign) else [store.target]
+                made = {(dotted(target) or "").rsplit(".", 1)[-1] for target in targets}
+                names += sorted(made - {"", *names})
+    return names
+
+
+def _asked(node: ast.AST, name: str) -> bool:
+    """Return whether an attribute or method is asked of a value, or of arithmetic on it."""
+    return isinstance(node, ast.Attribute) and _within(node.value, name)
+
+
+def _within(value: ast.expr, name: str) -> bool:
+    """Return whether a value is another or is reckoned from it, by operators alone."""
+    if isinstance(value, ast.BinOp):
+        return _within(value.left, name) or _within(value.right, name)
+    if isinstance(value, ast.UnaryOp):
+        return _within(value.operand, name)
+    return (dotted(value) or "").rsplit(".", 1)[-1] == name
 
 
 def _flat(store: ast.Assign) -> list[ast.expr]:

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
+from tapecheck.interpret.world import merge_cuts
 from tapecheck.source.nodes import walk
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
@@ -74,7 +75,9 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
             default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
         text = machine.world.notes.of(expression, syntax.text_of)
         counted = _asks_a_count(machine, expression, env)
-        answer = machine.world.choose(expression, default, text, node, likelier=deep, counted=counted)
+        answer = machine.world.choose(
+            expression, default, text, node, likelier=deep, counted=counted, cuts=_taken_out(value)
+        )
         settle(machine, value, answer)
     return answer
 
@@ -99,7 +102,10 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
         return False
     counted = machine.world.counted if machine.world.iteration else ()
     sides = (expression.left, expression.comparators[0])
+    lengths = [_measured(machine, side, env) for side in sides] if counted else []
     for kind, owner, key, _ in reversed(counted):
+        if kind == "grown" and any(owner is length for length in lengths):
+            return True
         for side in sides:
             if kind == "name" and isinstance(side, ast.Name) and side.id == key:
                 if machine.home_of(side.id, env) is owner:
@@ -107,6 +113,30 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
             elif kind == "attribute" and isinstance(side, ast.Attribute) and side.attr == key:
                 return True
     return False
+
+
+def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
+    """Return the container whose length a side of a test asks: `len(pending)`, `len(self.pending)`."""
+    if not (isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "len" and side.args):
+        return None
+    given = side.args[0]
+    if isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
+        owner = machine.eval(given.value, env)
+        return owner.attrs.get(given.attr) if isinstance(owner, Instance) else None
+    return machine.eval(given, env) if isinstance(given, ast.Name) else None
+
+
+def _taken_out(value: Value) -> tuple[int, ...]:
+    """Return where the numbers that a test is worked out from were taken out of their graphs."""
+    if isinstance(value, Tensor):
+        return value.cuts
+    tests = [value]
+    if isinstance(value, Unknown) and value.negated is not None:
+        tests.append(value.negated)
+    for each in list(tests):
+        if isinstance(each, Unknown) and each.compared is not None:
+            tests += [each.compared[1], each.compared[2]]
+    return merge_cuts(*[one.cuts for each in tests for one in unknowns.origins(each)])
 
 
 def _recurses(node: ast.If, name: str) -> bool:

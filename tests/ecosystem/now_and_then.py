@@ -1,0 +1,143 @@
+"""What is kept once, for a while, or of one forward pass alone, as in `programs`; the levels stand in `LEVELS`."""
+
+from __future__ import annotations
+
+from tests.ecosystem.programs import Program
+
+_WINDOW = """\
+import argparse
+cell, head = nn.LSTMCell(3, 5), nn.Linear(5, 1)
+optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()])
+
+def run(stream, k2):
+    state, pending = None, []
+    for t, x in enumerate(stream):
+        state = cell(x, state)
+        pending.append(head(state[0]).pow(2).mean())
+        if {full}:
+            loss = torch.stack(pending).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            state = tuple(s.detach() for s in state)
+            pending.clear()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--k2", type=int, default=4)
+run([torch.randn(2, 3) for _ in range(17)], parser.parse_args().k2)
+"""
+
+WINDOWS = {
+    f"a window whose length is an argument: {full}": Program(_WINDOW.format(full=full))
+    for full in ("len(pending) == k2", "len(pending) >= k2", "k2 <= len(pending)", "not len(pending) < k2")
+}
+WINDOWS["a window in an attribute, of a length that was handed in"] = Program(
+    """\
+class Agent:
+    def __init__(self, core, size):
+        self.core, self.size, self.losses = core, size, []
+        self.optimizer = torch.optim.SGD(core.parameters(), lr=0.1)
+
+    def run(self, stream):
+        state = torch.zeros(1, 4)
+        for x in stream:
+            state = self.core(x, state)
+            self.losses.append(state.pow(2).mean())
+            if len(self.losses) >= self.size:
+                self.optimizer.zero_grad()
+                torch.stack(self.losses).sum().backward()
+                self.optimizer.step()
+                state = state.detach()
+                self.losses.clear()
+""",
+    "Agent(nn.GRUCell(3, 4), 3).run([torch.randn(1, 3)] * 8)\n",
+)
+
+_AVERAGE = """\
+class Average(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("params", torch.tensor([0.07, -1.0]))
+
+    def forward(self, x):
+        {asked}
+        out = torch.exp(x / self.params[0].item())
+        if {test}:
+            self.params[1] = {kept}{said}
+        return out / 2
+
+model, average = nn.Linear(4, 4), Average()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(5):
+    loss = average(model(torch.randn(5, 4))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+GUARDED = {
+    "kept once, as long as the stored value is a mark": Program(
+        _AVERAGE.format(asked="z = self.params[1].item()", test="z < 0", kept="out.mean() * 10", said="")
+    ),
+    "kept once, where the stored value itself is asked": Program(
+        _AVERAGE.format(asked="pass", test="self.params[1] < 0", kept="out.mean() * 10", said="")
+    ),
+    "kept once, where its number is asked": Program(
+        _AVERAGE.format(asked="pass", test="float(self.params[1]) == -1", kept="out.mean() * 10", said="")
+    ),
+    "kept wherever the data are so": Program(
+        _AVERAGE.format(asked="z = x.mean().item()", test="z < 0", kept="out.mean() * 10", said="  # TAPE201")
+    ),
+}
+
+_HAND = """\
+class Mask(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def update(self, minibatches, opt):
+        total = 0
+        gradients = [[] for _ in self.network.parameters()]
+        {before}
+        for x, y in minibatches:
+            loss = {loss}
+            k += len(x)
+            total += loss  # TAPE201
+            for grads, g in zip(gradients, torch.autograd.grad(loss, self.network.parameters(), retain_graph=True)):
+                grads.append(g)
+        opt.zero_grad()
+        for p, grads in zip(self.network.parameters(), gradients):
+            p.grad = torch.stack(grads).mean(0)
+        opt.step()
+        return (total / len(minibatches)).item()
+"""
+_GHOST = """\
+import numpy as np
+
+def total(opfun, X, y, optimizer, ghost=4):
+    obj = torch.tensor(0, dtype=torch.float)
+    n = X.shape[0]
+    optimizer.zero_grad()
+    for idx in np.array_split(np.arange(n), max(int(n / ghost), 1)):
+        loss = F.cross_entropy(opfun(X[idx]), torch.from_numpy(y[idx]).long()){scaled}
+        loss.backward()
+        obj += loss  # TAPE201
+    return obj
+"""
+
+LEVELS = {
+    "losses of parts of one forward pass": ("info", _HAND.format(
+        before="logits, k = self.network(torch.cat([x for x, y in minibatches])), 0",
+        loss="F.cross_entropy(logits[k : k + len(x)], y)",
+    )),
+    "losses of a forward pass each": ("warning", _HAND.format(
+        before="k = 0", loss="F.cross_entropy(self.network(x), y)"
+    )),
+    "losses of an unknown function, after their backward": ("info", _GHOST.format(scaled="")),
+    "losses of an unknown function, scaled, after their backward": ("info", _GHOST.format(scaled=" * (len(idx) / n)")),
+    "losses of an unknown function without a backward": (
+        "warning", _GHOST.format(scaled="").replace("        loss.backward()\n", "")
+        .replace("    return obj", "    obj.backward()\n    optimizer.step()").replace("  # TAPE201", "")
+    ),
+}  # fmt: skip
