@@ -16,6 +16,7 @@ from tests.ecosystem import (
     keys,
     layers,
     left_out,
+    named,
     now_and_then,
     objects,
     programs,
@@ -30,8 +31,9 @@ PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
     **layers.GROWN, **layers.KEYS, **left_out.CORES,
-    **now_and_then.WINDOWS, **now_and_then.GUARDED, **initialized.INITIALIZED, **differentiated.DIFFERENTIATED,
-    **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE,
+    **named.NAMED, **named.POSSIBLE, **now_and_then.WINDOWS, **now_and_then.GUARDED, **initialized.INITIALIZED,
+    **differentiated.DIFFERENTIATED,
+    **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE, **unsure.WRITTEN,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types
@@ -50,6 +52,18 @@ class Rounds:
         if self.count % self.every == 0 or self.count == 10:
             self.holder.zero_grad()
 
+class Bar(list):
+    def set_postfix(self, **shown):
+        pass
+
+bars = sys.modules["tqdm"] = types.ModuleType("tqdm")
+bars.tqdm = Bar
+
+class BaseModule(nn.Module):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, nn.ModuleList(value) if isinstance(value, list) else value)
+
+helpers.BaseModule = BaseModule
 helpers.accumulate_scheduler = helpers.count_rounds = Rounds
 """
 
@@ -65,6 +79,12 @@ def test_findings(name: str) -> None:
     text = PRELUDE + PROGRAMS[name].text
     findings = check(from_text(text, "program.py")).findings
     assert [(one.code, one.span.line) for one in findings] == marked(text, r"TAPE\d+"), [f.message for f in findings]
+
+
+@pytest.mark.parametrize("name", named.POSSIBLE)
+def test_no_certainty(name: str) -> None:
+    findings = check(from_text(PRELUDE + PROGRAMS[name].text, "program.py")).findings
+    assert findings and not any(one.certain for one in findings)
 
 
 @pytest.mark.parametrize("name", now_and_then.LEVELS)

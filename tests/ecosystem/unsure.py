@@ -292,3 +292,35 @@ PER_NODE = {
         "  # TAPE101 raises",
     ),
 }
+
+_SAVED = """\
+import math, sys
+
+model0 = torch.load(sys.argv[1], weights_only=False) if len(sys.argv) > 1 else nn.Conv2d(3, 4, 3)
+model = nn.DataParallel(model0)
+optimizer = torch.optim.Adam(model0.parameters())
+for m in model.modules():
+    if isinstance(m, nn.Conv2d):
+        n = m.kernel_size[0] * m.kernel_size[1] * m.out_channels
+        {written}
+for step in range(2):
+    loss = model(torch.randn(2, 3, 8, 8)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+WRITTEN = {
+    f"values of an unknown model's parameters are set: {written}": Program(_SAVED.format(written=written))
+    for written in (
+        "m.weight.data.normal_(0, math.sqrt(2.0 / n))",
+        "m.weight.data.copy_(m.weight.data * math.sqrt(2.0 / n))",
+        "nn.init.normal_(m.weight, 0, math.sqrt(2.0 / n))",
+        "m.load_state_dict({'weight': m.weight * n, 'bias': m.bias})",
+    )
+}
+WRITTEN["a part of an unknown model is run in a loop"] = Program(
+    _SAVED.format(written="print(m(torch.randn(2, 3, 8, 8)).sum().item())").replace(
+        "for m in model.modules():", "for m in model.modules():  # TAPE302"
+    )
+)

@@ -213,6 +213,8 @@ class World:
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
         self.entries: list[tuple[Dict, Any]] = []
         """The entries of dicts that the running iteration came to, by their keys: the first few."""
+        self.bars: dict[int, Any] = {}
+        """What progress bars were made of, by identity: calls of a bar's methods only show something."""
         self.counted: list[tuple[str, Any, Any, Any]] = []
         """What loops that are running counted up or let grow, oldest first."""
         self.operands: dict[int, tuple[Any, Any]] = {}

@@ -12,9 +12,9 @@ from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, M
 from tapecheck.tape import LeafEscape
 
 _LOOKING = (
-    "clearml.", "comet_ml.", "fvcore.nn.", "json.", "logging.", "mlflow.", "neptune.", "numpy.", "os.", "pickle.",
-    "ptflops.", "sys.", "tensorboardX.", "thop.", "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.",
-    "torchviz.", "wandb.",
+    "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "fvcore.nn.", "json.", "logging.", "loguru.",
+    "mlflow.", "neptune.", "numpy.", "os.", "pickle.", "ptflops.", "swanlab.", "sys.", "tensorboardX.", "thop.",
+    "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.", "visdom.", "wandb.",
 )  # fmt: skip
 """Libraries that look at a model, or store it, and leave its gradients as they are."""
 _SCHEDULING = (
@@ -24,13 +24,41 @@ _SCHEDULING = (
 """Libraries of schedulers: they have the optimizer for its learning rates."""
 
 
-def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> tuple[int, ...]:
+_BARS = frozenset((
+    "clear", "close", "display", "refresh", "reset", "set_description", "set_description_str", "set_postfix",
+    "set_postfix_str", "unpause", "update", "write",
+))  # fmt: skip
+"""What a progress bar has beside that it is gone over."""
+
+
+def only_looks(torch: Torch, function: Unknown) -> bool:
+    """Return whether a method is known by the path of its object to show, write or store what it is given alone.
+
+    `writer.add_scalar` is where `writer` is one of tensorboard's: of one that was handed in nobody knows.
+    """
+    if function.owner is None:
+        return False
+    if function.attr in _BARS and id(function.owner) in torch.world.bars:
+        return True
+    return _root(function).name.startswith(_LOOKING)
+
+
+def _root(function: Unknown) -> Unknown:
+    while function.owner is not None:
+        function = function.owner
+    return function
+
+
+def escape(
+    torch: Torch, values: Iterable[Value], node: ast.AST, to: str, function: Unknown | None = None
+) -> tuple[int, ...]:
     """Note that unknown code was given values, as far as there are leaves in them; return those.
 
-    `to` is its dotted path: what a function is called by itself says nothing of what it does.
+    `to` is its dotted path, that of `function`: what a function is called by itself says nothing of what it does.
     """
     world = torch.world
-    if not world.leaf_tensors or to.startswith((*_LOOKING, *_SCHEDULING)):
+    path = to if function is None else _root(function).name
+    if not world.leaf_tensors or path.startswith((*_LOOKING, *_SCHEDULING)):
         return ()
     found: dict[int, None] = {}
     for value in values:
@@ -45,9 +73,7 @@ def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> tup
 
 def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """Note that unknown code which was made from leaves is called: it may do with them what it could do then."""
-    root = function
-    while root.owner is not None:
-        root = root.owner
+    root = _root(function)
     if root.holds:
         torch.world.emit(LeafEscape(torch.world.site(node), root.holds, function.attr or function.name))
 

@@ -15,6 +15,12 @@ from tapecheck.tape import LeftOut, Named
 _NUMBERED = re.compile(r"(?:\w+\.)*?layers\.\d+")
 """The layer in the name of a parameter of one of torch's deep networks."""
 
+_AS_TORCH = (
+    "abc.", "builtins.", "collections.", "huggingface_hub.", "lightning.", "pytorch_lightning.", "timm.", "torch.",
+    "torchvision.", "transformers.", "typing.",
+)  # fmt: skip
+"""Libraries whose modules register attributes as torch's do."""
+
 
 def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
     """Return the modules whose parameters were asked for and all given to an optimizer that is being made."""
@@ -62,7 +68,8 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
                 tensor.name = f"{owner.layer.path}.{path}"
                 torch.world.emit(Named(tensor.node, tensor.name))
         _tell(torch, state, node, later, True, True)
-        _tell(torch, state, node, unregistered, True, False)
+        if _registers_as_torch(owner):
+            _tell(torch, state, node, unregistered, True, False)
     inside = {id(owner) for owner in state.whole}
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) in inside:
@@ -77,6 +84,13 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
+
+
+def _registers_as_torch(owner: Instance) -> bool:
+    """Whether a module registers what torch's does: a base class that nobody has read may register lists, too."""
+    if owner.cls is None:
+        return True
+    return not owner.cls.opaque and all(path.startswith(_AS_TORCH) for path in owner.cls.library_bases())
 
 
 def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:

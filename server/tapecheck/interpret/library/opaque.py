@@ -24,7 +24,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import PARAMETERS_OF, CutKind, Fact, either
 
@@ -40,6 +39,10 @@ _CHANCE = ("random.", "numpy.random.", "secrets.")
 _PURE = frozenset((
     "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
 ))  # fmt: skip
+_COMPUTES_NOTHING = frozenset((
+    "add_module", "load_state_dict", "register_buffer", "register_module", "register_parameter",
+))  # fmt: skip
+"""Methods of a module that are given values and run nothing."""
 
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
@@ -131,7 +134,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
                 unknowns.usually(result, args[1] if len(args) > 1 else None)
             return result
     leaves.held(torch, function, node)
-    given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name)
+    given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     if function.owner is not None:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
@@ -141,7 +144,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             # Whoever has it may fill it and empty it.
             arg.more = True
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
-    if function.owner is None or function.attr not in RECORDING:
+    looks = leaves.only_looks(torch, function)
+    if not looks:
         torch.nn.ran(function, args, node)
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]
@@ -152,6 +156,9 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         values.append(function.owner)
     whole = function.within
     keeps: Fact = "may"
+    if function.attr in _COMPUTES_NOTHING and function.owner is not None:
+        # What every module has, and what runs none of it.
+        whole = None
     if whole is not None and whole.leaf is not None and values and whole.leaf.graph == "yes":
         # What a part of a model makes of values comes out of its parameters as well, as far as anybody knows.
         values.insert(0, whole.leaf)
@@ -170,7 +177,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         # A part of a model that is asked for a result computes it.
         acts = node is torch.world.discarded
     elif function.owner is not None:
-        acts = function.owner.node is None and function.attr not in RECORDING
+        acts = function.owner.node is None and not looks
     else:
         acts = node is torch.world.discarded
     if acts:
@@ -200,7 +207,9 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
 
 def _backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
-        # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.
+        # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into: what they do with
+        # the graph besides, nobody knows.
+        kwargs.setdefault("retain_graph", Unknown.plain("retain_graph"))
         return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
     return torch.autograd.backward_method(owner, args, kwargs, node)
 

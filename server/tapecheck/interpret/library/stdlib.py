@@ -422,6 +422,13 @@ def _same(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return args[0] if args else kwargs.get("iterable", Unknown("result"))
 
 
+def _bar(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what a progress bar goes over, which has the bar's methods from now on."""
+    shown = _same(m, args, kwargs, node)
+    m.world.bars[id(shown)] = shown
+    return shown
+
+
 def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     wrapped = args[0] if args else None
 
@@ -505,10 +512,10 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "contextlib.asynccontextmanager": contexts.contextmanager,
     "contextlib.ExitStack": contexts.exit_stack, "contextlib.AsyncExitStack": contexts.exit_stack,
     "contextlib.nullcontext": contexts.nullcontext, "contextlib.closing": contexts.closing,
-    "contextlib.suppress": contexts.suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
-    "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
-    "tqdm.std.tqdm": _same, "tqdm.rich.tqdm": _same, "tqdm.autonotebook.tqdm": _same, "rich.progress.track": _same,
-    "accelerate.utils.tqdm": _same, "fastprogress.progress_bar": _same, "fastprogress.master_bar": _same,
+    "contextlib.suppress": contexts.suppress, "tqdm.tqdm": _bar, "tqdm.auto.tqdm": _bar, "tqdm.notebook.tqdm": _bar,
+    "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _bar, "typing.cast": lambda m, a, k, n: a[1],
+    "tqdm.std.tqdm": _bar, "tqdm.rich.tqdm": _bar, "tqdm.autonotebook.tqdm": _bar, "rich.progress.track": _same,
+    "accelerate.utils.tqdm": _bar, "fastprogress.progress_bar": _bar, "fastprogress.master_bar": _bar,
     "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,

@@ -28,6 +28,9 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
         child.data, child.assumed = owner.data, owner.assumed
         child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
         child.owner, child.attr = owner, name
+        if name == "data" and owner.within is not None and owner.within.leaf is not None:
+            # Of a model's parameter it is the values alone: what is done to them records nothing.
+            child.within = None
         owner.attrs[name] = child
     return owner.attrs[name]
 
