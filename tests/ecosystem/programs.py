@@ -200,9 +200,9 @@ log.backward()  # raises TAPE101
     ),
     "what goes to a writer of curves is not backwarded there": Program(
         """\
-from writers import Writer
+from tensorboardX import SummaryWriter
 
-model, writer = nn.Linear(3, 1), Writer("run")
+model, writer = nn.Linear(3, 1), SummaryWriter("run")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(5):
     loss = model(torch.randn(4, 3)).pow(2).mean()

@@ -39,6 +39,8 @@ STAND_INS = """\
 import sys, types
 writers = sys.modules["writers"] = types.ModuleType("writers")
 writers.Writer = type("Writer", (), {"__init__": lambda self, name: None, "add_scalar": lambda self, *a, **k: None})
+curves = sys.modules["tensorboardX"] = types.ModuleType("tensorboardX")
+curves.SummaryWriter = writers.Writer
 helpers = sys.modules["helpers"] = types.ModuleType("helpers")
 helpers.apply_gradients = lambda loss, optimizer: loss.backward()
 helpers.integrate = lambda field, states, times: tuple(torch.stack([s, s + field(states[0]).mean()]) for s in states)
@@ -108,3 +110,52 @@ def test_torch_raises_where_the_program_says(name: str, truth: dict[str, tuple[i
     wanted = [number for _, number in marked(PRELUDE + STAND_INS + program.text + program.run, "raises")]
     line, message = truth[name]
     assert line == next(iter(wanted), None), message
+
+
+WORDS = {
+    "an assignment to a part is said in words": (
+        "TAPE102",
+        """\
+w = torch.randn(3, requires_grad=True)
+e = (w * 2).exp()
+e[0] = 1.0
+e.sum().backward()
+""",
+        "by an assignment to a part of it",
+    ),
+    "clearing now and then is not counted in the first iterations": (
+        "TAPE404",
+        """\
+model = nn.Sequential(nn.Linear(7, 14), nn.GELU(), nn.Linear(14, 1))
+opt = torch.optim.AdamW(model.parameters())
+for step in range(40):
+    opt.zero_grad()
+    loss = model(torch.randn(8, 7)).square().mean() / 4
+    loss.backward()
+    if (step + 1) % 4 == 0:
+        opt.step()
+""",
+        "clears them more often than a step uses them",
+    ),
+    "all parameters that a draw cuts off are told": (
+        "TAPE402",
+        """\
+mu, sd, dec = nn.Linear(4, 3), nn.Linear(4, 3), nn.Linear(3, 4)
+opt = torch.optim.Adam([*mu.parameters(), *sd.parameters(), *dec.parameters()])
+for step in range(3):
+    z = torch.distributions.Normal(mu(torch.randn(5, 4)), sd(torch.randn(5, 4)).exp()).sample()
+    opt.zero_grad()
+    dec(z).pow(2).mean().backward()
+    opt.step()
+""",
+        "without a gradient: `mu.weight`, `mu.bias`, `sd.weight` and `sd.bias`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words(name: str) -> None:
+    code, text, words = WORDS[name]
+    (finding,) = check(from_text(PRELUDE + text, "program.py")).findings
+    said = [*finding.notes, *(label.message for label in finding.labels)]
+    assert finding.code == code and any(words in one for one in said), said

@@ -174,7 +174,8 @@ for i in range(12):
         of = f" of {join(shown)}" if named else ""
         note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
         if story.used:
-            note += f" {story.discarded} times of {story.discarded + story.used}"
+            # How often, the first iterations alone do not say.
+            note += " more often than a step uses them"
         advice = "clear before the backward or after the step, not in between; or leave the backward out"
         if not story.leaves & gradients_of(reading).steppable.keys():
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"

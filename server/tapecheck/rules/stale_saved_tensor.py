@@ -280,6 +280,9 @@ def _culprit(reading: Reading, change: InPlace) -> str:
     if " " in change.how:
         # A recorded run sees that a statement changed a tensor, and not by which op.
         return f"an {change.how}"
+    if change.how.startswith("setitem"):
+        # What torch calls it is no name that a program has.
+        return "an assignment to a part of it"
     return f"`{change.how}`" if change.how else "an in-place operation"
 
 

@@ -7,7 +7,7 @@ import ast
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value
-from tapecheck.interpret.world import cuts_of
+from tapecheck.interpret.world import cuts_of, merge_cuts
 from tapecheck.tape import Fact, both, either
 from tapecheck.torchfacts import load
 
@@ -79,10 +79,10 @@ class Distributions:
         return self.facts.op(known) is None or self.facts.op(f"{known}.rsample") is not None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
-        cuts: tuple[int, ...] = ()
+        cuts = cuts_of(*[value for value in owner.state.parameters if value.node is None])
         for value in owner.state.parameters:
             if value.node is not None:
-                cuts = self.world.cut("nondifferentiable", node, value, name="sample")
+                cuts = merge_cuts(self.world.cut("nondifferentiable", node, value, name="sample"), cuts)
         return self.world.data("sample", cuts)
 
     def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
