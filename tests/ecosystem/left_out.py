@@ -74,3 +74,58 @@ for step in range(3):
 """
     ),
 }
+
+_HEADS = """\
+class Head(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.out = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, width))
+
+    def forward(self, h):
+        return self.out(h)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(4, 6)
+        {made}
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    h = net.trunk(torch.randn(5, 4)).relu()
+    loss = sum(head(h).pow(2).mean() for head in {heads})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+_TWO = "assert len(list(net.parameters())) == 2\n"
+
+LOST = {
+    "modules of an own class in a dict": Program(
+        _HEADS.format(made='self.heads = {"a": Head(1), "b": Head(2)}  # TAPE405', heads="net.heads.values()"), _TWO
+    ),
+    "modules of an own class in a list": Program(
+        _HEADS.format(made="self.heads = [Head(n) for n in (1, 2)]  # TAPE405", heads="net.heads"), _TWO
+    ),
+    "modules of an own class that a method appends": Program(
+        _HEADS.format(
+            made="self.heads = []\n        self.grow()\n\n    def grow(self):\n"
+            "        self.heads.append(Head(2))  # TAPE405",
+            heads="net.heads",
+        ),
+        _TWO,
+    ),
+    "modules of an own class whose own list loses them": Program(
+        _HEADS.format(made="self.heads = nn.ModuleList([Head(2)])", heads="net.heads")
+        .replace(
+            "self.out = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, width))",
+            "self.parts = [nn.Linear(6, 8), nn.Linear(8, width)]  # TAPE405",
+        )
+        .replace("return self.out(h)", "return self.parts[1](self.parts[0](h))"),
+        _TWO,
+    ),
+    "modules of an own class in a ModuleDict": Program(
+        _HEADS.format(made='self.heads = nn.ModuleDict({"a": Head(1)})', heads="net.heads.values()")
+    ),
+}

@@ -30,7 +30,7 @@ from tests.interpret.truth import PRELUDE, torch_raises_at
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
-    **layers.GROWN, **layers.KEYS, **left_out.CORES,
+    **layers.GROWN, **layers.KEYS, **left_out.CORES, **left_out.LOST,
     **named.NAMED, **named.POSSIBLE, **now_and_then.WINDOWS, **now_and_then.GUARDED, **initialized.INITIALIZED,
     **differentiated.DIFFERENTIATED,
     **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE, **unsure.WRITTEN,

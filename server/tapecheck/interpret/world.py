@@ -279,7 +279,10 @@ class World:
         self._stack_spans.pop()
 
     def span(self, node: ast.AST) -> Span:
-        module = self.frames[-1].module
+        return self.span_in(self.frames[-1].module, node)
+
+    def span_in(self, module: Module, node: ast.AST) -> Span:
+        """Return the place of a node of some file."""
         return module.notes.of(node, _span, module)
 
     def site(self, node: ast.AST) -> Site:

@@ -12,7 +12,7 @@ from tapecheck.rules.reading import Reading, Run, plain
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.term_without_effect import MERGES
 from tapecheck.rules.words import called_from, join, listed, span_facts
-from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Step
+from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span, Step
 
 _ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
 
@@ -231,7 +231,7 @@ for step in range(3):
         reading, event = story.reading, story.event
         optimizer = reading.optimizers[event.optimizer]
         first = story.leaves[0]
-        at, labels = _place(first, optimizer)
+        at, labels = _place(first, optimizer, event)
         home = at.span
         names = [name_of(reading, leaf.id) for leaf in story.leaves]
         named = [name for name in dict.fromkeys(names) if name]
@@ -319,9 +319,17 @@ def _group(leaf: Leaf) -> str:
     return found[0] if found is not None else f"{leaf.at.file}:{leaf.at.line}"
 
 
-def _place(leaf: Leaf, optimizer: Optimizer) -> tuple[Site, list[Label]]:
-    """Return where a leaf was made, as the file sees it that makes the optimizer."""
+def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut) -> tuple[Site, list[Label]]:
+    """Return where a leaf was made, as the file sees it that makes the optimizer.
+
+    A module that a plain container loses is not to be mended where it makes its own layers.
+    """
     frames = (leaf.at.span, *leaf.at.stack)
+    lost = None
+    if event.lost_in is not None:
+        lost = next((index for index, span in enumerate(frames) if _lies_in(span, event.lost_in)), None)
+    if lost and frames[lost].file == optimizer.at.file:
+        return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), []
     here = next((index for index, span in enumerate(frames) if span.file == optimizer.at.file), None)
     if here == 0:
         return leaf.at, []
@@ -330,6 +338,10 @@ def _place(leaf: Leaf, optimizer: Optimizer) -> tuple[Site, list[Label]]:
         return optimizer.at, made
     # The call in the training file, not the line of the model's own.
     return Site(frames[here], "", frames[here + 1 :], leaf.at.iteration), made
+
+
+def _lies_in(span: Span, outer: Span) -> bool:
+    return span.file == outer.file and outer.line <= span.line and span.end_line <= outer.end_line
 
 
 def _left_out(reading: Reading) -> Iterator[tuple[Leaf, LeftOut]]:

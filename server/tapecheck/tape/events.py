@@ -300,7 +300,8 @@ class LeftOut:
 
     `whole` says that this optimizer was given all parameters of the module when it was made: these leaves came later,
     or are not `registered` as parameters of the module (in a plain list, or a tensor that is no `nn.Parameter`).
-    Without it, the optimizer was given other submodules whole, or they are parameters in no module at all.
+    Without it, the optimizer was given other submodules whole, or they are parameters in no module at all. `lost_in`
+    is the class whose attributes lead to what is not registered.
     """
 
     at: Site
@@ -308,6 +309,7 @@ class LeftOut:
     leaves: tuple[int, ...]
     whole: bool
     registered: bool
+    lost_in: Span | None = None
 
 
 @built_directly

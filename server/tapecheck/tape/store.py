@@ -109,7 +109,7 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     kind = _KINDS[name]
     if "at" in line:
         line["at"] = sites[line["at"]]
-    for key in ("retain_span", "off_at"):
+    for key in ("retain_span", "off_at", "lost_in"):
         if line.get(key) is not None:
             line[key] = Span(*line[key])
     if "within" in line:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
-from tapecheck.interpret.values import Dict, Instance, List, Set, Tensor, Value
+from tapecheck.interpret.values import Class, Dict, Instance, List, Set, Tensor, Value
 from tapecheck.tape import LeftOut, Named
 
 _NUMBERED = re.compile(r"(?:\w+\.)*?layers\.\d+")
@@ -54,22 +54,23 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         whole |= registered
         top = owner.layer.top if owner.layer is not None else None
         later: list[int] = []
-        unregistered: list[int] = []
-        for path, tensor in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
+        unregistered: dict[Class | None, list[int]] = {}
+        for path, tensor, holder in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
             if tensor.node is None or tensor.node in listed:
                 continue
             if id(tensor) in state.frozen:
                 # Switched on later, that is another story.
                 continue
-            (later if id(tensor) in registered else unregistered).append(tensor.node)
+            found = later if id(tensor) in registered else unregistered.setdefault(holder, [])
+            found.append(tensor.node)
             if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
                 # It came into the module when that had its name already.
                 torch.nn.named_by[tensor.node] = top
                 tensor.name = f"{owner.layer.path}.{path}"
                 torch.world.emit(Named(tensor.node, tensor.name))
         _tell(torch, state, node, later, True, True)
-        if _registers_as_torch(owner):
-            _tell(torch, state, node, unregistered, True, False)
+        for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
+            _tell(torch, state, node, leaves, True, False, cls)
     inside = {id(owner) for owner in state.whole}
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) in inside:
@@ -145,35 +146,54 @@ def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         return
     kept: set[int] = set()
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
-        kept.update(id(tensor) for _, tensor in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()))
+        kept.update(id(tensor) for _, tensor, _ in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()))
     for tensor in loose:
         if id(tensor) not in kept and tensor.node is not None:
             _tell(torch, state, node, [tensor.node], False, False)
 
 
-def _tell(torch: Torch, state: OptimizerState, node: ast.AST, leaves: list[int], whole: bool, registered: bool) -> None:
+def _tell(
+    torch: Torch,
+    state: OptimizerState,
+    node: ast.AST,
+    leaves: list[int],
+    whole: bool,
+    registered: bool,
+    cls: Class | None = None,
+) -> None:
     if leaves:
-        torch.world.emit(LeftOut(torch.world.site(node), state.number, tuple(dict.fromkeys(leaves)), whole, registered))
+        within = torch.world.span_in(cls.module, cls.node) if cls is not None else None
+        at = torch.world.site(node)
+        torch.world.emit(LeftOut(at, state.number, tuple(dict.fromkeys(leaves)), whole, registered, within))
 
 
-def _leaves_of(value: Value, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the leaves that a module's attributes lead to, in plain containers and objects, too."""
+def _leaves_of(
+    value: Value, path: str, depth: int, seen: set[int], holder: Class | None = None, lost: bool = False
+) -> Iterator[tuple[str, Tensor, Class | None]]:
+    """Yield the leaves that a module's attributes lead to, in plain containers and objects, too.
+
+    With each comes the class of the module that they are attributes of, or from where the way to them is `lost`: a
+    plain container registers nothing of what is in it.
+    """
     if isinstance(value, Tensor):
         if value.is_leaf and value.node is not None:
-            yield path, value
+            yield path, value, holder
         return
     if id(value) in seen or depth < 0 or len(seen) > limits.MOST_HOLDERS:
         return
     seen.add(id(value))
+    inner, lost_below = depth - 1, True
+    parts: Iterable[tuple[str, Value]] = ()
     if isinstance(value, Instance):
         if isinstance(value.state, OptimizerState):
             return
-        inner = depth if value.module else depth - 1
-        for name, item in list(value.attrs.items()):
-            yield from _leaves_of(item, f"{path}.{name}" if path else name, inner, seen)
+        if value.module:
+            inner, lost_below, holder = depth, lost, holder if lost else value.cls
+        parts = [(f"{path}.{name}" if path else name, item) for name, item in value.attrs.items()]
     elif isinstance(value, Dict):
-        for key, item in list(value.items.items()):
-            yield from _leaves_of(item, f"{path}[{key!r}]" if isinstance(key, (str, int)) else path, depth - 1, seen)
+        parts = [(f"{path}[{k!r}]" if isinstance(k, (str, int)) else path, item) for k, item in value.items.items()]
     elif isinstance(value, (List, tuple, Set)):
-        for index, item in enumerate(list(value if isinstance(value, tuple) else value.items)):
-            yield from _leaves_of(item, f"{path}[{index}]", depth - 1, seen)
+        items = value if isinstance(value, tuple) else value.items
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(items)]
+    for name, item in parts:
+        yield from _leaves_of(item, name, inner, seen, holder, lost_below)
