@@ -21,6 +21,7 @@ from tests.ecosystem import (
     objects,
     programs,
     reach,
+    renamed,
     suspended,
     unseen,
     unsure,
@@ -32,7 +33,7 @@ PROGRAMS = {
     **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
     **layers.GROWN, **layers.KEYS, **left_out.CORES, **left_out.LOST,
     **named.NAMED, **named.POSSIBLE, **now_and_then.WINDOWS, **now_and_then.GUARDED, **initialized.INITIALIZED,
-    **differentiated.DIFFERENTIATED,
+    **differentiated.DIFFERENTIATED, **renamed.RENAMED,
     **unsure.CALLS, **unsure.INPUTS, **unsure.LOSSES, **unsure.PER_NODE, **unsure.WRITTEN,
 }  # fmt: skip
 STAND_INS = """\

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, plain
+from tapecheck.rules.renamed import renamed
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.term_without_effect import MERGES
 from tapecheck.rules.words import called_from, join, listed, span_facts
@@ -41,6 +42,8 @@ class UntrainedParameter(Rule):
     - Keep modules in `nn.ModuleList` or `nn.ModuleDict`, parameters in `nn.ParameterList`, and make a tensor that is
       to be trained an `nn.Parameter`. Then `.to(device)` and `state_dict()` know them, too.
     - Replace and add layers before the optimizer is made, or hand them over with `optimizer.add_param_group`.
+    - Change what an optimizer has in place, under `torch.no_grad()`: `x = x.clamp(0, 1).detach().requires_grad_()` is
+      a new tensor, while the optimizer goes on with the old one.
     - Give the optimizer every part of the model that is to be trained. What is to stay as it is gets
       `requires_grad_(False)`: that saves its gradients as well.
 
@@ -205,15 +208,34 @@ for step in range(3):
 """,
             line=10,
         ),
+        Example(
+            "An image that is a new tensor after its first step",
+            """\
+import torch
+from torch import nn
+
+features = nn.Conv2d(3, 4, 3).requires_grad_(False)
+image = torch.rand(1, 3, 8, 8, requires_grad=True)
+optimizer = torch.optim.Adam([image], lr=0.05)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = features(image).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    image = image.clamp(0, 1).detach().requires_grad_(True)
+""",
+            line=12,
+        ),
     )
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        if not any(reading.left_out for reading in readings):
+        remade = any(leaf.cuts for reading in readings if reading.steps for leaf in reading.ledger.leaves.values())
+        if not remade and not any(reading.left_out for reading in readings):
             return []
         handled: set[Identity] = set()
         for reading in readings:
             handled |= _handled(reading)
-        findings: list[Finding] = []
+        findings = renamed(readings, handled, self.code, self.name) if remade else []
         for reading in readings:
             stories: dict[tuple[int, str], _Story] = {}
             for leaf, event in _left_out(reading):

@@ -90,7 +90,7 @@ class Optimizers:
         else:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         given = [self._leaves(group.items.get("params"), node)[0] for group in groups if isinstance(group, Dict)]
-        owner.state.groups = given
+        owner.state.groups, owner.state.at = given, self.world.site(node)
         owner.attrs["param_groups"] = List(groups)
         owner.attrs.setdefault("state", Dict({}, more=True))
         owner.attrs.setdefault("defaults", defaults)
@@ -178,6 +178,34 @@ class Optimizers:
         )  # fmt: skip
         return None
 
+    def _regrouped(self, owner: Instance, node: ast.AST) -> OptimizerState:
+        """Return what is known of an optimizer, with the parameters that its groups have by now.
+
+        `group["params"][0] = new` is how a parameter is replaced under an optimizer that goes on.
+        """
+        state, groups = _state(owner), owner.attrs.get("param_groups")
+        if not state.number or not isinstance(groups, List) or groups.more:
+            return state
+        members: list[list[Tensor]] = []
+        for group in groups.items:
+            params = group.items.get("params") if isinstance(group, Dict) else None
+            if not isinstance(params, List) or params.more:
+                return state
+            members.append([item for item in params.items if isinstance(item, Tensor)])
+        if [list(map(id, group)) for group in members] == [list(map(id, group)) for group in state.groups]:
+            return state
+        tensors = [tensor for group in members for tensor in group]
+        state.groups, state.params = members, tensors
+        self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
+        self.world.emit(
+            Optimizer(
+                state.number, state.at or self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
+                "yes" if state.complete else "may", *self._frozen(members),
+            )
+        )  # fmt: skip
+        return state
+
     def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         closure = args[0] if args else kwargs.get("closure")
         result: Value = None
@@ -196,7 +224,7 @@ class Optimizers:
                 finally:
                     del self.world.grad_modes[depth - 1 :]
                 result = made if result is None else result
-            state = _state(owner)
+            state = self._regrouped(owner, node)
             self.world.emit(Step(self.world.site(node), state.number, _called(node)))
             left_out.look(self.torch, state, node)
             bumps = self._bumps(owner)
@@ -224,7 +252,7 @@ class Optimizers:
 
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
-        for tensor in _state(owner).params:
+        for tensor in self._regrouped(owner, node).params:
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
 

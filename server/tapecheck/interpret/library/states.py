@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.values import Instance, Kwargs, Tensor, Value
-from tapecheck.tape import Fact
+from tapecheck.tape import Fact, Site
 
 
 @dataclass(eq=False, slots=True)
@@ -15,7 +15,7 @@ class OptimizerState:
 
     `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
     `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at, and
-    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made.
+    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made, `at` is where.
     """
 
     number: int
@@ -28,6 +28,7 @@ class OptimizerState:
     looked: int = 0
     leaves: int = -1
     frozen: set[int] = field(default_factory=set)
+    at: Site | None = None
 
 
 @dataclass(eq=False, slots=True)

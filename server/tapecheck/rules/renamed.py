@@ -1,0 +1,108 @@
+"""Tensors that an optimizer still has though their names mean others: a part of TAPE405."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
+from tapecheck.rules.reading import Reading, covered, with_sources
+from tapecheck.rules.words import called_from, headline, span_facts
+from tapecheck.tape import Leaf, Optimizer, Span, Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """A leaf that is made anew of the one that an optimizer has, and stored under its name."""
+
+    first: Leaf
+    new: Leaf
+    optimizer: Optimizer
+    step: Step
+    backward: Span
+
+
+def renamed(readings: Sequence[Reading], handled: set[Identity], code: str, rule: str) -> list[Finding]:
+    """Return what optimizers step in vain: it gets no gradient once its name means a new tensor, which they lack.
+
+    Only what every way through the program that trains shows is told.
+    """
+    trained = [reading for reading in readings if len(reading.steps) >= 2]
+    shown = [{story.new.at.span: (reading, story) for story in _stories(reading, handled)} for reading in trained]
+    if not shown:
+        return []
+    places = [place for place in shown[0] if all(place in other for other in shown)]
+    return [_finding(*shown[0][place], code, rule) for place in places]
+
+
+def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
+    gradients = gradients_of(reading)
+    if not gradients.listed or gradients.all_escaped:
+        return
+    leaves = reading.ledger.leaves
+    first: dict[int, int] = {}
+    """Of each leaf that was made anew the one of an optimizer that it comes from."""
+    anew: dict[int, list[Leaf]] = {}
+    for leaf in leaves.values():
+        if not (leaf.at.iteration and leaf.cuts) or leaf.id in gradients.steppable:
+            continue
+        names = _names(reading, leaf.id)
+        cuts = with_sources(reading, leaf.cuts).values()
+        behind = sorted(set().union(*(covered(reading, cut) for cut in cuts)) & leaves.keys())
+        for number in behind:
+            base = first.get(number, number)
+            if base in gradients.steppable and names & _names(reading, base):
+                first[leaf.id] = base
+                anew.setdefault(base, []).append(leaf)
+                break
+    for base, others in anew.items():
+        if any(identity(reading, leaf) in handled for leaf in others):
+            continue
+        added = [
+            (moment, leaf) for leaf in others for moment in gradients.moments(leaf.id)
+            if moment.kind == "added" and moment.fact == "yes"
+        ]  # fmt: skip
+        added.sort(key=lambda pair: pair[0].position)
+        if len(added) < 2 or gradients.unseen(base):
+            continue
+        since = [moment for moment in gradients.moments(base) if moment.position > added[0][0].position]
+        steps = [moment for moment in since if moment.kind == "stepped" and moment.step is not None]
+        if len(steps) < 2 or any(moment.kind in ("added", "set", "read") for moment in since):
+            continue
+        step = steps[0].step
+        owner = reading.optimizers.get(step.optimizer) if step is not None else None
+        if step is not None and owner is not None:
+            yield _Renamed(leaves[base], added[0][1], owner, step, added[0][0].at.span)
+
+
+def _names(reading: Reading, leaf: int) -> set[str]:
+    """Return what a leaf was ever bound to."""
+    bound = {bind.name for _, bind in reading.binds.get(leaf, ())}
+    return bound | ({reading.ledger.leaves[leaf].name} - {""})
+
+
+def _finding(reading: Reading, story: _Renamed, code: str, rule: str) -> Finding:
+    name, home = name_of(reading, story.new.id), story.new.at.span
+    tensor, optimizer = f"`{name}`", f"`{story.optimizer.name}`"
+    labels = [Label(story.first.at.span, f"the tensor that {optimizer} has is made here", "built")]
+    if story.optimizer.at.span != story.first.at.span:
+        labels.append(Label(story.optimizer.at.span, f"{optimizer} is given that tensor, not its name", "step"))
+    if story.backward != home:
+        labels.append(Label(story.backward, "gives the new one its gradient", "path"))
+    if story.step.at.span not in (home, story.backward):
+        labels.append(Label(story.step.at.span, "steps the old one, which has none", "step"))
+    labels += called_from(reading, story.new.at, story.new.at)
+    return Finding(
+        code, rule, "warning", home, headline("`{}` is a new tensor, in no optimizer: never trained", name),
+        f"change {tensor} in place under `torch.no_grad()` instead, as by `clamp_()` or `copy_()`: {optimizer} then "
+        "goes on with it",
+        tuple(labels),
+        facts={
+            "parameters": [name],
+            "kind": "renamed",
+            "optimizer": span_facts(story.optimizer.at.span),
+            "made": [span_facts(home)],
+        },
+        notes=(f"{optimizer} steps the tensor that it was given, whatever {tensor} means by now",),
+    )  # fmt: skip
