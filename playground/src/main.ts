@@ -282,8 +282,9 @@ function show(): void {
   editor.dispatch(setDiagnostics(editor.state, diagnostics));
   const first = findings[0];
   if (first && reveals) {
-    const { from } = span(doc, first);
-    editor.dispatch({ effects: EditorView.scrollIntoView(from, { y: 'center' }) });
+    // Within the editor alone: the page is where its reader has scrolled it.
+    const { scrollDOM } = editor;
+    scrollDOM.scrollTop = editor.lineBlockAt(span(doc, first).from).top - scrollDOM.clientHeight / 2;
   }
   reveals = false;
   list.replaceChildren(...findings.map(card));
