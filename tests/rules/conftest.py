@@ -72,6 +72,7 @@ class Builder:
         cuts: Sequence[int] = (),
         stack: Sequence[int] = (),
         linked: str = "yes",
+        graph_of: str | None = None,
     ) -> int:
         """An op on `inputs`; it saves the values of `saves` (0: data that requires no grad)."""
         self._ids += 1
@@ -87,7 +88,7 @@ class Builder:
         )
         fact: Any = keeps if keeps is not None else ("yes" if saved else "no")
         site, link = self.site(line, stack), linked
-        event = Node(self._ids, op, site, inputs, saved, fact, link, tuple(cuts))  # type: ignore[arg-type]
+        event = Node(self._ids, op, site, inputs, saved, fact, link, tuple(cuts), graph_of)  # type: ignore[arg-type]
         self.tape.events.append(event)
         if name:
             self.bind(line, name, self._ids, stack=stack)

@@ -14,7 +14,7 @@ from tapecheck.rules import Reading, judge
 from tapecheck.rules.reading import Run
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Cut, Hold, Node, Raised
-from tapecheck.tape.ledger import GRAPH_OF, Problem
+from tapecheck.tape.ledger import Problem
 
 _STAKES = (
     "nothing hangs on it",
@@ -112,9 +112,9 @@ def _busiest(way: Explored) -> str:
 def _unknown(way: Explored) -> Iterator[str]:
     """Tell which graphs come from code that nobody could look into, at the lines that are first to need them."""
     for event in way.tape.events:
-        if isinstance(event, Node) and event.op.startswith(GRAPH_OF):
+        if isinstance(event, Node) and event.graph_of:
             said = "is made by unknown code: there may be none, and it may keep nothing"
-            yield f"  code   line {event.at.line}: the graph of `{event.op.removeprefix(GRAPH_OF)}` {said}"
+            yield f"  code   line {event.at.line}: the graph of `{event.graph_of}` {said}"
 
 
 def _backward(run: Run, reading: Reading) -> list[str]:

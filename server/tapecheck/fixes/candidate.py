@@ -12,7 +12,7 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
 from tapecheck.rules import RAISING, BackwardTwice, StaleSavedTensor
-from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.finding import Finding, Label, Role
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Context:
         """
         return self.finding.code in RAISING and self.finding.certain and not self.caught
 
-    def labels(self, *roles: str) -> list[Label]:
+    def labels(self, *roles: Role) -> list[Label]:
         return [label for label in self.finding.labels if label.role in roles]
 
     def backwards_here(self) -> Iterator[tuple[Tape, Backward]]:

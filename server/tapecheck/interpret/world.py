@@ -470,13 +470,14 @@ class World:
         parameter: bool = False,
         copy_of: int | None = None,
         made: bool = False,
+        many: bool = False,
     ) -> Tensor:
         """Turn a tensor without graph into a leaf that requires grad."""
         number = self.new_id()
         # A backtick in the key of a module would end the quotes of a message.
         name = (name or tensor.name).replace("`", "'")
         cuts = tensor.cuts[: limits.MAX_CUTS]
-        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, cuts, made))
+        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, cuts, made, many))
         tensor.node = number
         tensor.graph = "yes"
         tensor.is_leaf = True
@@ -541,6 +542,7 @@ class World:
         storage: Storage | None = None,
         cuts: tuple[int, ...] = (),
         exists: Fact = "yes",
+        graph_of: str | None = None,
     ) -> Tensor:
         """Return a node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
         sources: list[int] = []
@@ -557,7 +559,7 @@ class World:
             self.ledger.provisional.add(number)
         node = Node(
             number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
-            cuts[:limits.MAX_CUTS],
+            cuts[:limits.MAX_CUTS], graph_of,
         )  # fmt: skip
         self.tape.events.append(node)
         self.ledger.nodes[number] = node
@@ -565,11 +567,15 @@ class World:
             storage or self.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
         )
 
+    def unknown_graph(self, name: str, at: ast.AST, exists: Fact = "yes") -> Tensor:
+        """Return a node that stands for the whole graph of a value that unknown code made."""
+        return self.build(f"graph of {name}", at, (), keeps="may", exists=exists, graph_of=name)
+
     def unknown_source(self, at: ast.AST) -> Tensor:
         """Return what stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""
         if self._unknown_source is None:
             number = self.new_id()
-            self.emit(Node(number, UNKNOWN_SOURCE, self.site(at), (), (), "no", "may"))
+            self.emit(Node(number, UNKNOWN_SOURCE, self.site(at), (), (), "no", "may", (), ""))
             self._unknown_source = Tensor(self.new_storage(), number, "may")
         return self._unknown_source
 

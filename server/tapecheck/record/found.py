@@ -221,7 +221,7 @@ def _starved(story: Story) -> Finding | None:
         GradientCut.code, _NAMES[GradientCut.code].name, severity, place, message,
         advice,
         tuple(
-            Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "optimizer")
+            Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "step")
             for event in story.reading.optimizers.values() if set(event.params) & set(never)
         ),
         certain=False, facts={"parameters": names},

@@ -149,7 +149,7 @@ def _flow(finding: Finding, places: Places) -> dict[str, Any]:
         (label for label in finding.labels if label.span != finding.span),
         key=lambda label: _ORDER.get(label.role, _CALLED),
     )
-    steps = [(label.span, label.message, label.role) for label in ordered]
+    steps: list[tuple[Span, str, str]] = [(label.span, label.message, label.role) for label in ordered]
     steps.append((finding.span, finding.message.partition("\n")[0], "used"))
     return {
         "threadFlows": [

@@ -9,7 +9,7 @@ from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, join, quoted, span_facts
-from tapecheck.tape import PARAMETERS_OF, Leaf
+from tapecheck.tape import Leaf
 
 
 class CreateGraphCycle(Rule):
@@ -258,7 +258,7 @@ def _known(reading: Reading, leaf: Leaf) -> bool:
     if owners:
         return any(optimizer.complete == "yes" for optimizer in owners)
     gradients = gradients_of(reading)
-    if leaf.name.endswith(PARAMETERS_OF) or not gradients.listed or gradients.unseen(leaf.id):
+    if leaf.many or not gradients.listed or gradients.unseen(leaf.id):
         return False
     return not any(moment.kind == "set" for moment in gradients.moments(leaf.id))
 

@@ -17,16 +17,17 @@ def page_url(code: str, name: str) -> str:
     return f"{DOCS_URL}{code.lower()}-{name}/"
 
 
+Role = Literal["built", "freed", "changed", "cut", "kept", "carried", "called", "step", "path", "condition"]
+"""The part of a line in what is found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A remark on a line: where the graph was built, freed, changed, cut or kept.
-
-    `role` is one of built, freed, changed, cut, kept, carried, called, step, path, condition.
-    """
+    """A remark on a line: where the graph was built, freed, changed, cut or kept."""
 
     span: Span
     message: str
-    role: str
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)

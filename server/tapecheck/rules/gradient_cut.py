@@ -813,7 +813,8 @@ def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_C
         if copy is None or copy.copy_of not in wanted or position > run.position:
             continue
         if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
-            how: Untraining = "data" if change.grad_mode == "yes" or change.how.startswith("data") else "no_grad"
+            written_by_data = change.bumps == "no" and change.optimizer is None
+            how: Untraining = "data" if change.grad_mode == "yes" or written_by_data else "no_grad"
             yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
 
 

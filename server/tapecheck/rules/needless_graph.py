@@ -13,7 +13,7 @@ from tapecheck.rules.growing_chain import GrowingChain
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, span_facts
-from tapecheck.tape import PARAMETERS_OF, Decision, LeafEscape, Node, Site, Span
+from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -322,7 +322,7 @@ def _forward(reading: Reading, node: Node) -> bool:
         for source in node.inputs
         if source in leaves and (leaves[source].parameter or source in reading.learned)
     ]
-    if any(leaf.name.endswith(PARAMETERS_OF) for leaf in parameters):
+    if any(leaf.many for leaf in parameters):
         return True
     own = {leaf.storage for leaf in parameters}
     return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.tape import (
-    PARAMETERS_OF,
     Backward,
     Bind,
     Cut,
@@ -352,7 +351,7 @@ class Reading:
         them.
         """
         leaves, provisional = self.ledger.leaves, self.ledger.provisional
-        known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.name.endswith(PARAMETERS_OF)}
+        known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
         for run in self.runs:
             known |= {number for number, fact in run.traversal.executed.items() if fact == "yes" and number in leaves}
         found = {number for number in known if leaves[number].parameter} | self.learned

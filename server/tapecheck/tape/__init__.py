@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tapecheck.tape.events import (
     LEFT_OVER,
-    PARAMETERS_OF,
     Backward,
     Bind,
     Cut,
@@ -55,7 +54,6 @@ from tapecheck.tape.tape import Tape
 
 __all__ = [
     "LEFT_OVER",
-    "PARAMETERS_OF",
     "Backward",
     "Bind",
     "Cut",

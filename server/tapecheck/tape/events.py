@@ -93,7 +93,8 @@ class Leaf:
 
     `copy_of` is the leaf that it was deep-copied from, where that is known, `cuts` what its value came through. `made`
     is said of one that stands for all parameters of an unknown model: the program itself got the model out of a library
-    or a file, so that they require grad unless it freezes them.
+    or a file, so that they require grad unless it freezes them. `many` is said of any that stands for all parameters of
+    a model.
     """
 
     id: int
@@ -104,10 +105,7 @@ class Leaf:
     copy_of: int | None = None
     cuts: tuple[int, ...] = ()
     made: bool = False
-
-
-PARAMETERS_OF = " parameters"
-"""What the name of a leaf ends with that stands for all parameters of one unknown model."""
+    many: bool = False
 
 
 @built_directly
@@ -143,7 +141,8 @@ class Node:
     `inputs` are the nodes and leaves its edges lead to. `keeps` says whether it holds anything that a
     backward frees (saved tensors, scalars, buffers): only such a node makes a second backward raise.
     `linked` says whether the result really depends on the inputs ("may" for calls into unknown code).
-    `cuts` are cut values that went into the op as constants.
+    `cuts` are cut values that went into the op as constants. `graph_of` is the name of the value whose whole graph the
+    node stands for, because unknown code made it; empty for that of several such values.
     """
 
     id: int
@@ -154,6 +153,7 @@ class Node:
     keeps: Fact = "no"
     linked: Fact = "yes"
     cuts: tuple[int, ...] = ()
+    graph_of: str | None = None
 
 
 CutKind = Literal[

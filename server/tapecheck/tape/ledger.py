@@ -50,8 +50,6 @@ from tapecheck.tape.events import (
 
 UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for unknown graphs."""
-GRAPH_OF = "graph of "
-"""What the op of a node begins with that stands for the whole unknown graph of one value."""
 _EARLIER = 8
 _UNREAD = frozenset((
     Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration, LeafEscape,
@@ -160,7 +158,7 @@ class Ledger:
     def leads_anywhere(self, node: int) -> bool:
         """Return whether a node stands for an unknown graph, which may share nodes with any other such graph."""
         event = self.nodes.get(node)
-        return event is not None and (event.op == UNKNOWN_SOURCE or event.op.startswith(GRAPH_OF))
+        return event is not None and event.graph_of is not None
 
     def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
         """Return every node and leaf reachable from `nodes`, with whether the way there is certain."""

@@ -50,7 +50,6 @@ from tapecheck.tape import (
     both,
     either,
 )
-from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import OpFact
 
 _MESSAGES = {
@@ -341,7 +340,7 @@ class Autograd:
                 root.graph = "may"
             unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
             if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
-                built = self.world.build(f"{GRAPH_OF}{root.name}", node, (), keeps="may")
+                built = self.world.unknown_graph(root.name, node)
                 root.node, root.oldest = built.node, built.oldest
                 if isinstance(root, Unknown):
                     root.certain = False

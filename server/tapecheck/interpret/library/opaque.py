@@ -25,7 +25,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
-from tapecheck.tape import PARAMETERS_OF, CutKind, Fact, either
+from tapecheck.tape import CutKind, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -351,9 +351,9 @@ _METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value
 def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     """One leaf that stands for all the parameters of an unknown model."""
     if owner.leaf is None:
-        name = owner.name + PARAMETERS_OF
+        name = f"{owner.name} parameters"
         leaf = torch.world.data(name)
-        torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None)
+        torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.within is not None and owner.data}
         owner.leaf = leaf

@@ -35,7 +35,6 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
-from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
 
 _ELEMENTWISE = frozenset((
@@ -236,7 +235,7 @@ class _Call:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
         for value in self.every:
             if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
-                own = self.world.build(f"{GRAPH_OF}{value.name}", self.node, (), keeps="may", exists="may")
+                own = self.world.unknown_graph(value.name, self.node, "may")
                 value.node, value.oldest, value.certain = own.node, own.oldest, False
 
     def without_graph(self, plan: _Plan) -> Tensor:

@@ -38,7 +38,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
-from tapecheck.tape.ledger import GRAPH_OF
 
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
 _WORD = re.compile(r"\w+")
@@ -508,10 +507,10 @@ class _Again:
                     number + shift if number > begun else nodes.get(number, number) for number in event.inputs
                 ])  # fmt: skip
                 number = event.id + shift
-                op = f"{GRAPH_OF}{graphs[event.id]}" if event.id in graphs else event.op
+                own = graphs.get(event.id)
                 made = ledger.nodes[number] = Node(
-                    number, op, site(event.at), inputs, saved, event.keeps, event.linked,
-                    cuts(event.cuts) if event.cuts else (),
+                    number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
+                    event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
                 )  # fmt: skip
             elif kind is Bind:
                 made = Bind(site(event.at), event.name, node(event.node), cuts(event.cuts), event.item)
