@@ -181,8 +181,8 @@ def test_what_the_recorder_could_not_do_is_said(script: Path) -> None:
         "    def grad_fn(self):\n"
         "        raise RuntimeError('odd')\n"
         "w = torch.ones(1, requires_grad=True)\n"
-        "(w * 2).as_subclass(Odd).backward()\n"
         "(w * 2).sum().backward()\n"
+        "(w * 2).as_subclass(Odd).backward()\n"
     )
     done = run(script, "odd.py")
     assert "may have gaps: the recorder failed 1 times, first with RuntimeError: odd" in done.stdout

@@ -178,3 +178,22 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with whole_file(path) as file:
         file.write("after")
     assert path.read_text() == "after" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_program_that_removes_the_folder_of_its_tape_keeps_its_run(write: Write, tmp_path: Path) -> None:
+    script = write("""
+        import os, shutil, sys
+        import torch
+
+        w, kept = torch.ones(3, requires_grad=True), []
+        for step in range(8):
+            kept.append((w * w).sum())
+            kept[-1].backward()
+            if step == 3:
+                shutil.rmtree(os.path.dirname(sys.orig_argv[sys.orig_argv.index("--tape") + 1]))
+        print(len(kept))
+    """)
+    result = run(RunRequest(script, python=PYTHON, cwd=str(tmp_path), env=QUIET))
+    assert (result.how_ended, result.stdout, result.exit_code) == ("finished", "8\n", 0)
+    assert result.backwards == 8
+    assert isinstance(result.tape.events[-1], End) and result.tape.events[-1].how == "finished"

@@ -18,7 +18,8 @@ import pytest
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.compare import summary
 from tapecheck.record.run import _Lines
-from tapecheck.tape import Backward, End, Iteration, Measure, Node, Raised, read_tape
+from tapecheck.rules import Finding
+from tapecheck.tape import Backward, End, Iteration, Measure, Node, Raised, Span, read_tape
 from tests.record.harness import PYTHON, QUIET, Write, plain, probed
 
 Record = Callable[..., RunResult]
@@ -371,4 +372,40 @@ def test_a_failing_recorder_is_noted_and_harms_nothing(write: Write, tmp_path: P
     without, recorded = plain(script, cwd=str(tmp_path)), probed(script, cwd=str(tmp_path))
     assert (recorded.stdout, recorded.stderr, recorded.returncode) == (without.stdout, without.stderr, 0)
     end = read_tape((tmp_path / "tape.jsonl").read_text().splitlines()).events[-1]
-    assert isinstance(end, End) and "the recorder failed 3 times, first with RuntimeError: odd" in end.detail
+    assert isinstance(end, End) and end.how == "stopped"
+    assert end.detail.startswith("the recording ended on line 10 of script.py, the program ran on; ")
+    assert "the recorder failed 1 times, first with RuntimeError: odd" in end.detail
+
+
+def test_what_was_not_seen_after_a_fault_decides_nothing(record: Record, tmp_path: Path) -> None:
+    result = record("""
+        import torch
+
+        class Odd(torch.Tensor):
+            @property
+            def grad_fn(self):
+                raise RuntimeError("odd")
+
+        w = torch.ones(3, requires_grad=True)
+        for step in range(6):
+            loss = (w * w).sum()
+            loss.backward(retain_graph=True)
+        try:
+            loss.as_subclass(Odd).backward()
+        finally:
+            print("over")
+    """)
+    assert (result.how_ended, result.stdout) == ("finished", "over\n")
+    place = Span(str(tmp_path / "script.py"), 11, 5, 11, 37)
+    never = Span(str(tmp_path / "script.py"), 15, 5, 15, 18)
+    said = [
+        Finding("TAPE101", "backward-twice", "error", place, "predicted", "help"),
+        Finding("TAPE301", "needless-retain-graph", "info", place, "predicted", "help"),
+        Finding("TAPE101", "backward-twice", "error", never, "predicted", "help"),
+    ]
+    judged = judge(said, result.tape, directory=str(tmp_path))
+    assert [finding.code for finding in judged] == ["TAPE101", "TAPE301", "TAPE101"]
+    for finding in judged:
+        assert finding.evidence is None
+        assert finding.notes[-1].startswith("the recording ended on line 13 of script.py, the program ran on; ")
+        assert finding.notes[-1].endswith(": what came later was not seen")

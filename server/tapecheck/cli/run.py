@@ -137,10 +137,10 @@ def _cut_short(result: RunResult) -> str:
         )
     if result.how_ended != "finished":
         return "The run was cut short: what would have come later was not seen."
-    if result.lost:
-        return "The recording was cut short: what came later was not seen."
     if result.failure:
         return f"The recording may have gaps: {result.failure}."
+    if result.lost:
+        return "The recording was cut short: what came later was not seen."
     if not result.backwards and result.unrecorded:
         return "The training was not recorded: it ran in forked processes."
     if not result.backwards and result.ran_elsewhere:

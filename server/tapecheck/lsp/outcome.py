@@ -54,9 +54,10 @@ def unseen(result: RunResult, program: str) -> Outcome:
 
 def gaps(result: RunResult) -> str:
     """Return what a run that saw something may have missed, empty where that is nothing."""
-    if result.how_ended == "finished" and result.lost:
-        return "the recording was cut short: what came later was not seen"
-    return f"the recording may have gaps: {_short(result.failure)}" if result.failure else ""
+    if result.failure:
+        return f"the recording may have gaps: {_short(result.failure)}"
+    cut_short = result.how_ended == "finished" and result.lost
+    return "the recording was cut short: what came later was not seen" if cut_short else ""
 
 
 def _last_words(stderr: str) -> str:

@@ -20,18 +20,27 @@ from tapecheck.rules import (
     BackwardWithoutGraph,
     CheckpointWithoutGradient,
     CreateGraphCycle,
+    Evidence,
     Finding,
     GradientCut,
     GradientDiscarded,
     GraphKeptAcrossIterations,
     GrowingChain,
     MissingCreateGraph,
+    NeedlessGraph,
+    NeedlessRetainGraph,
+    UntrainedParameter,
 )
 from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
 
 _KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
 """The rules about graphs that live on."""
+_NEVER = (
+    NeedlessRetainGraph.code, NeedlessGraph.code, GradientCut.code, CheckpointWithoutGradient.code,
+    UntrainedParameter.code,
+)  # fmt: skip
+"""The rules about what never happens, which a run confirms that is seen to its end."""
 
 
 def confirm(
@@ -83,11 +92,16 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
             # What came after the last look is not known.
             finding, evidence = _noted(finding, story.cut_short), None
+        if story.blind and evidence is not None and not _seen_happen(finding, evidence):
+            note = f"{story.blind}: what came later was not seen"
+            finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
     for finding in found_by_run(story):
+        if story.blind and finding.code in _NEVER:
+            continue
         if (undecided := _same_failure(story, judged, finding)) is not None and finding.evidence is not None:
             # Where it is said that it fails is not where the library calls backward.
             judged[undecided] = dataclasses.replace(
@@ -106,6 +120,11 @@ def _noted(finding: Finding, seconds: float) -> Finding:
     """Return a finding with the reason for which the run is inconclusive."""
     note = f"too little was measured: the recorder stopped looking at what is kept after {seconds:.0f} s"
     return dataclasses.replace(finding, notes=(*finding.notes, note))
+
+
+def _seen_happen(finding: Finding, evidence: Evidence) -> bool:
+    """Return whether evidence is of something that happened, and not of what did not until the recording ended."""
+    return evidence.verdict == "confirmed" and finding.code not in _NEVER
 
 
 def _told(found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:

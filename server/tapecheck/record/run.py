@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import dataclasses
 import errno
+import io
 import json
 import os
 import re
@@ -20,10 +21,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO, Union
+from typing import IO, Any, BinaryIO, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
+from tapecheck.record.story import BLIND
 from tapecheck.tape import Backward, End, Measure, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
@@ -193,6 +195,7 @@ def run(
         own = ["--tape", str(tape), "--children", str(children), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
+        cleanup.callback(follower.let_go)
         follower.spawned = children / "tape.rank0"
         try:
             stopped = follower.wait(request, cancelled, signalled)
@@ -278,6 +281,7 @@ def _launched(
         finally:
             _kill(process, tape)
             follower.close()
+            follower.let_go()
         tapes = _tapes_in(tape.parent)
         if not tapes:
             tapes[0] = _read(request, process.returncode, tape, follower, stopped)
@@ -545,6 +549,8 @@ class _Follower:
         # The tape of the first process that the program spawns: it tells how far the run is once it trains.
         self.spawned: Path | None = None
         self.iterations = self.backwards = 0
+        # A program may remove the folder that its tape is in: what was opened stays.
+        self._open: dict[Path, BinaryIO] = {}
         self._position = 0
         self._rest = b""
         # Loops by the place of their text: each run of a loop has a number of its own.
@@ -625,6 +631,25 @@ class _Follower:
             self._pass_on(self.lines.add, name, chunk)
         self._pass_on(self.lines.flush, name)
 
+    def _opened(self, tape: Path) -> BinaryIO:
+        if tape not in self._open:
+            self._open[tape] = tape.open("rb")
+        return self._open[tape]
+
+    def tape_of(self, path: Path) -> Tape:
+        """Read the tape at a path, though the program has removed it. Raises OSError and TapeError."""
+        if path.exists() or path not in self._open:
+            with path.open(encoding="utf-8", errors="replace") as text:
+                return read_tape(text)
+        file = self._open[path]
+        file.seek(0)
+        return read_tape(io.StringIO(file.read().decode(errors="replace")))
+
+    def let_go(self) -> None:
+        """Close the tapes."""
+        for file in self._open.values():
+            file.close()
+
     def _pass_on(self, step: Callable[..., None], *arguments: object) -> None:
         if self.refused is None:
             try:
@@ -640,14 +665,14 @@ class _Follower:
             self._loops.clear()
             self._sites.clear()
         try:
-            with self.tape.open("rb") as file:
-                file.seek(self._position)
-                while chunk := file.read(1 << 20):
-                    self._position += len(chunk)
-                    lines = (self._rest + chunk).split(b"\n")
-                    self._rest = lines.pop()
-                    for line in lines:
-                        self._count(line)
+            file = self._opened(self.tape)
+            file.seek(self._position)
+            while chunk := file.read(1 << 20):
+                self._position += len(chunk)
+                lines = (self._rest + chunk).split(b"\n")
+                self._rest = lines.pop()
+                for line in lines:
+                    self._count(line)
         except OSError:
             return
         if (self.iterations, self.backwards) != before and self.on_event is not None:
@@ -697,8 +722,7 @@ def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopp
     if code == OLD_PYTHON:
         raise InterpreterError(stderr.strip().removeprefix("tapecheck: "))
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            tape = read_tape(file)
+        tape = follower.tape_of(path)
     except (OSError, TapeError) as error:
         if stopped:
             return Tape("tapecheck recorder")
@@ -747,8 +771,8 @@ def _result(
 
 
 def _tape_ended(end: End) -> bool:
-    """Return whether a tape ended before its program did: no room for it, or a limit of its own."""
-    return end.how == "stopped" and end.detail.startswith("the tape ")
+    """Return whether a tape ended before its program did: no room for it, a limit of its own, or a fault."""
+    return end.how == "stopped" and end.detail.startswith(BLIND)
 
 
 def signal_name(number: int) -> str:

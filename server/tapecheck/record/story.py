@@ -24,6 +24,8 @@ from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
+BLIND = ("the tape ", "the recording ended")
+"""How the end of a tape begins that came before the program's."""
 _LONGEST = 240
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
@@ -315,6 +317,11 @@ class Story:
     def whole(self) -> bool:
         """Return whether the program ran to its own end, by itself or by an exception of its own."""
         return self.end.how == "finished"
+
+    @property
+    def blind(self) -> str:
+        """Return why the program ran on unseen, empty where it did not."""
+        return self.end.detail if self.end.how == "stopped" and self.end.detail.startswith(BLIND) else ""
 
     def is_about(self, raised: Raised, finding: Finding) -> bool:
         """Return whether a finding speaks of an exception."""

@@ -470,8 +470,11 @@ class Ending:
         self.detail = ""
 
     def write(self) -> None:
-        self.recorder.finish(self.how, self.detail)
-        self.recorder.tracer.stop()
+        try:
+            self.recorder.finish(self.how, self.detail)
+            self.recorder.tracer.stop()
+        except Exception:
+            self.recorder.failed()
 
 
 def run(program: Program, recorder: Recorder, ending: Ending) -> None:

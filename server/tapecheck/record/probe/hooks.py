@@ -29,6 +29,8 @@ class Engine:
     @property
     def run_backward(self) -> Any:
         recorder = self._recorder
+        if recorder.failures:
+            return self._engine.run_backward
         tracer = recorder.tracer
         paused = False
         with Guard(recorder):
@@ -47,7 +49,8 @@ class Engine:
                 if hidden:
                     recorder.hidden.walked()
         if paused:
-            tracer.go_on()
+            with Guard(recorder):
+                tracer.go_on()
         return self._engine.run_backward
 
 
@@ -99,7 +102,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
     def before(optimizer: Any, args: Any, words: Any) -> None:
-        if compiling():
+        if recorder.failures or compiling():
             return
         paused = alone = False
         with Guard(recorder):
@@ -110,17 +113,18 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             alone = changes.before_step(optimizer)
         if not paused:
             return
-        if (
-            alone and len(args) == 1 and not words and tracer.paused is None and tracer.only is not None
-            and _unhooked(optimizer, around_all)
-        ):  # fmt: skip
-            # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
-            tracer.paused = tracer.only
-        else:
-            tracer.go_on()
+        with Guard(recorder):
+            if (
+                alone and len(args) == 1 and not words and tracer.paused is None and tracer.only is not None
+                and _unhooked(optimizer, around_all)
+            ):  # fmt: skip
+                # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
+                tracer.paused = tracer.only
+            else:
+                tracer.go_on()
 
     def after(optimizer: Any, args: Any, words: Any) -> None:
-        if compiling():
+        if recorder.failures or compiling():
             return
         paused = False
         with Guard(recorder):
@@ -132,7 +136,8 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             changes.after_step(optimizer)
             recorder.hidden.stepped(optimizer)
         if paused:
-            tracer.go_on()
+            with Guard(recorder):
+                tracer.go_on()
 
     if hasattr(optimizers, "register_optimizer_step_pre_hook"):
         handles.append(optimizers.register_optimizer_step_pre_hook(before))
@@ -141,7 +146,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     if patch is not None:
 
         def made(optimizer: Any) -> Any:
-            if not compiling():
+            if not recorder.failures and not compiling():
                 with Guard(recorder):
                     recorder.rests.wake(sys._getframe(1))
                     recorder.changes.optimizer_made(optimizer)

@@ -166,22 +166,47 @@ class Recorder(Listener):
         self.tracer.stop()
 
     def failed(self) -> None:
-        """Note a failure of the recorder itself; called while handling the exception."""
-        if isinstance(sys.exc_info()[1], RecursionError):
+        """End the recording at a failure of the recorder itself, never the program; called while handling the
+        exception.
+        """
+        error = sys.exc_info()[1]
+        if isinstance(error, RecursionError):
             # The program's own recursion left no room; to say more would need some.
             return
         self.failures += 1
-        if self.failures == 1:
-            error = sys.exc_info()[1]
+        if self.failures > 1:
+            return
+        try:
             where = ""
             step = error.__traceback__ if error is not None else None
             while step is not None:
                 where = "%s:%d" % (os.path.basename(step.tb_frame.f_code.co_filename), step.tb_lineno)
                 step = step.tb_next
             self.first_failure = "%s: %s (%s)" % (type(error).__name__, error, where)
-        if self.failures >= 100 and not self.disabled:
-            self.disabled = True
-            self.tracer.stop()
+        except Exception:
+            self.first_failure = type(error).__name__
+        for end in (self._end_here, self._stop):
+            try:
+                end()
+            except Exception:
+                # What is broken cannot even be ended.
+                pass
+
+    def _end_here(self) -> None:
+        """Write what is known, and that the recording ends here."""
+        place = None
+        try:
+            place = self.tracer.lines().place
+        except Exception:
+            pass
+        at = ""
+        if place is not None:
+            at = " on line %d of %s" % (place.line, os.path.basename(place.filename))
+        self.finish("stopped", "the recording ended%s, the program ran on" % at)
+
+    def _stop(self) -> None:
+        self.disabled = True
+        self.tracer.stop()
 
     @contextmanager
     def group(self) -> Iterator[Any]:
@@ -211,9 +236,9 @@ class Recorder(Listener):
         """Write what is only known at the end, and the end."""
         if self.ended or self.disabled or os.getpid() != self.pid:
             return
+        self.ended = True
         try:
             with self.lock:
-                self.ended = True
                 self.flush_raised(caught=True)
                 self._summary()
         except Exception:
@@ -221,6 +246,8 @@ class Recorder(Listener):
         if self.refused:
             detail += "%snot recorded: %s" % ("; " if detail else "", self.refused)
         elif self.failures:
+            if how == "finished":
+                how, detail = "stopped", "the recording ended before its summary"
             detail += "%sthe recorder failed %d times, first with %s" % (
                 "; " if detail else "", self.failures, self.first_failure,
             )  # fmt: skip

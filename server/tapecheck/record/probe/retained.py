@@ -7,6 +7,7 @@ import time
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
+from .guard import Guard
 from .tracing import Place
 
 _MAX_NODES = 100_000
@@ -46,10 +47,11 @@ class Retained:
 
         def end(_: Any) -> None:
             # Anywhere, in the midst of anything: nothing is written here.
-            lines = self.recorder.tracer.threads.get(threading.get_ident())
-            place, iteration = (lines.place, lines.iteration()) if lines is not None else (None, ())
-            self.alive.pop(number, None)
-            self.gone.append((number, place, iteration, time.monotonic() - began))
+            with Guard(self.recorder):
+                lines = self.recorder.tracer.threads.get(threading.get_ident())
+                place, iteration = (lines.place, lines.iteration()) if lines is not None else (None, ())
+                self.alive.pop(number, None)
+                self.gone.append((number, place, iteration, time.monotonic() - began))
 
         self.alive[number] = weakref.ref(life, end)
 

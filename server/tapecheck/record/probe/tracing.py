@@ -982,10 +982,13 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
 
     def found(code: CodeType, offset: int) -> Any:
-        # What is observed already tells the other tool of this call.
-        if id(code) not in observed and tracer.function(code) is not None:
-            ask(code, local_events)
-            entered(code, frame_at(1))
+        try:
+            # What is observed already tells the other tool of this call.
+            if id(code) not in observed and tracer.function(code) is not None:
+                ask(code, local_events)
+                entered(code, frame_at(1))
+        except Exception:
+            tracer.failed()
         return monitoring.DISABLE
 
     def start(code: CodeType, offset: int) -> None:

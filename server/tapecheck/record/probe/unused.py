@@ -81,7 +81,7 @@ class Unused:
         if self._depth > 0:
             return
         # While torch.compile traces, this is a part of what it traces.
-        if self.recorder.torch.compiler.is_compiling():
+        if self.recorder.failures or self.recorder.torch.compiler.is_compiling():
             return
         with Guard(self.recorder):
             loop = self._running()
