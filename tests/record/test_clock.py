@@ -10,7 +10,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.record import RunRequest, confirm
 from tapecheck.record.run import PROBE
-from tapecheck.rules import Finding
+from tapecheck.rules import ALL, Finding
 from tapecheck.source import read_source
 from tests.record.harness import QUIET
 from tests.record.test_evidence import MISTAKES, ON_ONE_LINE
@@ -22,6 +22,8 @@ PROGRAMS = {
     "cycles": CYCLES.format(models=4),
     "kept": TRAIN_ALONE,
 }
+RATES = ("0.1", "1", "10")
+EXAMPLES = {rule.code: rule.INVALID[0].program for rule in ALL}
 
 
 def _judged(folder: Path, text: str, python: str, rate: str) -> list[Finding]:
@@ -34,14 +36,22 @@ def _judged(folder: Path, text: str, python: str, rate: str) -> list[Finding]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_fast_and_a_slow_clock_give_the_same_verdicts(tmp_path: Path, python: str, name: str) -> None:
-    said = {}
-    for rate in ("0.1", "1", "10"):
-        findings = _judged(tmp_path, PROGRAMS[name], python, rate)
-        said[rate] = [
-            (finding.code, finding.span, finding.notes, finding.evidence and finding.evidence.verdict)
-            for finding in findings
-        ]
+    said = {rate: _said(_judged(tmp_path, PROGRAMS[name], python, rate)) for rate in RATES}
     assert said["1"] and said["0.1"] == said["1"] == said["10"]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_no_rules_verdict_hangs_on_the_clock(tmp_path: Path, python: str, code: str) -> None:
+    slow, fast = (_said(_judged(tmp_path, EXAMPLES[code], python, rate)) for rate in ("0.1", "10"))
+    assert slow == fast
+    assert any(one[0] == code for one in slow)
+
+
+def _said(findings: list[Finding]) -> list[tuple[object, ...]]:
+    return [
+        (finding.code, finding.span, finding.notes, finding.evidence and finding.evidence.verdict)
+        for finding in findings
+    ]
 
 
 def test_a_verdict_that_the_clock_cut_short_says_so(tmp_path: Path, python: str) -> None:

@@ -91,7 +91,9 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             evidence = DECIDE[finding.code](story, finding)
         if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
             # What came after the last look is not known.
-            finding, evidence = _noted(finding, story.cut_short), None
+            finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
+        if story.written_for and evidence is not None and evidence.verdict == "refuted":
+            finding, evidence = _noted(finding, "writing calls", story.written_for), None
         if story.blind and evidence is not None and not _seen_happen(finding, evidence):
             note = f"{story.blind}: what came later was not seen"
             finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
@@ -116,9 +118,9 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     return [_of_known_places(finding) for finding in judged]
 
 
-def _noted(finding: Finding, seconds: float) -> Finding:
+def _noted(finding: Finding, what: str, seconds: float) -> Finding:
     """Return a finding with the reason for which the run is inconclusive."""
-    note = f"too little was measured: the recorder stopped looking at what is kept after {seconds:.0f} s"
+    note = f"too little was measured: the recorder stopped {what} after {seconds:.0f} s"
     return dataclasses.replace(finding, notes=(*finding.notes, note))
 
 

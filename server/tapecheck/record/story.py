@@ -152,6 +152,8 @@ class Story:
         self.passed = False
         self.cut_short = 0.0
         """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
+        self.written_for = 0.0
+        """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
         hold: Hold | None = None
         for event in tape.events:
             if isinstance(event, Hold):
@@ -216,6 +218,8 @@ class Story:
             self.gradients_used.append((event.at, value))
         elif name == "looking-stopped":
             self.cut_short = event.value
+        elif name == "writing-stopped":
+            self.written_for = event.value
         elif name == "frozen-groups" and about.isdigit():
             self.frozen_groups.append((event.at, value, int(about)))
         elif name == "gradients-compared":

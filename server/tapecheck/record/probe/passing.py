@@ -58,6 +58,8 @@ class Passing:
         self.count = self.iterations = self.told = 0
         self.told_at = 0.0
         self.effort = Effort(_WRITING)
+        # Whether it is on the tape that the clock has ended it.
+        self.noted = False
         self.stamp = -1
 
     def passes_regular(self, calls: Calls, lines: ThreadLines, frame: FrameType) -> bool:
@@ -177,6 +179,12 @@ class Passing:
             calls.wait = 0
             if self.effort.left(lines.seen - recorder.first_sequence, 1.0 if calls.nodes <= _MANY else 0.0):
                 return False
+            if self.effort.stopped and not self.noted:
+                # Counted work never says so: it is the same on every machine.
+                self.noted = True
+                with recorder.group():
+                    at, value = recorder.site(place, lines.iteration()), self.effort.seconds
+                    recorder.writer.event("Measure", at=at, name="writing-stopped", value=value, unit="seconds")
         nodes = nodes_of(roots)
         if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
             return False
