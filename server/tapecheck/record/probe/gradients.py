@@ -14,6 +14,8 @@ _GRADIENT = operator.attrgetter("grad")
 _SIZE = operator.itemgetter(0)
 _STEPS = 5
 """Steps of each optimizer whose gradients are compared with those of the next one."""
+_MOST_OTHERS = 1000
+"""So many leaves that are in no optimizer are known before those are forgotten that had no gradient and are gone."""
 _MOST = 16 << 20
 """Bytes of gradients that are compared, for each optimizer."""
 
@@ -45,8 +47,10 @@ class UsedGradients:
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.idle: Dict[int, List[Any]] = {}
         """By optimizer: a reference, at how many first steps groups were frozen, how many parameters, its place."""
+        self.stepped: Set[int] = set()
+        """Leaves, by number, that an optimizer had at a step: of one that is gone, others may have the identities."""
         self.others: Dict[int, List[Any]] = {}
-        """Leaves that had a gradient at a step and are in no optimizer: reference, number, value then, how often."""
+        """Leaves that had a gradient at a step and are in no optimizer, by number: reference, value then, how often."""
 
     def before_backward(self, where: _Where) -> None:
         """Note which used gradients are still there when a backward begins."""
@@ -64,6 +68,11 @@ class UsedGradients:
                 self._tell(entry)
         if count > _STEPS:
             return
+        leaves = self.recorder.reader.leaves
+        for p in params:
+            entry = leaves.get(id(p))
+            if entry is not None and entry[0]() is p:
+                self.stepped.add(entry[1])
         self._look_at_others()
         frozen = _frozen_groups(optimizer)
         if frozen:
@@ -92,30 +101,34 @@ class UsedGradients:
         # temperature, only where the program reads it, too.
         named = any(text.names_gradients for text in self.recorder.sources.texts())
         others = [
-            (self.recorder.reader.values.size_of(leaf), key, reference, number)
+            (self.recorder.reader.values.size_of(leaf), number, reference)
             for key, (reference, number, owner) in list(self.recorder.reader.leaves.items())
-            for leaf in (reference() if owner == thread and key not in listed else None,)
+            for leaf in (reference() if owner == thread and key not in listed and number not in self.stepped else None,)
             if leaf is not None and leaf.requires_grad
         ]  # fmt: skip
         others.sort(key=_SIZE)
-        for _, key, reference, number in others:
+        if len(self.others) > _MOST_OTHERS:
+            self.others = {n: one for n, one in self.others.items() if one[2] > 0 or one[0]() is not None}
+        for _, number, reference in others:
             leaf = reference()
             if leaf is None:
                 continue
             if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1:
                 continue
-            known = self.others.get(key)
-            if known is None or known[1] != number:
-                known = self.others[key] = [reference, number, self._value(leaf), 0]
+            known = self.others.get(number)
+            if known is None:
+                known = self.others[number] = [reference, self._value(leaf), 0]
                 if not isinstance(leaf, self.recorder.torch.nn.Parameter):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
             if _GRADIENT(leaf) is not None:
                 # What goes away before the program ends cannot be looked at then.
-                known[3] = known[3] + 1 if known[3] >= 0 and self._value(leaf) == known[2] else -1
+                known[2] = known[2] + 1 if known[2] >= 0 and self._value(leaf) == known[1] else -1
 
     def _listed(self) -> Set[int]:
-        return {key for watched in list(self.recorder.changes.optimizers.values()) for key in watched.ids}
+        """Return the identities of what the optimizers have that are alive."""
+        watched = [one for one in list(self.recorder.changes.optimizers.values()) if one.reference() is not None]
+        return {key for one in watched for key in one.ids}
 
     def _value(self, leaf: Any) -> Any:
         """Return a digest of a leaf; what cannot be read is never the same."""
@@ -127,9 +140,11 @@ class UsedGradients:
         listed = self._listed()
         if self.recorder.reader is not None:
             self.recorder.reader.values.allow()
-        for key, (reference, leaf, value, times) in self.others.items():
+        for leaf, (reference, value, times) in self.others.items():
             tensor = reference()
-            if times > 0 and key not in listed and (tensor is None or self._value(tensor) == value):
+            if leaf in self.stepped:
+                continue
+            if times > 0 and (tensor is None or (id(tensor) not in listed and self._value(tensor) == value)):
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any, Dict, List, Tuple
 
 from .tracing import Place, ThreadLines
@@ -18,8 +19,9 @@ class Scaling:
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.looked: Dict[Place, Tuple[int, int]] = {}
-        # The largest scale that was on the gradients of an optimizer, by place and `id`.
-        self.seen: Dict[Tuple[Place, int], float] = {}
+        # By place and identity of an optimizer's reference: the largest scale that was on its gradients, the reference
+        # and its number.
+        self.seen: Dict[Tuple[Place, int], List[Any]] = {}
         self._named = (0, False)
 
     def line_runs(self, lines: ThreadLines, place: Place) -> None:
@@ -28,8 +30,11 @@ class Scaling:
         if times >= _TIMES or not self._names_scaler():
             return
         self.looked[place] = at or self.recorder.site(place, lines.iteration()), times + 1
-        for key, scale in self._look():
-            self.seen[(place, key)] = max(self.seen.get((place, key), 1.0), scale)
+        for optimizer, scale in self._look():
+            reference = weakref.ref(optimizer)
+            known = self.seen.setdefault((place, id(reference)), [1.0, reference, 0])
+            known[0] = max(known[0], scale)
+            self._number(known)
 
     def _names_scaler(self) -> bool:
         texts = list(self.recorder.sources.texts())
@@ -37,8 +42,15 @@ class Scaling:
             self._named = len(texts), any(_NAME in line for text in texts for line in text.lines)
         return self._named[1]
 
-    def _look(self) -> List[Tuple[int, float]]:
-        """Return the optimizers, by `id`, that have gradients, with the scale that these are still multiplied by."""
+    def _number(self, known: List[Any]) -> None:
+        """Note the number of an optimizer once it has one."""
+        optimizer = known[1]()
+        watched = self.recorder.changes.optimizers.get(id(optimizer)) if optimizer is not None else None
+        if watched is not None and watched.reference() is optimizer:
+            known[2] = watched.number
+
+    def _look(self) -> List[Tuple[Any, float]]:
+        """Return the optimizers that have gradients, with the scale that these are still multiplied by."""
         torch = self.recorder.torch
         kinds = tuple(kind for kind in (getattr(torch.amp, _NAME, None), torch.cuda.amp.GradScaler) if kind is not None)
         scalers, optimizers = [], []
@@ -56,7 +68,7 @@ class Scaling:
             if any(p.grad is not None for p in params):
                 scales = [self._scale(scaler, optimizer) for scaler in scaling]
                 if scales or any(not scaler._enabled for scaler in scalers):
-                    found.append((id(optimizer), max(scales, default=1.0)))
+                    found.append((optimizer, max(scales, default=1.0)))
         return found
 
     def _scale(self, scaler: Any, optimizer: Any) -> float:
@@ -67,10 +79,10 @@ class Scaling:
 
     def write(self) -> None:
         """Write what was seen, at the end of the run."""
-        for (place, key), scale in self.seen.items():
-            watched = self.recorder.changes.optimizers.get(key)
+        for (place, _), known in self.seen.items():
+            self._number(known)
+            scale, _, number = known
             self.recorder.writer.event(
-                "Measure", at=self.looked[place][0],
-                name="gradient-scale:%d" % (watched.number if watched is not None else 0), value=scale, unit="times",
-            )  # fmt: skip
+                "Measure", at=self.looked[place][0], name="gradient-scale:%d" % number, value=scale, unit="times"
+            )
         self.seen.clear()
