@@ -42,6 +42,77 @@ from parts import model
 loss = nn.functional.cross_entropy(model(torch.randn(5, 12)), torch.randint(0, 3, (5,)))
 loss.backward()
 """,
+    "a list that unknown code may empty": """\
+from parts import finish
+net, kept = nn.Linear(2, 2), []
+for episode in range(4):
+    kept.append(net(torch.randn(2)).sum())
+    torch.stack(kept).sum().backward()
+    finish(kept)
+""",
+    "what a model collects, which unknown code may empty": """\
+from collections import namedtuple
+from parts import finish
+Action = namedtuple("Action", "score value")
+net = nn.Linear(2, 2)
+net.kept = []
+for episode in range(4):
+    net.kept.append(Action(net(torch.randn(2)).sum(), 1))
+    torch.stack([one.score for one in net.kept]).sum().backward()
+    finish(net)
+""",
+    "what a model collects, which unknown code may run a backward over": """\
+from parts import finish
+class Agent:
+    def __init__(self):
+        self.net, self.kept = nn.Linear(2, 2), []
+agent = Agent()
+for episode in range(4):
+    for step in range(5):
+        agent.kept.append(agent.net(torch.randn(2)).sum())
+    finish(agent)
+""",
+    "a loss that unknown code may run a backward from": """\
+from parts import learn
+actor, critic = nn.Linear(3, 1), nn.Linear(3, 1)
+of_actor, of_critic = (torch.optim.Adam(net.parameters()) for net in (actor, critic))
+for step in range(3):
+    x = torch.randn(5, 3)
+    values = critic(x)
+    of_actor.zero_grad()
+    (actor(x) * values).mean().backward()
+    of_actor.step()
+    of_critic.zero_grad()
+    learn(values.pow(2).mean())
+    of_critic.step()
+""",
+    "a model that unknown code may compute something with": """\
+from parts import translate
+there, back = nn.Linear(6, 6), nn.Linear(6, 6)
+of_there, of_back = (torch.optim.Adam(net.parameters()) for net in (there, back))
+for step in range(4):
+    x = torch.randn(8, 6)
+    of_there.zero_grad()
+    (back(translate(there, x)) - x).abs().mean().backward()
+    of_there.step()
+    of_back.zero_grad()
+    (back(there(x).detach()) - x).abs().mean().backward()
+    of_back.step()
+""",
+    "an input whose gradient unknown code may be after": """\
+from parts import perturbed
+net = nn.Linear(8, 3)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(5):
+    optimizer.zero_grad()
+    net(torch.randn(4, 8)).pow(2).mean().backward()
+    optimizer.step()
+for step in range(4):
+    x = torch.randn(4, 8, requires_grad=True)
+    net.zero_grad()
+    net(x).pow(2).mean().backward()
+    print(net(perturbed(x)).argmax(1).sum())
+""",
     "a distance that code nobody can read works out of data and the trainer": """\
 from parts import distance
 pairs = [(torch.randn(3), torch.randn(3)) for _ in range(4)]

@@ -494,6 +494,8 @@ def _reached(reading: Reading) -> set[_Identity]:
         reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
     for _, escape in reading.escapes:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
+    # Unknown code that has a model may train it, and what it makes with it may lead there.
+    reached |= gradients_of(reading).escaped
     return {
         _identity(reading, leaf)
         for number, leaf in reading.ledger.leaves.items()

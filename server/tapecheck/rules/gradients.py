@@ -62,6 +62,10 @@ class Gradients:
                 self.listed = self.listed and optimizer.complete == "yes"
                 for leaf in (*optimizer.params, *optimizer.frozen):
                     self.steppable.setdefault(leaf, set()).add(number)
+        given = [node for _, escape in reading.escapes for node in escape.nodes]
+        if given:
+            # Who has a value with a graph may run a backward from it.
+            self.escaped.update(node for node in reading.ledger.ancestry(given) if node in leaves)
         for position, event in reading.gradient_events:
             if isinstance(event, LeafEscape):
                 self.escaped.update(event.leaves)

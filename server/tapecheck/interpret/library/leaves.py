@@ -11,7 +11,7 @@ from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
 from tapecheck.tape import LeafEscape
 
-_LOOKING = (
+LOOKING = (
     "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "fvcore.nn.", "json.", "logging.", "loguru.",
     "mlflow.", "neptune.", "numpy.", "os.", "pickle.", "ptflops.", "swanlab.", "sys.", "tensorboardX.", "thop.",
     "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.", "visdom.", "wandb.",
@@ -40,7 +40,7 @@ def only_looks(torch: Torch, function: Unknown) -> bool:
         return False
     if function.attr in _BARS and id(function.owner) in torch.world.bars:
         return True
-    return _root(function).name.startswith(_LOOKING)
+    return _root(function).name.startswith(LOOKING)
 
 
 def _root(function: Unknown) -> Unknown:
@@ -58,12 +58,13 @@ def escape(
     """
     world = torch.world
     path = to if function is None else _root(function).name
-    if not world.leaf_tensors or path.startswith((*_LOOKING, *_SCHEDULING)):
+    if not world.leaf_tensors or path.startswith((*LOOKING, *_SCHEDULING)):
         return ()
     found: dict[int, None] = {}
     for value in values:
-        # A parameter by itself is an operand: what unknown ops make of it has a graph.
-        if not isinstance(value, Tensor) or _gradient_of(value) is not None:
+        # A parameter by itself is an operand: what unknown ops make of it has a graph. Of another leaf the gradient may
+        # be what is wanted.
+        if not isinstance(value, Tensor) or (value.is_leaf and not value.parameter) or _gradient_of(value) is not None:
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     if found:
         torch.autograd.escaped.update(found)

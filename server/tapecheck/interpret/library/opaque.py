@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
@@ -13,6 +15,7 @@ from tapecheck.interpret.values import (
     COUNTED,
     Args,
     Bound,
+    Dict,
     Function,
     Instance,
     Kwargs,
@@ -87,7 +90,60 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
         result.data, result.returned = False, True
     result.holds = given
+    if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
+        _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
+
+
+def _reworked(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
+    """Unknown code can come to what the objects that it is given hold: it may detach, empty or store that anew, and run
+    a backward through it.
+    """
+    found: list[Value] = []
+    seen: set[int] = set()
+    for value in values:
+        _rework(torch, value, node, to, limits.ESCAPE_DEPTH, seen, found)
+    if found:
+        torch.machine.escape(tuple(found), node, to)
+
+
+def _rework(
+    torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Value]
+) -> Value:
+    """Return what may stand in the place of a value that unknown code can come to; what had a graph is `found`."""
+    if isinstance(value, Bound):
+        _rework(torch, value.receiver, node, to, depth, seen, found)
+        return value
+    if depth == 0 or id(value) in seen:
+        return value
+    if isinstance(value, tuple):
+        return tuple([_left(torch, one, node, to, depth - 1, seen, found) for one in value])
+    held: dict[Any, Value]
+    if isinstance(value, Instance):
+        held = value.attrs
+    elif isinstance(value, Dict):
+        held = value.items
+    elif isinstance(value, List):
+        seen.add(id(value))
+        value.items[:] = [_left(torch, one, node, to, depth - 1, seen, found) for one in value.items]
+        return value
+    else:
+        return value
+    seen.add(id(value))
+    for key in list(held):
+        held[key] = _left(torch, held[key], node, to, depth - 1, seen, found)
+    return value
+
+
+def _left(torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Value]) -> Value:
+    if not isinstance(value, (Tensor, Unknown)):
+        return _rework(torch, value, node, to, depth, seen, found)
+    if value.node is None or (isinstance(value, Tensor) and value.is_leaf):
+        return value
+    found.append(value)
+    left = opaque(torch, to, [value], node, linked="may", keeps="may")
+    left.name, left.certain = value.name, False
+    return left
 
 
 def _computes(value: Value) -> bool:
@@ -182,6 +238,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         acts = node is torch.world.discarded
     if acts:
         _given_away(torch, values, node, function.name)
+    if not looks:
+        _reworked(torch, (*args, *kwargs.values()), node, function.name)
     return result
 
 
