@@ -15,7 +15,6 @@ from typing import Any
 
 from tapecheck.check import check
 from tapecheck.fixes import Effort, fixes_for
-from tapecheck.rules import RAISING
 from tapecheck.rules.finding import Finding
 from tapecheck.source import from_text
 from tests.cases import under_torch
@@ -35,11 +34,12 @@ Row = tuple[str, int, bool, str]
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What torch has in a program: the rule and the lines of each mistake."""
+    """What torch has in a program: the rule and the lines of each mistake, and those of its cause."""
 
     rule: str
     first: int
     last: int
+    cause: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -118,19 +118,25 @@ def truth_of(program: Path) -> list[Truth]:
     if program.name.endswith(".fixed.py"):
         return []
     found = json.loads(program.with_suffix(".json").read_text())["findings"]
-    return [Truth(one["rule"], one["line"], one.get("end_line") or one["line"]) for one in found]
+    return [Truth(one["rule"], one["line"], one.get("end_line") or one["line"], _cause(one)) for one in found]
+
+
+def _cause(finding: dict[str, Any]) -> tuple[int, ...]:
+    related = finding.get("related_lines") or {}
+    return tuple(line for role in ("cut_by", "not_differentiable") for line in related.get(role, ()))
 
 
 def judge_program(program: Path, wanted: Sequence[int] | None = None, *, fixes: bool = True) -> list[Judged]:
     """Return what comes of the variants of a program, or those of some numbers; torch is not run."""
     text, truth = program.read_text(), truth_of(program)
     chosen = [one for number, one in enumerate(variants(text)) if wanted is None or number in wanted]
-    whole: set[Row] | None = None
+    whole: dict[Row, set[int]] | None = None
     judged: list[Judged] = []
     with tempfile.TemporaryDirectory() as scratch:
         for variant in chosen:
             if not variant.hides and whole is None:
-                whole = {_row(one, one.span.line) for one in check(from_text(text, f"{scratch}/whole.py")).findings}
+                report = check(from_text(text, f"{scratch}/whole.py"))
+                whole = {_row(one, one.span.line): _lines_of(one) for one in report.findings}
             one = Judged(program.name, variant)
             judged.append(one)
             try:
@@ -140,11 +146,17 @@ def judge_program(program: Path, wanted: Sequence[int] | None = None, *, fixes: 
     return judged
 
 
+def _lines_of(finding: Finding) -> set[int]:
+    return {finding.span.line, *(label.span.line for label in finding.labels)}
+
+
 def _row(finding: Finding, line: int) -> Row:
     return finding.name, line, finding.certain, finding.severity
 
 
-def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], whole: set[Row] | None, *, fixes: bool) -> None:
+def _judge(
+    one: Judged, scratch: Path, truth: Sequence[Truth], whole: dict[Row, set[int]] | None, *, fixes: bool
+) -> None:
     variant = one.variant
     folder = scratch / variant.module if variant.module else scratch
     folder.mkdir(exist_ok=True)
@@ -162,11 +174,21 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], whole: set[Row] |
         rows[_row(finding, variant.original(finding.span.line, in_module=elsewhere))] = None
     if not variant.hides:
         if whole is not None:
-            one.lost = [_told(row) for row in sorted(whole - rows.keys())]
-            one.fresh = [_told(row) for row in sorted(rows.keys() - whole)]
+            # What is stored in another file than that of its loop is told at the call in the loop.
+            alike = {
+                row: [now for now in rows if (now[0], now[2:]) == (row[0], row[2:]) and now[1] in lines]
+                for row, lines in whole.items()
+            }
+            one.lost = [_told(row) for row, now in sorted(alike.items()) if not now]
+            one.fresh = [
+                _told(row) for row in sorted(rows.keys() - {now for several in alike.values() for now in several})
+            ]
     else:
         for row in rows:
             right = any(_is(row, mistake) for mistake in truth)
+            if variant.kind == "option" and not row[2] and not right:
+                # It speaks of another answer than the default, which is not what ran.
+                continue
             how = "certain" if row[2] else "possible", "loud" if row[3] in LOUD else "quiet"
             one.told["right" if right else "wrong", how[0], how[1]] += 1
             if not right:
@@ -203,11 +225,14 @@ def _told(row: Row) -> str:
 def _is(row: Row, mistake: Truth) -> bool:
     """Return whether a finding is a mistake that torch has: where a line raises, either name of the pair says so."""
     names = {row[0], mistake.rule}
-    return (len(names) == 1 or names <= _RAISING_NAMES) and mistake.first - NEAR <= row[1] <= mistake.last + NEAR
+    if (len(names) == 1 or names <= _RAISING) and mistake.first - NEAR <= row[1] <= mistake.last + NEAR:
+        return True
+    # A cut is told as what raises, or as what is not trained, by how much is seen of what is computed from it.
+    return (len(names) == 1 or names <= _CUT) and row[1] in mistake.cause
 
 
-_RAISING_NAMES = {"backward-twice", "stale-saved-tensor", "growing-chain"}
-assert RAISING
+_RAISING = {"backward-twice", "stale-saved-tensor", "growing-chain"}
+_CUT = {"backward-without-graph", "gradient-cut", "missing-create-graph", "term-without-effect"}
 
 
 def judge_all(programs: Sequence[tuple[Path, Sequence[int] | None]], jobs: int = 2, *, fixes: bool = True) -> Result:

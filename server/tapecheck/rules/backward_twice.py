@@ -308,7 +308,8 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
             return (
                 f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
                 f"`.detach()` each of them; if it collects them, empty it once its backward has run, "
-                f"`{origin.name}.clear()`, or store them detached where only their numbers are needed"
+                f"`{origin.name}.clear()`, or store them detached where only their numbers are needed; if a part of "
+                "them is used again, store what they are computed from and compute them anew for each backward"
             )
         if origin.summed:
             return (
@@ -321,6 +322,11 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
                 "cut the graph between iterations: `.detach()` what is kept for the next one, each element "
                 "of a tuple or "
                 "list"
+            )
+        if _replaces_stepped(reading, origin):
+            return (
+                f"an optimizer steps `{origin.name}`, which has to stay that tensor: write the new value into it under "
+                f"`torch.no_grad()`, `{origin.name}.copy_(...)` or the in-place form of what changes it"
             )
         return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
     if origin.kind == "outside":
@@ -371,6 +377,16 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
     if _stepped_on(reading, run):
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _replaces_stepped(reading: Reading, origin: Origin) -> bool:
+    """Return whether a value took the name of a leaf that an optimizer has, and was computed from that leaf alone."""
+    if origin.node is None:
+        return False
+    leaves = {node for node in reading.ledger.ancestry((origin.node,)) if node in reading.ledger.leaves}
+    stepped = {leaf for made in reading.optimizers.values() for leaf in made.params}
+    named = (bind.name for leaf in leaves for _, bind in reading.binds.get(leaf, ()))
+    return len(leaves) == 1 and leaves <= stepped and origin.name in named
 
 
 def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:

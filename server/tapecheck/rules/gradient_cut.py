@@ -410,6 +410,9 @@ for step in range(3):
             first = causes[0].before[0]
             mend = cut_advice(first) or "keep the value in the graph"
             advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
+        if cut.how in ("detach", "data", "no_grad") and cut.off_at is None and _shared(reading, cut):
+            # Without the cut the first of the backwards would free what the others need.
+            advice = "keep the graph here, and `.detach()` the value only for the losses that are not to train them"
         if cut.copied is not None:
             advice = (
                 "compute the updated parameters as new tensors of the original ones and run the model with them: "
@@ -478,6 +481,17 @@ class _Cause:
     before: list[Cut]
     copied: Site | None = None
     off_at: Span | None = None
+
+
+def _shared(reading: Reading, cause: _Cause) -> bool:
+    """Return whether another backward of the same round starts from what was computed of the cut value, too."""
+    numbers = {number for number, cut in reading.ledger.cuts.items() if cut.at == cause.at}
+    for run in reading.runs:
+        if run.at.span != cause.run.at.span and run.at.iteration == cause.run.at.iteration:
+            nodes = reading.graph_nodes(run.traversal.executed)
+            if any(not numbers.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
+                return True
+    return False
 
 
 def _identity(reading: Reading, leaf: Leaf) -> _Identity:

@@ -1,0 +1,130 @@
+"""Help that is followed to the letter leads to a program that runs, not to the next error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.cases import under_torch
+
+IMAGE = """\
+import torch
+from torch import nn
+
+net = nn.Conv2d(3, 8, 3, padding=1).requires_grad_(False)
+target = net(torch.rand(1, 3, 8, 8))
+img = torch.rand(1, 3, 8, 8, requires_grad=True)
+optimizer = torch.optim.Adam([img], lr=0.05)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = (net(img) - target).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    img = img.clamp(0, 1)
+print(loss.item() < 1)
+"""
+SHARED = """\
+import torch
+from torch import nn
+
+generator, critic = nn.Linear(4, 2), nn.Linear(2, 1)
+g_optimizer = torch.optim.Adam(generator.parameters())
+c_optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    fake = generator(torch.randn(8, 4)).detach()
+    c_loss = critic(fake).mean() - critic(torch.randn(8, 2)).mean()
+    c_optimizer.zero_grad()
+    c_loss.backward()
+    c_optimizer.step()
+    g_loss = -critic(fake).mean()
+    g_optimizer.zero_grad()
+    g_loss.backward()
+    g_optimizer.step()
+"""
+REPLAY = """\
+import random
+
+import torch
+from torch import nn
+
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+memory = []
+for step in range(40):
+    x = torch.randn(4)
+    memory.append(net(x).max())
+    if step > 16:
+        loss = sum(random.sample(memory, 8))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+# Program, finding, what its help says, and what doing that comes to.
+CASES = {
+    "a leaf that is computed anew": (
+        IMAGE, "TAPE101", "write the new value into it under `torch.no_grad()`, `img.copy_(...)`",
+        [("    img = img.clamp(0, 1)\n", "    with torch.no_grad():\n        img.copy_(img.clamp(0, 1))\n")],
+    ),
+    "and the in-place form": (
+        IMAGE, "TAPE101", "or the in-place form of what changes it",
+        [("    img = img.clamp(0, 1)\n", "    with torch.no_grad():\n        img.clamp_(0, 1)\n")],
+    ),
+    "one cut value in two losses": (
+        SHARED, "TAPE402", "`.detach()` the value only for the losses that are not to train them",
+        [(".detach()", ""), ("critic(fake).mean() - ", "critic(fake.detach()).mean() - ")],
+    ),
+    "values of which a part is used again": (
+        REPLAY, "TAPE101", "store what they are computed from and compute them anew for each backward",
+        [("net(x).max()", "x"), ("sum(random", "sum(net(one).max() for one in random")],
+    ),
+}  # fmt: skip
+
+
+def mended(name: str) -> str:
+    text, _, _, edits = CASES[name]
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_help_says_what_mends(name: str) -> None:
+    text, code, said, _ = CASES[name]
+    (finding,) = (one for one in check(from_text(text, "train.py")).findings if one.code == code)
+    assert said in finding.help
+    assert [one.code for one in check(from_text(mended(name), "train.py")).findings] == []
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_help_says_runs_under_torch(tmp_path: Path) -> None:
+    requests = []
+    for number, name in enumerate(CASES):
+        (tmp_path / f"{number}.py").write_text(mended(name))
+        requests.append({"path": tmp_path / f"{number}.py"})
+    for name, outcome in zip(CASES, under_torch.run_all(requests), strict=True):
+        assert outcome["exception"] is None, (name, outcome["message"])
+        assert len(set(outcome["steps"])) == len(outcome["steps"]) > 1, name
+
+
+RECURRENT = """\
+import torch
+from torch import nn
+
+cell, start = nn.RNNCell(3, 4), nn.Parameter(torch.zeros(2, 4))
+optimizer = torch.optim.SGD([*cell.parameters(), start], lr=0.1)
+state = start
+for step in range(4):
+    state = cell(torch.randn(2, 3), state)
+    optimizer.zero_grad()
+    state.pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_learned_first_state_is_no_such_leaf() -> None:
+    (finding,) = (one for one in check(from_text(RECURRENT, "train.py")).findings if one.code == "TAPE101")
+    assert finding.help.startswith("cut the graph between iterations")
