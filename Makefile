@@ -72,6 +72,7 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.mutation
 	$(BIN)/python -m tests.soak.protocol
 	$(BIN)/python -m tests.soak.faults
+	$(BIN)/python -m tests.partial
 	$(BIN)/python -m tests.soak.sweep $(or $(CORPUS),$(VENV))
 
 clean:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from tests.cases import score, under_torch
 from tests.partial.hide import Variant, variants
-from tests.partial.judge import run_texts, same_run, truth_of
+from tests.partial.judge import judge_all, run_texts, same_run, truth_of
 
 PROGRAM = '''\
 """A program that has all that is hidden, moved or renamed."""
@@ -97,3 +100,16 @@ def test_a_variant_does_what_the_program_does(made: list[Variant]) -> None:
 
 def test_truth_is_that_of_the_cases() -> None:
     assert any(truth_of(program) for program in score.programs_in(score.PROGRAMS)[:20])
+
+
+def test_a_sample_of_the_cases_is_judged_alike_under_other_names() -> None:
+    programs = random.Random(3).sample(score.programs_in(score.PROGRAMS), 12)
+    several = [(path, _of_kinds(path, "renamed", "wrapped")) for path in programs]
+    result = judge_all(several, jobs=1, fixes=False)
+    renamed = [one for one in result.judged if one.variant.kind == "renamed"]
+    assert len(renamed) >= 10 and not any(one.failed for one in result.judged)
+    assert [(one.program, one.lost, one.fresh) for one in renamed if one.lost or one.fresh] == []
+
+
+def _of_kinds(program: Path, *kinds: str) -> list[int]:
+    return [number for number, one in enumerate(variants(program.read_text())) if one.kind in kinds]
