@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
 from tapecheck.interpret import limits
@@ -118,7 +118,7 @@ def _rework(
         return value
     if isinstance(value, tuple):
         return tuple([_left(torch, one, node, to, depth - 1, seen, found) for one in value])
-    held: dict[Any, Value]
+    held: MutableMapping[Any, Value]
     if isinstance(value, Instance):
         held = value.attrs
     elif isinstance(value, Dict):
