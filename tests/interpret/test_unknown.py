@@ -10,6 +10,36 @@ from tapecheck.source import from_text
 HEAD = "import pytest\nimport torch\nfrom torch import nn\n"
 LOSS = "    y = torch.ones(3, requires_grad=True).exp().sum()\n"
 QUIET = {
+    "a method of the model that built the graph": """\
+import explained
+class Generator:
+    def __init__(self, model):
+        self.model = model
+    def relevance(self, x):
+        score = self.model(x).max()
+        self.model.zero_grad()
+        score.backward(retain_graph=True)
+        return self.model.relprop(alpha=1)
+model = explained.model()
+for x in torch.randn(3, 4):
+    model(x).sum().backward(retain_graph=True)
+    print(model.higher_order())
+for x in torch.randn(3, 4):
+    model(x).sum().backward(retain_graph=True)
+    print(model.blocks[-1].attention.relevance(), [block.relevance() for block in model.blocks])
+""",
+    "a method of the loss that built the graph": """\
+import losses
+criterion = losses.Perceptual()
+net = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.randn(3, 2, 4):
+    loss = criterion(net(x), x)
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    criterion.adapt()
+    optimizer.step()
+""",
     "a graph that the caller still has": """\
 def hypergradients(params, hparams, outer_loss):
     return torch.autograd.grad(outer_loss(params, hparams), hparams, retain_graph=True)

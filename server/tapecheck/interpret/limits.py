@@ -196,6 +196,8 @@ LONGEST_EXAMPLE = 1_000_000
 
 MAX_CUTS = 8
 """Places at which a graph was cut that a tensor remembers, the newest ones."""
+MOST_MADE = 15
+"""Graphs that an unknown object has computed and may still have, the newest ones but one."""
 MOST_ESCAPING = 4_000
 """Nodes that one event hands to unknown code, the newest ones."""
 MAX_SEEN = 4_000

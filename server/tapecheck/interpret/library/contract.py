@@ -107,6 +107,8 @@ class Autograd(Protocol):
 class Modules(Protocol):
     """torch.nn: modules, their parameters, and calling them."""
 
+    def is_method(self, name: str) -> bool: ...
+
     machine: Engine
     world: World
     asked: dict[int, Instance]

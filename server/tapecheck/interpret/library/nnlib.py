@@ -200,6 +200,10 @@ class Modules:
 
     # -- attributes and methods -------------------------------------------------------------------------------
 
+    def is_method(self, name: str) -> bool:
+        """Return whether every module has a method of that name, which computes nothing."""
+        return name in _KEEP or (name not in ("forward", "__call__") and hasattr(self, f"_module_{name}"))
+
     def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """Return what the library side of an object answers for a name; None where it has none."""
         layer = owner.layer

@@ -28,7 +28,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
-from tapecheck.tape import CutKind, Fact, either
+from tapecheck.tape import CutKind, Escape, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -88,7 +88,13 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.grad_mode != "no":
         # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
-        result.data, result.returned = False, True
+        # A function of torch's own has no model but the one that it is given.
+        if (
+            not name.startswith("torch.")
+            or _computes_any(args, kwargs)
+            or any(torch.requires(value) != "no" for value in values)
+        ):
+            result.data, result.returned = False, True
     result.holds = given
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
@@ -153,6 +159,12 @@ def _computes(value: Value) -> bool:
     return isinstance(value, Function) or (isinstance(value, Instance) and value.module)
 
 
+def _computes_any(args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a call is given a module or a function, or a tuple with one."""
+    given = (*args, *kwargs.values())
+    return any(map(_computes, (part for arg in given for part in (arg if isinstance(arg, tuple) else (arg,)))))
+
+
 def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linked: Fact, keeps: Fact) -> Value:
     world = torch.world
     carriers = [value for value in values if value.node is not None]
@@ -195,6 +207,37 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
             return known
+    _meet(torch, function, node)
+    result = _computed(torch, function, given, args, kwargs, node)
+    if isinstance(result, Unknown) and result.node is not None:
+        root = _root(function)
+        root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, result.node)]
+    return result
+
+
+def _root(value: Unknown) -> Unknown:
+    """Return the object that a value nobody knows is an attribute, method or item of, at the end."""
+    while (whole := value.owner or value.part_of) is not None:
+        value = whole
+    return value
+
+
+def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
+    """Note that an object is called which has computed graphs in other calls: it may have them still, and walk them.
+
+    The same call again is taken for another forward pass, which walks nothing.
+    """
+    if torch.nn.is_method(function.attr):
+        return
+    nodes = tuple(made for by, made in _root(function).made or () if by is not function)
+    if nodes:
+        torch.world.emit(Escape(torch.world.site(node), nodes, function.name))
+
+
+def _computed(
+    torch: Torch, function: Unknown, given: tuple[int, ...], args: Args, kwargs: Kwargs, node: ast.AST
+) -> Value:
+    """Return what a call gives of which nothing is known."""
     for arg in (*args, *kwargs.values()):
         if isinstance(arg, Queue):
             # Whoever has it may fill it and empty it.

@@ -159,6 +159,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 made.data = child.node is None and not child.returned
                 made.assumed = made.data and (child.assumed or not child.data)
                 made.certain, made.returned, made.within = child.certain, child.returned, child.within
+                made.part_of = child
                 fresh[index] = made
             return fresh[index]
 
@@ -505,6 +506,6 @@ def next_of(machine: Engine, value: Value, args: Args, node: ast.AST) -> Value:
         made.oldest = value.oldest
         made.data, made.returned = value.node is None and not value.returned, value.returned
         made.assumed = made.data and (value.assumed or not value.data)
-        made.within = value.within
+        made.within, made.part_of = value.within, value
         return made
     return Unknown("next")

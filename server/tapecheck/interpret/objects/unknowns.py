@@ -63,6 +63,7 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
         child.oldest = owner.oldest
         child.data, child.assumed = owner.data, owner.assumed
         child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
+        child.part_of = owner
         if not isinstance(index, CONSTANTS):
             return child
         owner.items[key] = child

@@ -210,13 +210,14 @@ class Unknown:
     how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
     not be data. `length` is what `len` of it gave, `likely` what a flag is by default and `usual` the default itself,
     in a tuple. `within` is what the program made itself and it is a part of: a model out of a library, what was in a
-    saved file. `holds` are the leaves that the unknown code which made it was given.
+    saved file. `holds` are the leaves that the unknown code which made it was given, `made` the graphs that calls of
+    it and of its methods gave, each with what was called. `part_of` is what it was taken out of by an index or a loop.
     """
 
     __slots__ = (
         "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "holds", "items",
-        "key", "kind", "leaf", "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned",
-        "storage", "trained", "truth", "unresolved", "usual", "within",
+        "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner", "part_of", "parts",
+        "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     def __init__(
@@ -251,6 +252,8 @@ class Unknown:
         self.usual: tuple[Value] | None = None
         self.within: Unknown | None = None
         self.holds: tuple[int, ...] = ()
+        self.made: list[tuple[Unknown, int]] | None = None
+        self.part_of: Unknown | None = None
 
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:
