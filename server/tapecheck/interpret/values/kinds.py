@@ -216,8 +216,8 @@ class Unknown:
 
     __slots__ = (
         "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "holds", "items",
-        "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner", "part_of", "parts",
-        "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
+        "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner", "part_of",
+        "parts", "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     def __init__(
