@@ -235,3 +235,94 @@ def test_no_value_is_detached_where_a_backward_starts_from_it() -> None:
             both.step()
         """
     assert not [fix for fixes in found(body).values() for fix in fixes if "Detach `loss`" in fix.title]
+
+
+READ_ON = {
+    "gone over beside another list": ("", "zip(values, rewards)", "", "rewards.append(float(step))"),
+    "read once training is over": ("", "values", "best = min(float(one) for one in values)", ""),
+    "read by a function": ("def shown():\n    return [float(one) for one in values]", "values", "", "shown()"),
+    "read before it is filled": ("", "values", "", "torch.stack(values or [torch.ones(())])"),
+    "a list is made of it": ("", "values", "list(values)[-2]", ""),
+}
+
+
+@pytest.mark.parametrize("name", READ_ON)
+def test_a_list_that_is_read_elsewhere_is_not_emptied_safely(name: str) -> None:
+    above, over, behind, beside = READ_ON[name]
+    body = f"""
+values, rewards = [], []
+{above}
+for step in range(4):
+    {beside or "pass"}
+    values.append(net(torch.randn(3, 4)).pow(2).mean())
+    loss = 0
+    for one in {over}:
+        loss = loss + (one if torch.is_tensor(one) else one[0] * one[1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{behind}
+"""
+    assert "TAPE101" in found(body)
+    assert not [title for title in safe(body) if title.startswith("Empty")]
+
+
+NUMBER = """
+        for step in range(3):
+            loss = net(torch.randn(8, 4)).pow(2).mean().item()
+            READ
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "read", ["print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)", "meter.update(loss)"]
+)
+def test_a_number_that_something_else_reads_is_not_made_a_tensor_safely(read: str) -> None:
+    body = NUMBER.replace("READ", read)
+    assert "TAPE103" in found(body)
+    assert not safe(body)
+
+
+@pytest.mark.parametrize("read", ["print(loss)", "total = step + loss", "print(f'{loss:.3f}')", "pass"])
+def test_a_number_that_is_computed_with_may_be_a_tensor(read: str) -> None:
+    assert safe(NUMBER.replace("READ", read))
+
+
+@pytest.mark.parametrize("made", ["deque(maxlen=4)", "deque([], 4)"])
+def test_a_deque_stays_one(made: str) -> None:
+    body = f"""
+memory = {made}
+for step in range(6):
+    memory.append(net(torch.randn(3, 4)).pow(2).mean())
+    if len(memory) < 2:
+        continue
+    total = sum(memory)
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+"""
+    (fix, *_) = found(body)["TAPE101"]
+    assert [edit.content.strip() for edit in fix.edits if "memory" in edit.content] == [
+        "memory = type(memory)((part.detach() for part in memory), memory.maxlen)"
+    ]
+
+
+def test_a_read_of_old_and_new_values_is_not_detached_safely() -> None:
+    body = """
+        values = []
+        for step in range(4):
+            for _ in range(3):
+                values.append(net(torch.randn(3, 4)).mean())
+            loss = 0
+            for value in values:
+                loss = loss + (value - 1) ** 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            rest = values[-1]
+    """
+    assert "TAPE101" in found(body)
+    assert not [title for title in safe(body) if title.startswith("Detach")]

@@ -43,6 +43,10 @@ def detach_carried(context: Context) -> Iterator[Candidate]:
 Placing = Callable[[Context, Collision, Carrier, str], "_Place | None"]
 
 
+_READ, _BEFORE = "where it is read", "before it is read"
+"""Places at which a carried value is detached, whichever iteration it comes from."""
+
+
 def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Placing]:
     """Return where to detach, best first."""
     sources = set().union(*(carrier.sources for carrier in group))
@@ -132,6 +136,20 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
         )
 
 
+def _learned_through(collision: Collision, carrier: Carrier) -> bool:
+    """Return whether the first backward went through a value where the carried one is read in the second."""
+    first, consumer = collision.first, carrier.consumer
+    traversal = collision.ledger.traversals.get(first.id) if first is not None else None
+    nodes = collision.ledger.nodes
+    return traversal is not None and any(
+        nodes[number].at.span == consumer.at.span
+        and nodes[number].op == consumer.op
+        and len(nodes[number].inputs) >= len(consumer.inputs)
+        for number in traversal.executed
+        if number in nodes
+    )
+
+
 def _everywhere(
     context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
@@ -153,7 +171,10 @@ def _everywhere(
         first_time = context.stops and not narrow and not collision.walked_before
         # A norm over all gradients feels those of the untrained too.
         same = untrained and not context.caught and "clip_grad" not in context.code.text
-        safe = first_time or same
+        # Nor may it have learned through the place that is detached: a loop over old and new values reads both there.
+        at_read = placed[0].where in (_READ, _BEFORE)
+        through = at_read and any(_learned_through(collision, carrier) for carrier in group)
+        safe = (first_time and not through) or same
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
@@ -191,8 +212,10 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     code = context.code
     if carrier.tensor:
         return ["tensor"]
-    for store in _stores_of(code, carrier):
-        value = _value_for(store, carrier.text)
+    values = [_value_for(store, carrier.text) for store in _stores_of(code, carrier)]
+    if any(isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("deque") for value in values):
+        return ["deque"]
+    for value in values:
         if isinstance(value, ast.Tuple):
             return ["tuple"]
         if isinstance(value, (ast.List, ast.ListComp)):
@@ -277,6 +300,8 @@ def detached(text: str, shape: str) -> str:
     name = "part" if root_name(parse_expression(text)) != "part" else "item"
     if shape == "tuple":
         return f"tuple({name}.detach() for {name} in {text})"
+    if shape == "deque":
+        return f"type({text})(({name}.detach() for {name} in {text}), {text}.maxlen)"
     if shape == "list":
         return f"[{name}.detach() for {name} in {text}]"
     if shape == "dict":
@@ -433,7 +458,7 @@ def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: st
     change = append(code, carrier.read, ".detach()")
     if change is None:
         return None
-    return _Place([change], "where it is read", narrow=carrier.every_step)
+    return _Place([change], _READ, narrow=carrier.every_step)
 
 
 def _loads(read: ast.expr) -> bool:
@@ -457,7 +482,7 @@ def _before_read(context: Context, collision: Collision, carrier: Carrier, shape
     change = code.insert_before(statement, lines)
     if change is None:
         return None
-    return _Place([change, *_needed(code, shape)], "before it is read", narrow=carrier.every_step)
+    return _Place([change, *_needed(code, shape)], _BEFORE, narrow=carrier.every_step)
 
 
 def _after_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, append
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules import BackwardWithoutGraph
@@ -40,7 +40,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
                 seen.add(key)
                 cuts.append(cut)
     choices = [_ways_out(code, cut) for cut in cuts]
-    raises, safe = context.finding.code == BackwardWithoutGraph.code, context.stops
+    raises = context.finding.code == BackwardWithoutGraph.code
+    safe = context.stops and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     if raises and cuts and all(choices):
         # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
         copies = _copies_of_root(context)
@@ -63,6 +64,40 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     if not cuts:
         for way in _ways_at(code, context.finding.span):
             yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe)
+
+
+def _only_computed_with(code: Code, span: Span) -> bool:
+    """Return whether a value that was cut to a number is read where a tensor does as well: in arithmetic, in
+    comparisons, in printed text, and as a tensor. What else takes a number may refuse a tensor, or one with a graph.
+    """
+    statement = code.statement_at(span)
+    expression = code.expression_at(span)
+    calls = [expression, *code.calls_in(span)]
+    if not any(isinstance(one, ast.Call) and _makes_number(one) for one in calls):
+        return True
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        # What a function gives is read by whoever calls it.
+        return not isinstance(statement, ast.Return)
+    names = {name for part in targets(statement) if (name := dotted(part)) is not None}
+    function = code.function(statement)
+    return all(
+        _computed_with(code, node)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and dotted(node) in names
+    )
+
+
+def _makes_number(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in ("item", "numpy", "tolist")
+    return isinstance(call.func, ast.Name) and call.func.id in ("float", "int")
+
+
+def _computed_with(code: Code, node: ast.expr) -> bool:
+    parent = code.parent(node)
+    if isinstance(parent, (ast.Attribute, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Compare, ast.FormattedValue)):
+        return True
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("print", "float")
 
 
 def switch_off_within(context: Context) -> Iterator[Candidate]:

@@ -19,6 +19,8 @@ _TAKING_ALL = frozenset(
     {"cat", "concat", "enumerate", "fsum", "hstack", "list", "stack", "sum", "tuple", "vstack", "zip"}
 )
 """Functions that take all values of a container at once, however many there are."""
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_SUMMING = _TAKING_ALL - {"enumerate", "list", "tuple", "zip"}
 _MOST_STATEMENTS = 6
 
 
@@ -823,6 +825,60 @@ def _needs_older_values(code: Code, holder: ast.expr) -> bool:
     return False
 
 
+def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
+    """Return whether each iteration of the loop around a statement first fills a list, then goes over it as a whole, up
+    to the statement, and nothing else reads it, now or later, or has to be as long as it is.
+    """
+    function = code.function(last)
+    loop = next((one for one in code.parents(last) if isinstance(one, (ast.For, ast.While, *_SCOPES))), None)
+    if not isinstance(loop, (ast.For, ast.While)):
+        return False
+    filled: list[int] = []
+    read: list[int] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Attribute) and dotted(node) == name:
+            # An attribute is read wherever its object is.
+            return False
+        if not isinstance(node, ast.Name) or node.id != name:
+            continue
+        if isinstance(node.ctx, ast.Store):
+            assigned = isinstance(code.parent(node), (ast.Assign, ast.AnnAssign))
+            if not assigned or code.function(node) is not function or code.inside(node, loop):
+                return False
+        elif not code.inside(node, loop) or not _taken_whole(code, node) or node.lineno > last.lineno:
+            return False
+        elif not _fills(code, node):
+            read.append(node.lineno)
+        elif code.statement(node) in loop.body:
+            filled.append(node.lineno)
+    if not filled or (read and min(read) < min(filled)):
+        return False
+    others = {
+        dotted(node.func.value)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING
+    } - {name}
+    return not any(
+        isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in others and not _fills(code, node)
+        for node in ast.walk(loop)
+    )
+
+
+def _fills(code: Code, node: ast.expr) -> bool:
+    parent = code.parent(node)
+    return isinstance(parent, ast.Attribute) and parent.attr in _FILLING
+
+
+def _taken_whole(code: Code, node: ast.expr) -> bool:
+    """Return whether a container is added to, or gone over by itself from its first element to its last."""
+    parent = code.parent(node)
+    if _fills(code, node):
+        return True
+    if isinstance(parent, ast.Call) and node is not parent.func:
+        return (dotted(parent.func) or "").rpartition(".")[2] in _SUMMING
+    return isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node
+
+
 def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     assert isinstance(call.func, ast.Attribute)
@@ -858,5 +914,5 @@ def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iter
                     f"Empty `{text}` after the backward",
                     "Each backward learns from the values stored since the one before; older ones are dropped.",
                     [change],
-                    safe=context.stops,
+                    safe=context.stops and _stands_alone(code, text, last),
                 )
