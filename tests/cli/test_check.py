@@ -179,7 +179,6 @@ def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "required: VERB"),
         (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9'"),
         (("check", "--select", "forward-once", "a.py"), "no rule is called 'forward-once': `tapecheck rule` lists"),
         (("check", "--jobs", "0", "a.py"), "expected a positive integer, got '0'"),
