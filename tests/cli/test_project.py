@@ -255,6 +255,17 @@ MISSPELT = {
     "# tapecheck: noqa": "# tapecheck: ignore",
     "# tapecheck: ignore_file": "# tapecheck: ignore-file",
     "# noqa: E501  # tapecheck: skip-file": "# tapecheck: ignore-file",
+    "# tapecheck: ignore {TAPE101}": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck: ignore; TAPE101": "# tapecheck: ignore[TAPE101]",
+    "# tapcheck: ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# tape-check: ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck; ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck= ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck - ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# noqa[TAPE101]": "# noqa: TAPE101",
+    "# noqa: TAPE-101": "# noqa: TAPE101",
+    "# ignore: tapecheck[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# pylint: disable=x  tapecheck: ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
 }
 
 
@@ -276,7 +287,8 @@ def test_comments_that_are_not_read_as_they_were_meant_are_reported(
     "comment",
     [
         "# tapecheck: ignore[TAPE101] the second call raises TAPE101", "# tapecheck: ignore since the test wants it",
-        "# tapecheck: the loop below is fine", "# see tapecheck's docs", "# tapecheck finds nothing here",
+        "# tapecheck: the loop below is fine", "# tapecheck: we ignore all the warnings here", "# tape - check the head",
+        "# taped: disable the recorder", "# noqa: E501 TAPE101", "# see tapecheck's docs", "# tapecheck finds nothing here",
     ],
 )  # fmt: skip
 def test_comments_that_are_read_or_no_attempt_are_left_alone(
@@ -284,6 +296,24 @@ def test_comments_that_are_read_or_no_attempt_are_left_alone(
 ) -> None:
     (here / "train.py").write_text(f"import torch\nx = 1  {comment}\n")
     assert not [row for row in rows(capsys, "train.py") if row["code"] == "invalid-ignore"]
+
+
+def test_brackets_that_name_nothing_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text("import torch\nx = 1  # tapecheck: ignore[]\n")
+    assert [row["code"] for row in rows(capsys, "train.py")] == ["invalid-ignore"]
+    assert "name the rules in brackets, or remove it" in check(capsys, "train.py")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[tool]\ntapecheck = 3\n", '[tool."tapecheck"]\nselect = ["TAPE2"]\n[[\n', "tool . tapecheck . select = [\n"],
+)
+def test_a_table_that_is_none_ends_the_command(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(TWICE)
+    (here / "tapecheck.toml").unlink(missing_ok=True)
+    (here / "pyproject.toml").write_text(text)
+    status, out, _ = check(capsys, "train.py")
+    assert status == 2 and "TAPE101" not in out
 
 
 def test_the_project_s_baseline_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

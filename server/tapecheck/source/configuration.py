@@ -276,6 +276,10 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
     return file, line, at - (text.rfind("\n", 0, at) + 1) + 1, added
 
 
+_MENTIONED = re.compile(r"tool\W{1,12}tapecheck")
+"""A table of ours in a file that is no TOML, however its name is written."""
+
+
 def _table(data: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
     if own:
         return data
@@ -295,7 +299,7 @@ def _read(file: Path) -> Configuration | None:
         return None
     except (OSError, ValueError) as error:
         # Where it could not be looked into, nobody knows whether it has a table of ours.
-        if not own and text is not None and "tool.tapecheck" not in text and not isinstance(error, _Unread):
+        if not own and text is not None and not _MENTIONED.search(text) and not isinstance(error, _Unread):
             return None
         said: object = error.strerror if isinstance(error, OSError) else error
         if isinstance(error, tomllib.TOMLDecodeError):
@@ -304,6 +308,8 @@ def _read(file: Path) -> Configuration | None:
     tool = data.get("tool")
     if not own and (not isinstance(tool, dict) or "tapecheck" not in tool):
         return None
+    if not own and isinstance(tool, dict) and not isinstance(tool["tapecheck"], dict):
+        return Configuration(str(file), problems=(f"{file}: `tool.tapecheck` must be a table",))
     return parse(_table(data, own=own), str(file), own=own)
 
 

@@ -30,15 +30,22 @@ _COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?
 _NOQA = re.compile(
     r"(?i)#\s*(?P<file>(?:ruff|flake8)\s*:\s*)?noqa\s*:\s*(?P<rules>[a-z]+[0-9]+(?:(?:\s*,\s*|\s+)[a-z]+[0-9]+)*)"
 )
+_TOOL = re.compile(r"(?i)tapecheck")
 _OURS = re.compile(r"(?i)tape[0-9]+")
-_HALF_NOQA = re.compile(r"(?i)#\s*noqa\s+(?P<rules>tape[0-9]+(?:[\s,]+tape[0-9]+)*)")
+_HALF_NOQA = re.compile(r"(?i)#\s*noqa(?:\s+|\s*[\[(=:]\s*)(?P<rules>tape-?[0-9]+(?:[\s,]+tape-?[0-9]+)*)\s*[\])]?")
+_NEARLY = re.compile(r"(?i)#\s*(?P<tool>tap[\w-]{3,10})\s*(?P<mark>[:;=-])\s*(?P<word>[\w-]*)(?P<rest>[^#]*)")
+"""What may be meant for Tapecheck, by another mark behind the name or by a name that is nearly its own."""
+_INSIDE = re.compile(
+    r"(?i)(?<=[\w\s,;:])tapecheck\s*(?::\s*(?P<verb>ignore-file|ignore)\s*)?[\[(](?P<rules>[^\])\n]*)[\])]"
+)
+"""What would be read if it stood behind a `#` of its own, and in the right order."""
 _CODE = re.compile(r"(?i)all|tape[0-9]*")
 _ANY_OF_OURS = re.compile(
     r"#\s*(?:tapecheck\s*:\s*(?P<word>[\w-]*)(?P<rest>[^#]*)|tapecheck\s+(?P<bare>ignore-file|ignore)(?![\w-])(?P<more>[^#]*))",
     re.IGNORECASE,
 )
-_RULES = re.compile(r"(?i)\btape[0-9]+\b|\ball\b")
-_NAMED = re.compile(r"(?i)[=:(,]?\s*tape[0-9]+")
+_RULES = re.compile(r"(?i)\btape[0-9]+\b|(?<=[\[({=,:])\s*\ball\b")
+_NAMED = re.compile(r"(?i)[=:(,{;<|-]?\s*tape[0-9]+")
 _VERBS = {
     "ignore": "ignore", "noqa": "ignore", "disable": "ignore", "skip": "ignore", "off": "ignore", "suppress": "ignore",
     "ignore-file": "ignore-file", "disable-file": "ignore-file", "skip-file": "ignore-file",
@@ -267,26 +274,50 @@ class Misspelt:
 
 def misspelt(source: Source) -> list[Misspelt]:
     """Return the comments that look like ours and are not read: another verb, brackets missing or left open."""
-    if "tapecheck" not in source.text.lower() and _HALF_NOQA.search(source.text) is None:
+    if not any(pattern.search(source.text) for pattern in (_TOOL, _HALF_NOQA, _NEARLY)):
         return []
     found: list[Misspelt] = []
     for row, comment in _comments(source.text, source.lines):
         start = source.lines[row - 1].rfind(comment)
-        for match in _ANY_OF_OURS.finditer(comment) if start >= 0 else ():
-            read = _COMMENT.match(comment, match.start())
-            rest = (match["rest"] if match["rest"] is not None else match["more"]).strip()
-            # Behind a comment that is read with its brackets anything may stand: a reason.
-            if read is not None and (read["rules"] is not None or not _NAMED.match(rest)):
-                continue
-            meant = _meant(match["word"] or match["bare"] or "", rest)
-            if meant is not None:
-                end = match.start() + len(match.group().rstrip())
-                found.append(Misspelt(row, start + match.start() + 1, start + end + 1, meant))
-        for match in _HALF_NOQA.finditer(comment) if start >= 0 else ():
-            # Without the colon it is a bare `noqa`, which is for other linters.
-            meant = f"# noqa: {', '.join(map(rule_name, _OURS.findall(match['rules'])))}"
-            found.append(Misspelt(row, start + match.start() + 1, start + match.end() + 1, meant))
+        for first, last, meant in sorted(_attempts(comment)) if start >= 0 else ():
+            found.append(Misspelt(row, start + first + 1, start + last + 1, meant))
     return found
+
+
+def _attempts(comment: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where a comment has what is not read, from and to, and what was probably meant: empty where it is open."""
+    for match in _ANY_OF_OURS.finditer(comment):
+        read = _COMMENT.match(comment, match.start())
+        rest = (match["rest"] if match["rest"] is not None else match["more"]).strip()
+        # Behind a comment that is read with its brackets anything may stand: a reason.
+        if read is not None and read["rules"] is not None and not read["rules"].strip():
+            yield read.start(), read.end(), ""
+        if read is not None and (read["rules"] is not None or not _NAMED.match(rest)):
+            continue
+        meant = _meant(match["word"] or match["bare"] or "", rest)
+        if meant is not None:
+            yield match.start(), match.start() + len(match.group().rstrip()), meant
+    for match in _NEARLY.finditer(comment):
+        tool = match["tool"].lower()
+        if (tool, match["mark"]) == ("tapecheck", ":") or (_TOOL.match(tool) is None and not _is_near(tool)):
+            continue
+        meant = _meant(match["word"], match["rest"])
+        if meant is not None and (match["word"].lower() in _VERBS or _OURS.search(match["rest"])):
+            yield match.start(), match.start() + len(match.group().rstrip()), meant
+    for match in _HALF_NOQA.finditer(comment):
+        # Without the colon it is a bare `noqa`, which is for other linters.
+        if _NOQA.match(comment, match.start()) is None:
+            named = _OURS.findall(match["rules"].replace("-", ""))
+            yield match.start(), match.end(), f"# noqa: {', '.join(map(rule_name, named))}"
+    for match in _INSIDE.finditer(comment):
+        named = [rule_name(name) for name in _OURS.findall(match["rules"])]
+        if named and not comment[: match.start()].rstrip().endswith("#"):
+            yield match.start(), match.end(), f"# tapecheck: {match['verb'] or 'ignore'}[{', '.join(named)}]"
+
+
+def _is_near(tool: str) -> bool:
+    """Return whether a name is Tapecheck's but for a slip of the keyboard."""
+    return difflib.SequenceMatcher(None, tool.replace("-", "").replace("_", ""), "tapecheck").ratio() >= 0.85
 
 
 def _meant(word: str, rest: str) -> str | None:
