@@ -287,8 +287,9 @@ def test_comments_that_are_not_read_as_they_were_meant_are_reported(
     "comment",
     [
         "# tapecheck: ignore[TAPE101] the second call raises TAPE101", "# tapecheck: ignore since the test wants it",
-        "# tapecheck: the loop below is fine", "# tapecheck: we ignore all the warnings here", "# tape - check the head",
-        "# taped: disable the recorder", "# noqa: E501 TAPE101", "# see tapecheck's docs", "# tapecheck finds nothing here",
+        "# tapecheck: the loop below is fine", "# tapecheck: we ignore all the warnings here",
+        "# tape - check the head", "# taped: disable the recorder", "# noqa: E501 TAPE101",
+        "# see tapecheck's docs", "# tapecheck finds nothing here",
     ],
 )  # fmt: skip
 def test_comments_that_are_read_or_no_attempt_are_left_alone(
