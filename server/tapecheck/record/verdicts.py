@@ -545,8 +545,8 @@ def _scaled(story: Story, finding: Finding) -> Evidence | None:
         if any(leaf in leaves and matches(leaves[leaf].name, name) for leaf in optimizer.params for name in named)
     }
     if mine:
-        # Of a line in a loop over several optimizers the one with these parameters tells.
-        seen = [(number, scale) for number, scale in seen if number in mine]
+        # Of a line in a loop over several optimizers the one with these parameters tells, where it had a number yet.
+        seen = [(number, scale) for number, scale in seen if number in mine or number not in optimizers]
     scale = max((scale for _, scale in seen), default=0.0)
     if scale > 1:
         return Evidence(

@@ -254,7 +254,7 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     # A failing backward stops early: what it would have walked counts. So does what unknown code got.
     failing = [run for run in reading.runs if run.traversal.problem is not None]
     starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]
-    starts += [node for _, escape in reading.escapes for node in escape.nodes]
+    starts += [node for _, escape in (*reading.escapes, *reading.built_by_unknown) for node in escape.nodes]
     if not starts:
         return True
     beyond = {

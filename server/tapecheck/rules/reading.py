@@ -140,6 +140,8 @@ class Reading:
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
         self.escapes: list[tuple[int, Escape]] = []
+        self.built_by_unknown: list[tuple[int, Escape]] = []
+        """Calls of unknown code that may walk graphs which it has built itself."""
         self.looked_at: list[int] = []
         """The nodes whose graph something else than a backward used."""
         self.raised: list[Raised] = []
@@ -195,7 +197,7 @@ class Reading:
             elif isinstance(event, (Scaled, Unscaled)):
                 self.scalings.append((position, event))
             elif isinstance(event, Escape):
-                self.escapes.append((position, event))
+                (self.built_by_unknown if event.built else self.escapes).append((position, event))
             elif isinstance(event, GraphRead):
                 self.looked_at.append(event.node)
             elif isinstance(event, Raised):

@@ -466,13 +466,15 @@ class Bind:
 class Escape:
     """Graph nodes left what this tape sees (returned to an unknown caller, stored by unknown code).
 
-    `open` says that whoever has them has values with graphs that nobody knows, too.
+    `open` says that whoever has them has values with graphs that nobody knows, too. `built` says that unknown code is
+    called which has built them itself: it may have them still, but was not handed them.
     """
 
     at: Site
     nodes: tuple[int, ...]
     to: str
     open: bool = False
+    built: bool = False
 
 
 @built_directly

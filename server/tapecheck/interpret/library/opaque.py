@@ -231,7 +231,7 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
         return
     nodes = tuple(made for by, made in _root(function).made or () if by is not function)
     if nodes:
-        torch.world.emit(Escape(torch.world.site(node), nodes, function.name))
+        torch.world.emit(Escape(torch.world.site(node), nodes, function.name, built=True))
 
 
 def _computed(
