@@ -326,3 +326,16 @@ def test_a_read_of_old_and_new_values_is_not_detached_safely() -> None:
     """
     assert "TAPE101" in found(body)
     assert not [title for title in safe(body) if title.startswith("Detach")]
+
+
+@pytest.mark.parametrize(("passed", "is_safe"), [("True", True), ("keep", False)])
+def test_a_flag_that_a_function_is_asked_for_is_not_dropped_safely(passed: str, is_safe: bool) -> None:
+    body = f"""
+def gradients(loss, keep):
+    return torch.autograd.grad(loss, list(net.parameters()), retain_graph={passed})
+
+for step in range(3):
+    gradients(net(torch.randn(3, 4)).pow(2).mean(), True)
+"""
+    fixes = found(body)["TAPE301"]
+    assert any(fix.applicability == "safe" and "Drop" in fix.title for fix in fixes) == is_safe
