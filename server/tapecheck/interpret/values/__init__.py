@@ -1,57 +1,67 @@
-"""The values of the dry run: data only, which knows nothing of what is done with it."""
+"""The values of the dry run, a file for each kind of them."""
 
 from __future__ import annotations
 
-from tapecheck.interpret.values.kinds import (
+from tapecheck.interpret.values.base import (
     CONSTANTS,
-    COUNTED,
-    HOLDERS,
     INERT,
     MORE_KEYWORDS,
-    OPEN,
     Args,
+    BaseValue,
+    Kwargs,
+    Run,
+    Signal,
+    Slot,
+    Value,
+    copied,
+    known_keywords,
+)
+from tapecheck.interpret.values.callable import (
     Bound,
+    Context,
+    Lib,
+    Native,
+    Wrapped,
+    Wrapping,
+)
+from tapecheck.interpret.values.generator import (
+    HOLDERS,
+    OPEN,
+    Extent,
+    Generator,
+    Stream,
+)
+from tapecheck.interpret.values.instance import (
+    Instance,
+    Layer,
+    Super,
+    unwrapped,
+)
+from tapecheck.interpret.values.mapping import Dict, View
+from tapecheck.interpret.values.program import (
     Class,
     ClassKind,
-    Context,
-    Dict,
     Env,
-    Extent,
     Field,
     Function,
-    Generator,
-    Instance,
-    Kind,
-    Kwargs,
-    Layer,
-    Lib,
-    List,
-    Mark,
     Module,
-    Native,
+)
+from tapecheck.interpret.values.record import Record
+from tapecheck.interpret.values.sequence import (
+    List,
     Order,
     Queue,
     Range,
-    Record,
-    Run,
     Set,
-    Signal,
-    Slot,
-    Storage,
-    Stream,
-    Super,
-    Tensor,
+)
+from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
+from tapecheck.interpret.values.unknown import (
+    COUNTED,
+    Kind,
     Unknown,
-    Value,
-    View,
-    Wrapped,
-    Wrapping,
     concrete,
-    copied,
-    known_keywords,
     taken_for_data,
-    unwrapped,
-)  # fmt: skip
+)
 
 __all__ = [
     "CONSTANTS",
@@ -61,6 +71,7 @@ __all__ = [
     "MORE_KEYWORDS",
     "OPEN",
     "Args",
+    "BaseValue",
     "Bound",
     "Class",
     "ClassKind",

@@ -1,0 +1,69 @@
+"""What can be called and is no function of the program: methods, decorated functions, names of libraries."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tapecheck.interpret.values.base import Args, BaseValue, Kwargs, Signal, Value
+
+Wrapping = Literal[
+    "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
+    "inference_mode", "autocast", "perhaps autocast", "no autocast",
+]  # fmt: skip
+"""What a decorator makes of a function: "method" is one that `functools.partialmethod` makes."""
+
+
+@dataclass(eq=False, slots=True)
+class Wrapped(BaseValue):
+    """A function under a decorator that changes what it does to graphs (no_grad, property, ...)."""
+
+    kind: Wrapping
+    function: Value
+    extra: Value = None
+    deleter: Value = None
+    bound: int | None = None
+    """How many results the function remembers, where it is `lru_cache` that wraps it."""
+
+
+@dataclass(eq=False, slots=True)
+class Bound(BaseValue):
+    """A method bound to its object."""
+
+    function: Value
+    receiver: Value
+
+
+@dataclass(eq=False, slots=True)
+class Native(BaseValue):
+    """A callable that the dry run itself provides.
+
+    `method` says that it stands for a function of Python's: in a class, it is bound to the object it is read from.
+    """
+
+    name: str
+    call: Callable[[Any, Args, Kwargs, ast.AST], Value]
+    method: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Lib(BaseValue):
+    """A name of an imported library, by its dotted path: `torch.nn.functional.relu`."""
+
+    path: str
+
+
+@dataclass(eq=False, slots=True)
+class Context(BaseValue):
+    """A context manager of a library: entering and leaving set the grad mode and the like.
+
+    `leave` gets the exception that the block ended in, or None, and answers whether it is swallowed.
+    """
+
+    enter: Callable[[Any], Value]
+    leave: Callable[[Any, Signal | None], bool | None]
+    decorate: Wrapping | None = None
+    swallows: bool = False
+    """Whether it is there to swallow exceptions: the program looks out for them inside."""

@@ -1,0 +1,167 @@
+"""What a program is made of: its modules, classes and functions, and the namespaces that these live in."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tapecheck.interpret.values.base import BaseValue, Slot, Value
+from tapecheck.interpret.values.callable import Lib
+from tapecheck.source import Source
+from tapecheck.source.notes import Notes
+from tapecheck.tape import Site  # noqa
+
+
+class Env:
+    """A namespace: a module's globals or a function's locals, with the enclosing one."""
+
+    __slots__ = (
+        "cell", "globals", "inner", "module", "names_global", "names_outer", "parent", "sent", "slots", "starred",
+        "vars", "watched",
+    )  # fmt: skip
+
+    def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
+        self.vars: dict[str, Value] = {}
+        self.parent = parent
+        self.globals: Env = module_globals if module_globals is not None else self
+        self.names_global: set[str] = set()
+        self.names_outer: set[str] = set()
+        self.slots: dict[str, Slot] = {}
+        self.sent: dict[ast.AST, Value] | None = None
+        """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
+        self.cell: tuple[Class, Value] | None = None
+        """Of a method's call: the class that defines it and its first argument, which `super()` takes."""
+        self.module: Module | None = None
+        """The module that this is the namespace of."""
+        self.starred: list[Value] | None = None
+        """The libraries that a module imports everything from."""
+        self.inner = False
+        """Whether this is the scope of a comprehension: names that `:=` binds go further out."""
+        self.watched: tuple[int, tuple[str, ...]] | None = None
+        """Of a module that has been run: how many names it has, and those whose values can come to hold a graph."""
+
+
+@dataclass(eq=False, slots=True)
+class Function(BaseValue):
+    """A user function or lambda."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    env: Env
+    module: Module
+    name: str
+    defaults: list[Value]
+    kw_defaults: list[Value]
+    owner: Class | None = None
+    attrs: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Module(BaseValue):
+    """A user's module: its globals and the file it came from.
+
+    `folders` are those that the submodules of a package lie in. A namespace package has no file of its own: its path
+    is the first of its folders.
+    """
+
+    name: str
+    path: str
+    env: Env
+    source: Source | None = None
+    folders: tuple[str, ...] = ()
+    lines: list[str] = field(init=False)
+    notes: Notes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.env.module = self
+        self.lines = self.source.lines if self.source is not None else []
+        self.notes = self.source.notes if self.source is not None else Notes()
+
+
+@dataclass(eq=False, slots=True)
+class Field:
+    """A field of a dataclass or named tuple.
+
+    `given` says whether it has a default, `annotation` is its type as it is written.
+    """
+
+    name: str
+    default: Value = None
+    given: bool = False
+    factory: Value = None
+    init: bool = True
+    keyword: bool = False
+    compare: bool = True
+    spec: Value = None
+    annotation: str = ""
+
+
+ClassKind = Literal["", "dataclass", "namedtuple", "enum"]
+"""Of which kind a user's class is: its methods, or its objects, are then made by the dry run."""
+
+
+@dataclass(eq=False, slots=True)
+class Class(BaseValue):
+    """A user's class; `members` are those of an enum."""
+
+    name: str
+    bases: list[Value]
+    namespace: dict[str, Value]
+    module: Module
+    node: ast.ClassDef
+    kind: ClassKind = ""
+    fields: list[Field] | None = None
+    options: dict[str, bool] = field(default_factory=dict)
+    members: dict[str, Value] | None = None
+    order: tuple[Class, ...] | None = None
+    library: list[str] | None = None
+    slots: dict[str, Slot] = field(default_factory=dict)
+    quiet: int = -1
+    plain: bool | None = None
+    """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""
+
+    def mro(self) -> tuple[Class, ...]:
+        """Return the user classes in lookup order (C3, as Python has it), this class first."""
+        if self.order is None:
+            bases = [base for base in self.bases if isinstance(base, Class) and base is not self]
+            self.order = (
+                self,
+                *(_merged([*(base.mro() for base in bases), bases]) if len(bases) != 1 else bases[0].mro()),
+            )
+        return self.order
+
+    def library_bases(self) -> list[str]:
+        """Return the dotted paths of the library classes that this class comes from."""
+        if self.library is None:
+            self.library = [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
+        return self.library
+
+    def defines(self, name: str) -> bool:
+        """Whether the user's part of the class has a name."""
+        return any(name in cls.namespace for cls in self.mro())
+
+    @property
+    def opaque(self) -> bool:
+        """Whether some base class is unknown, so that any attribute may exist."""
+        return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
+
+
+def _merged(orders: Sequence[Sequence[Class]]) -> list[Class]:
+    """Return the C3 merge: the first class that is in no other order's tail comes next."""
+    result: dict[Class, None] = {}
+    heads = [0] * len(orders)
+    behind = Counter(cls for order in orders for cls in order[1:])
+    while left := [order[head] for order, head in zip(orders, heads) if head < len(order)]:
+        # Bases of which each comes after another one Python refuses; any order will do.
+        chosen = next((cls for cls in left if not behind[cls]), left[0])
+        result[chosen] = None
+        for number, order in enumerate(orders):
+            head = heads[number]
+            while head < len(order) and order[head] in result:
+                head += 1
+                if head < len(order):
+                    behind[order[head]] -= 1
+            heads[number] = head
+    return list(result)

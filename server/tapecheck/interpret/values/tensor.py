@@ -1,0 +1,136 @@
+"""Tensors, and the memory that they share."""
+
+from __future__ import annotations
+
+import weakref
+from enum import Enum
+
+from tapecheck.interpret.values.base import BaseValue, Value
+from tapecheck.tape import Fact, Site
+
+
+class Storage:
+    """The memory that a tensor and its views share, with one version counter.
+
+    `views` are the differentiable views still alive, oldest first: an in-place change of one gives all of them a new
+    history.
+    """
+
+    __slots__ = ("id", "views")
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.views: list[weakref.ref[Tensor]] | None = None
+
+
+class Mark(Enum):
+    """What is noted of how a tensor was made, in `Tensor.extra`; true where nothing else is said."""
+
+    # Enum's own is worked out from the name, each time.
+    __hash__ = object.__hash__
+
+    COPY_OF_GRADIENT = "copy of gradient"
+    """The leaf whose gradient it is as large as."""
+    DATA_OF = "data of"
+    """The tensor whose `.data` it is."""
+    DRAWN = "drawn"
+    """Whole numbers drawn by chance."""
+    FROZEN_LEAF = "frozen leaf"
+    """The leaf that it was before the program switched `requires_grad` off."""
+    GRADIENT_OF = "gradient of"
+    """The tensor whose `.grad` it is."""
+    LIES_ACROSS = "lies across"
+    """A view whose elements do not lie in order."""
+    MOVED_LEAF = "moved leaf"
+    """A step from a parameter: a place to compute at, no term of a loss."""
+    ONE_NUMBER = "one number"
+    OPAQUE = "opaque"
+    """It stands for the parameters of a model nobody knows."""
+    PART_OF_SEVERAL = "part of several"
+    """One of several views of an operation: the version its memory had then."""
+    PRECISION = "precision"
+    """The name of the type that it was made to."""
+    SAVED = "saved"
+    """Whether such a model comes out of a saved file."""
+    VIEW_UNDER_NO_GRAD = "view under no_grad"
+    TAKEN_FOR_DATA = "taken for data"
+    """Computed of nothing but what is taken for data, as `Unknown.assumed` says, and of constants."""
+    WEIGHTED = "weighted"
+    """A constant gradient times a weight that nobody knows."""
+
+
+class Tensor(BaseValue):
+    """A tensor.
+
+    `node` is its graph node, or its own leaf id where it is a leaf that requires grad. `graph` says whether it
+    carries a graph. `of_leaf` is the leaf it is or is a view of. `cuts` are the cuts a value without graph came
+    through; `constant_terms` the gradient cuts that reach a value with graph by added terms only. `oldest` is
+    the oldest non-leaf node reachable. `rank` is the number of dimensions, None where nobody knows.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "base",
+        "changed",
+        "constant_terms",
+        "cuts",
+        "dtype",
+        "extra",
+        "given",
+        "grad",
+        "graph",
+        "hooks",
+        "is_leaf",
+        "items",
+        "length",
+        "name",
+        "node",
+        "of_leaf",
+        "oldest",
+        "parameter",
+        "rank",
+        "retains_grad",
+        "storage",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        storage: Storage,
+        node: int | None = None,
+        graph: Fact = "no",
+        *,
+        is_leaf: bool = False,
+        cuts: tuple[int, ...] = (),
+        constant_terms: tuple[int, ...] = (),
+        oldest: int | None = None,
+        of_leaf: int | None = None,
+        dtype: str = "float",
+        name: str = "",
+    ) -> None:
+        self.storage = storage
+        self.node = node
+        self.graph: Fact = graph
+        self.is_leaf = is_leaf
+        self.cuts = cuts
+        self.constant_terms = constant_terms
+        self.oldest = oldest
+        self.of_leaf = of_leaf
+        self.dtype = dtype
+        self.name = name
+        self.grad: Value = None
+        self.parameter = False
+        self.base: Tensor | None = None
+        self.changed: tuple[int, Site] | None = None
+        """When and where a graph was last written into it in place."""
+        self.retains_grad = False
+        self.rank: int | None = None
+        self.extra: dict[str | Mark, Value] | None = None
+        """Marks, and by their names the attributes that were worked out of it."""
+        self.given: dict[str, Value] | None = None
+        """Attributes that the program itself has set."""
+        self.length: Value = None
+        self.items: list[Value] | None = None
+        self.hooks: list[Value] = []
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.name} node={self.node} graph={self.graph}>"
