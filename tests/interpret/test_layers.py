@@ -11,7 +11,7 @@ DRY_RUN = f"{HOUSE}.interpret"
 LAYERS = (
     ("limits",),
     ("values",),
-    ("world",),
+    ("state",),
     ("engine",),
     ("objects",),
     ("python", "library"),

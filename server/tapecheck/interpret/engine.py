@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -31,7 +32,6 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.interpret.world import World
 from tapecheck.tape import Fact, Span
 
 

@@ -25,8 +25,8 @@ from tapecheck.interpret.python import (
     summaries,
 )
 from tapecheck.interpret.python.imports import Imports
+from tapecheck.interpret.state import Frame, World
 from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, Signal, Unknown, Value
-from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Span
 
 _EVALUATE = expressions.EVALUATE
@@ -67,19 +67,19 @@ class Machine:
         world = self.world
         suspends = env.sent is not None
         for node in body:
-            world.spend()
+            world.budget.spend()
             if suspends:
-                for part in world.notes.of(node, syntax.yields_of):
+                for part in world.position.notes.of(node, syntax.yields_of):
                     yield from self.suspend(part, env)
             simple = _SIMPLE.get(type(node))
             if simple is not None:
                 simple(self, node, env)
                 continue
             if isinstance(node, ast.If):
-                answered = len(world.answered)
-                world.passed.setdefault(node, world.frames[-1].file)
+                answered = len(world.choices.answered)
+                world.choices.passed.setdefault(node, world.position.frames[-1].file)
                 taken = self.test(node.test, env, node)
-                if world.watcher is not None and len(world.answered) != answered:
+                if world.watcher is not None and len(world.choices.answered) != answered:
                     signal = yield from statements.watched_if(self, node, taken, answered, env)
                 else:
                     body = node.body if taken else node.orelse
@@ -105,12 +105,12 @@ class Machine:
         env = module.env
         env.vars.update({"__name__": name, "__file__": module.path, "__doc__": None})
         self.envs.append(env)
-        self.world.push(Frame("<module>", module))
+        self.world.position.push(Frame("<module>", module))
         try:
             for _ in self.block(tree.body, env):
                 pass
         finally:
-            self.world.pop()
+            self.world.position.pop()
             self.envs.pop()
 
     def eval(self, node: ast.expr, env: Env) -> Value:
@@ -139,7 +139,7 @@ class Machine:
         """
         if self.handlers:
             raise Signal(kind)
-        self.world.mistake(kind, node, missed=syntax.missed(self, node))
+        self.world.omissions.mistake(kind, node, missed=syntax.missed(self, node))
 
     def module_of(self, env: Env) -> Module:
         module = env.globals.module
@@ -148,7 +148,7 @@ class Machine:
 
     def import_module(self, name: str, node: ast.AST, level: int) -> Value:
         """Return a user's module run from its source, or the library name."""
-        return self.imports.import_module(self, name, level, self.world.frames[-1].file)
+        return self.imports.import_module(self, name, level, self.world.position.frames[-1].file)
 
     def submodule(self, package: Module, name: str) -> Value | None:
         """Return a submodule of a user's package, run from its source; None where it has none of that name."""
@@ -159,7 +159,7 @@ class Machine:
         self.imports.forget(path)
 
     def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List:
-        return List(items, more, stored_at=self.world.site(node), born=self.world.clock)
+        return List(items, more, stored_at=self.world.position.site(node), born=self.world.position.clock)
 
     test = conditions.test
     known_truth = conditions.known_truth

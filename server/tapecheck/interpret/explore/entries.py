@@ -10,8 +10,8 @@ from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import MORE_KEYWORDS, Class, Function, Instance, Module, Signal, Unknown, Value, Wrapped
-from tapecheck.interpret.world import Frame
 from tapecheck.source import Source
 from tapecheck.source.nodes import walk
 
@@ -70,7 +70,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
     args: list[Value] = []
     node = entry.node
     machine.envs.append(env)
-    machine.world.push(Frame("<module>", module))
+    machine.world.position.push(Frame("<module>", module))
     before = lived.lived_globals(env.vars, module.source) if module.source is not None else {}
     try:
         if entry.owner is None:
@@ -96,7 +96,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
                         return
                 if isinstance(owner, Instance) and owner.module and not _trains(node):
                     # Its loops are parts of the forward pass that somebody else calls for.
-                    machine.world.frames[-1].forward = True
+                    machine.world.position.frames[-1].forward = True
         started = function
         while isinstance(function, Wrapped):
             function = function.function
@@ -125,7 +125,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
             machine.escape(tuple(lived.outlives(owner, machine.called, node)), node, "the next call")
     finally:
         env.vars.update(before)
-        machine.world.pop()
+        machine.world.position.pop()
         machine.envs.pop()
 
 

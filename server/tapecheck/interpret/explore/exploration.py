@@ -23,8 +23,8 @@ from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
+from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
 from tapecheck.interpret.values import Env, Module, Signal
-from tapecheck.interpret.world import Cancelled, Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.tape import LEFT_OVER, Backward, Decision, Hold, InPlace, Raised, Step, Tape
 
@@ -57,7 +57,7 @@ class Run:
     @property
     def cut_short(self) -> bool:
         """Whether the work limit ended it."""
-        return self.world.work < 0
+        return self.world.budget.work < 0
 
 
 @dataclass(slots=True)
@@ -123,13 +123,13 @@ class Exploration:
         world, watcher = run.world, run.watcher
         self._note(run)
         watcher.settle(world)
-        names = names_that_matter(run.machine) if world.asked else set()
+        names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.dull, names)
         fresh = other_graph = True
         if way.turned is None:
-            self.seen.first(world.tape)
+            self.seen.first(world.writer.tape)
         else:
-            fresh, other_graph = self.seen.says_new(world.tape)
+            fresh, other_graph = self.seen.says_new(world.writer.tape)
         kept = fresh and self._keep(world)
         for one in self._worth_trying(following, run, other_graph):
             assert one.turned is not None
@@ -143,14 +143,14 @@ class Exploration:
         first = way.turned is None
         most = limits.RUN_BUDGET if first else min(limits.RUN_BUDGET, max(self.further, limits.TURNED_BUDGET))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
-        world.tape.started = self.name
-        world.passes_failures = self.passes_failures
+        world.writer.tape.started = self.name
+        world.choices.passes_failures = self.passes_failures
         watcher = world.watcher = Watcher(self.project.project)
-        started = world.work
+        started = world.budget.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         short = "" if started == most else LEFT_OVER
         machine, before, error = _run(self.source, self.project, self.entry, world, short)
-        work = started - world.work + limits.RUN_WORK
+        work = started - world.budget.work + limits.RUN_WORK
         self.budget.left -= work
         if first:
             self.further = max(self.further, limits.FURTHER_TIMES * work)
@@ -162,20 +162,22 @@ class Exploration:
         """Note what a run called, met and could not do, whatever its tape says."""
         found, world = self.found, run.world
         found.runs += 1
-        found.mistakes |= world.mistakes
-        found.gaps |= world.gaps
+        found.mistakes |= world.omissions.mistakes
+        found.gaps |= world.omissions.gaps
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
-            self.fail(run.error, world.tape)
+            self.fail(run.error, world.writer.tape)
         self.called |= run.machine.called
         if run.way.turned is not None:
             (self.begun if run.cut_short else self.done).add(run.way.turned)
         elif not self.passes_failures:
             if run.cut_short:
-                found.cut_short.append(CutShort("way", self.name, *_last_place(world.tape)))
-            if world.not_followed:
-                deep = next(iter(world.not_followed))
-                found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
+                found.cut_short.append(CutShort("way", self.name, *_last_place(world.writer.tape)))
+            if world.omissions.not_followed:
+                deep = next(iter(world.omissions.not_followed))
+                found.cut_short.append(
+                    CutShort("calls", self.name, deep.file, deep.line, len(world.omissions.not_followed))
+                )
 
     def fail(self, error: Exception, tape: Tape | None = None) -> None:
         """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""
@@ -189,10 +191,10 @@ class Exploration:
 
     def _keep(self, world: World) -> bool:
         """Keep a tape that says something new; return whether the rules read it."""
-        tape = world.tape
+        tape = world.writer.tape
         if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
             return False
-        tape.ledger = world.ledger
+        tape.ledger = world.writer.ledger
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
         return True
@@ -200,10 +202,10 @@ class Exploration:
     def _worth_trying(self, ways: list[Way], run: Run, other_graph: bool) -> list[Way]:
         """Return those of the ways after a run that may show something."""
         way, world = run.way, run.world
-        if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
+        if not world.writer.has_nodes and not any(isinstance(event, _JUDGED) for event in world.writer.tape.events):
             # No graph and nothing that a rule reads: another way must do what makes one.
             ways = [one for one in ways if run.watcher.does(one.turned, Effect.BEGIN)]
-        fresh = world.asked.keys() - self.met
+        fresh = world.choices.asked.keys() - self.met
         self.met |= fresh
         # The module has a start of its own, which tries what its conditions lead to.
         ways = [one for one in ways if one.turned not in run.before]
@@ -220,7 +222,7 @@ class Exploration:
         turns = self.queue.waiting | self.done | self.begun
         conditions = tuple(_conditions(run.world, run.watcher, turns))
         turned = tuple(run.way.policy.patterns)
-        return Explored(self.name, turned, conditions, run.world.tape, kept, run.work, self.passes_failures)
+        return Explored(self.name, turned, conditions, run.world.writer.tape, kept, run.work, self.passes_failures)
 
     def _note_untried(self) -> None:
         """Note the conditions whose other answer no way came to the end of."""
@@ -301,32 +303,32 @@ def _run(
             module = Module("__main__", source.path, Env(None, None), source)
             machine.modules[source.path] = module
             machine.run_module(module, source.tree, "__main__" if entry is None else "module")
-            if entry is not None and not world.tape.events:
+            if entry is not None and not world.writer.tape.events:
                 project.settle(module)
         machine.modules[source.path] = module
         if entry is not None:
-            before = frozenset(world.asked)
+            before = frozenset(world.choices.asked)
             begin(machine, module, entry)
-        world.end("finished")
+        world.writer.end("finished")
     except Signal as signal:
-        world.end("raised", signal.kind)
+        world.writer.end("raised", signal.kind)
     except Exhausted:
-        world.end("budget", short)
+        world.writer.end("budget", short)
     except RecursionError:
-        world.end("budget", "recursion")
+        world.writer.end("budget", "recursion")
     except (Cancelled, MemoryError):
         raise
     except Exception as error:
         # As where the budget is spent: no rule says "never" of what lies behind it.
         failed = error
-        world.end("budget", "internal error")
+        world.writer.end("budget", "internal error")
     return machine, before, failed
 
 
 def _conditions(world: World, watcher: Watcher, tried: Collection[Place]) -> Iterator[Condition]:
     """Yield the undecided conditions that a way came to, each with its first answer, in order."""
     seen: set[Place] = set()
-    for event in world.tape.events:
+    for event in world.writer.tape.events:
         if isinstance(event, Decision):
             span = event.at.span
             place = (span.file, span.line, span.column)

@@ -10,6 +10,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.liveness import free_names
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.objects import carry
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
     Bound,
@@ -27,7 +28,6 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.interpret.world import World
 
 ABSENT = object()
 """The value of a name that has none."""
@@ -99,7 +99,7 @@ class Present:
         if kind is Tensor or kind is Unknown:
             return self._graph_of(value)
         if isinstance(value, (tuple, List, Dict, Set)) or (kind is Instance and not value.module):
-            known = self._containers.at(self.world.work, self.first)
+            known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:
                 found = max((self._graph_of(one) for one in carry.tensors_in(value, 2)), default=Graph.NONE)
@@ -112,7 +112,7 @@ class Present:
             return Graph.NONE
         if value.oldest is not None and value.oldest <= self.first:
             return Graph.STALE
-        return Graph.STALE if self.world.ledger.is_freed(value.node) != "no" else Graph.FRESH
+        return Graph.STALE if self.world.writer.ledger.is_freed(value.node) != "no" else Graph.FRESH
 
     def inert(self, side: Side, *, bound: bool = False) -> bool:
         """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows.

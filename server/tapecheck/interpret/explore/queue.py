@@ -10,7 +10,7 @@ from operator import attrgetter
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.ways import Way
-from tapecheck.interpret.world import Place
+from tapecheck.interpret.state import Place
 
 
 @dataclass(slots=True)

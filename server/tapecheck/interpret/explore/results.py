@@ -8,7 +8,7 @@ from typing import Literal
 from tapecheck.interpret.explore.faults import Fault
 from tapecheck.interpret.explore.memory import Group
 from tapecheck.interpret.explore.stakes import Stake
-from tapecheck.interpret.world import Place
+from tapecheck.interpret.state import Place
 from tapecheck.source.modules import Question
 from tapecheck.source.search import Found
 from tapecheck.tape import Moves, Span, Tape, Where, moved

@@ -21,6 +21,7 @@ from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import ABSENT, Graph, GraphsOfContainers, Present, is_plain, is_same
 from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
 from tapecheck.interpret.explore.stakes import Stake, Watched
+from tapecheck.interpret.state import Place, World
 from tapecheck.interpret.values import (
     Class,
     Dict,
@@ -34,7 +35,6 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.interpret.world import Place, World
 from tapecheck.source.modules import Modules
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
@@ -74,11 +74,11 @@ class Watcher:
         return self.modules[path].notes if path in self.modules else Notes()
 
     def _shapes_of(self, world: World) -> Shapes | None:
-        module = self.modules.get(world.frames[-1].file) if world.frames else None
+        module = self.modules.get(world.position.frames[-1].file) if world.position.frames else None
         return shapes_of(module.source) if module is not None and module.source is not None else None
 
     def _present(self, world: World, env: Env) -> Present:
-        return Present(world, env, world.before_iteration, self._containers)
+        return Present(world, env, world.loops.before_iteration, self._containers)
 
     # -- statements ---------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Watcher:
         if (node, taken) in self._looked_at and all(self.stake(place) is Stake.VERDICT for place in places):
             # No more than that can hang on them.
             return None
-        world.spend(limits.WATCH_WORK)
+        world.budget.spend(limits.WATCH_WORK)
         self._looked_at.add((node, taken))
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
@@ -114,9 +114,11 @@ class Watcher:
         stake = min(stake, most)
         own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
-        lines = {(world.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        lines = {
+            (world.position.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
         if other.jumps & LEAVING:
-            lines |= {(world.frames[-1].file, line) for line in shape.left_out}
+            lines |= {(world.position.frames[-1].file, line) for line in shape.left_out}
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
@@ -125,7 +127,7 @@ class Watcher:
             watched.stake = max(watched.stake, stake)
             found.append(watched)
         inert = not here.effects & _DROP or present.inert(here)
-        events = len(world.tape.events)
+        events = len(world.writer.tape.events)
         return _Open(present, shapes, shape, here, other, before, objects, events, found, places, inert, most)
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
@@ -141,7 +143,7 @@ class Watcher:
 
     def loop_trains(self, world: World, node: ast.AST) -> bool:
         """Whether the text of a loop, with what it calls in its file, can start a backward."""
-        module = world.frames[-1].module
+        module = world.position.frames[-1].module
         if module.source is None or not isinstance(node, ast.stmt):
             return False
         facts = module.notes.of(node, statement_facts)
@@ -153,7 +155,7 @@ class Watcher:
         stake = Stake.NOTHING
         effects = other.effects
         for one in other.imports:
-            imported = of_import(self.project, one, world.frames[-1].file)
+            imported = of_import(self.project, one, world.position.frames[-1].file)
             if imported is None:
                 # What another file of the project has is not known before it is imported.
                 return Stake.VERDICT
@@ -163,7 +165,7 @@ class Watcher:
             effects |= of_calls(other, present, shapes)
         if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
-        if other.effects & _CLEAR and world.optimizers:
+        if other.effects & _CLEAR and world.writer.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
             return Stake.VERDICT
         if not other.empty:
@@ -176,8 +178,8 @@ class Watcher:
                 return Stake.VERDICT
             if (
                 present.first
-                and world.last_id == present.first
-                and world.grad_mode == "yes"
+                and world.writer.last_id == present.first
+                and world.modes.grad_mode == "yes"
                 and present.calls_layer(other)
             ):
                 # An iteration that has built no graph so far may build one there, for nothing.
@@ -235,7 +237,7 @@ class Watcher:
         lasting = False
         lines: set[tuple[str, int]] = set()
         creates = False
-        for event in world.tape.events[open_.start :]:
+        for event in world.writer.tape.events[open_.start :]:
             if isinstance(event, _LASTING):
                 lasting = True
                 if isinstance(event, GradientCleared):
@@ -249,7 +251,8 @@ class Watcher:
         if lasting:
             stake = max(stake, Stake.CERTAINTY)
         if creates and any(
-            isinstance(event, Backward) and event.create != "no" and event.accumulates for event in world.tape.events
+            isinstance(event, Backward) and event.create != "no" and event.accumulates
+            for event in world.writer.tape.events
         ):
             stake = Stake.VERDICT
         stake = min(stake, open_.most)
@@ -303,7 +306,7 @@ class Watcher:
         jumps = shape.body.jumps | shape.orelse.jumps
         if jumps & {"raise", "yield"} or ("value" in jumps and shapes.function(node) in tested):
             return False
-        if "value" in jumps and any(frame.file != world.frames[-1].file for frame in world.frames):
+        if "value" in jumps and any(frame.file != world.position.frames[-1].file for frame in world.position.frames):
             # What another file does with the number is not in this one's index.
             return False
         stored = set(shape.live)
@@ -334,7 +337,7 @@ class Watcher:
             watched = self.watched.setdefault(place, Watched())
             watched.stake = max(watched.stake, stake)
             watched.effects |= effects
-            watched.lines.add((world.frames[-1].file, getattr(node, "lineno", 1)))
+            watched.lines.add((world.position.frames[-1].file, getattr(node, "lineno", 1)))
 
     def _of_expression(
         self,
@@ -348,7 +351,7 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             return Stake.VERDICT, int(Effect.SETTLE)
-        world.spend(limits.WATCH_WORK)
+        world.budget.spend(limits.WATCH_WORK)
         side = shapes.not_evaluated(node, other)
         present = self._present(world, env)
         if side.effects & (_SETTLING if present.inert(side) else _MATTERING_OR_CUT):
@@ -379,7 +382,7 @@ class Watcher:
         tested = [name for name in names if name in shapes.index.tested]
         if any(name in shapes.index.steering for name in tested):
             return Stake.VERDICT
-        file = world.frames[-1].file
+        file = world.position.frames[-1].file
         for place in places if tested else ():
             self.watched.setdefault(place, Watched()).names.update((file, name) for name in tested)
         return Stake.NOTHING
@@ -410,8 +413,8 @@ class Watcher:
         names = shapes.index.leads_to(name) - seen
         seen |= names
         stake = Stake.NOTHING
-        undecided = {asked.statement for asked in world.asked.values()}
-        for node, where in world.passed.items():
+        undecided = {asked.statement for asked in world.choices.asked.values()}
+        for node, where in world.choices.passed.items():
             # What hangs on one that nobody can decide is seen where that is turned round itself.
             if where == file and node not in undecided and not names.isdisjoint(shapes.mentioned(node)):
                 if isinstance(node, ast.If):

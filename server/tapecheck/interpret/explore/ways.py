@@ -13,8 +13,8 @@ from tapecheck.interpret.explore.shapes import imports_of_project
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.state import Place, Policy, World
 from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
-from tapecheck.interpret.world import Place, Policy, World
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import Bind
@@ -51,7 +51,7 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) <= limits.MAX_TURNED:
-        for place, asked in world.asked.items():
+        for place, asked in world.choices.asked.items():
             if place in patterns or place in dull or not _relevant(asked.statement, names, watcher.notes_of(place[0])):
                 continue
             chosen = heads.get(place, place) in turned
@@ -69,10 +69,14 @@ def _heads(world: World) -> dict[Place, Place]:
     """Return, for conditions of which one at most can hold, the first of them: those of an `if` and its `elif`s, and
     those that compare the same expression with one constant each.
     """
-    places = {id(asked.statement): place for place, asked in world.asked.items() if isinstance(asked.statement, ast.If)}
+    places = {
+        id(asked.statement): place
+        for place, asked in world.choices.asked.items()
+        if isinstance(asked.statement, ast.If)
+    }
     heads: dict[Place, Place] = {}
     compared: dict[tuple[str, str], Place] = {}
-    for place, asked in world.asked.items():
+    for place, asked in world.choices.asked.items():
         statement = asked.statement
         if not isinstance(statement, ast.If):
             continue
@@ -96,7 +100,7 @@ def names_that_matter(machine: Machine) -> set[str]:
     """Names of tensors, of what holds them as an attribute or element, of functions that were run, and of the user's
     that other answers may run.
     """
-    bound = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    bound = {event.name for event in machine.world.writer.tape.events if isinstance(event, Bind)}
     names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
@@ -32,7 +33,6 @@ from tapecheck.interpret.values import (
     concrete,
     taken_for_data,
 )
-from tapecheck.interpret.world import World, cuts_of
 from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
     Backward,
@@ -173,7 +173,7 @@ class Autograd:
         `given` are the gradients that the backward starts with. The answer has the gradient's node, and whether it
         certainly has one, for every node and leaf whose gradient has a graph.
         """
-        ledger = self.world.ledger
+        ledger = self.world.writer.ledger
         arriving: dict[int, list[tuple[int, Fact]]] = {}
         for root, value in zip(traversal.backward.roots, given):
             if root.node is not None and isinstance(value, (Tensor, Unknown)) and value.node is not None:
@@ -234,7 +234,7 @@ class Autograd:
             return None
         saves = (fact.grad_saves if chain is None else fact.grad_chain_saves).get(name, ())
         saved = [
-            Saved(storage.id, self.world.ledger.version(storage.id), thing.removesuffix(".other"), node)
+            Saved(storage.id, self.world.writer.ledger.version(storage.id), thing.removesuffix(".other"), node)
             for thing in saves
             if others or not thing.endswith(".other")
             for node, storage in members(thing)
@@ -251,7 +251,7 @@ class Autograd:
         arriving: dict[int, list[tuple[int, Fact]]], at: ast.AST,
     ) -> None:  # fmt: skip
         """Build the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
-        node = self.world.ledger.nodes[number]
+        node = self.world.writer.ledger.nodes[number]
         inputs = [chain[0]] if chain is not None else []
         if node.op in _REWRITES:
             if chain is not None:
@@ -287,9 +287,9 @@ class Autograd:
     def _gradient_node(
         self, inputs: Sequence[int], saved: Sequence[Saved], keeps: Fact, certain: Fact, at: ast.AST
     ) -> int:
-        self.world.spend(limits.GRADIENT_WORK)
+        self.world.budget.spend(limits.GRADIENT_WORK)
         stand_ins = [_Source(number, self.world) for number in inputs]
-        built = self.world.build("GradientBackward", at, stand_ins, saved=saved, keeps=keeps, exists=certain)
+        built = self.world.graph.build("GradientBackward", at, stand_ins, saved=saved, keeps=keeps, exists=certain)
         assert built.node is not None
         return built.node
 
@@ -320,7 +320,7 @@ class Autograd:
         wanted, known = self._inputs(inputs, node) if inputs is not None else (None, True)
         event = self._event("backward", roots, wanted, given, node, span, known)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
-        traversal = self.world.run_backward(event)
+        traversal = self.world.writer.run_backward(event)
         # Leaves that were reached before a node fails have their gradients all the same.
         self._accumulate(event, traversal, wanted, starts, node)
         self._check(event, traversal, node)
@@ -340,11 +340,11 @@ class Autograd:
                 root.graph = "may"
             unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
             if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
-                built = self.world.unknown_graph(root.name, node)
+                built = self.world.graph.unknown_graph(root.name, node)
                 root.node, root.oldest = built.node, built.oldest
                 if isinstance(root, Unknown):
                     root.certain = False
-                self.world.kept += 1
+                self.world.stores.kept += 1
 
     def grad_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """`torch.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, ...)`: the gradients."""
@@ -363,7 +363,7 @@ class Autograd:
             torch.fail(node, "One of the differentiated Tensors does not require grad")
         traversal = self._run(event, node)
         starts = self._sequence(given.get("grad_outputs"), node)
-        creates = event.create != "no" and self.world.grad_mode != "no"
+        creates = event.create != "no" and self.world.modes.grad_mode != "no"
         graphs = self.gradient_graph(traversal, starts, node) if creates else {}
         results: list[Value] = []
         cut: list[int] = []
@@ -380,9 +380,9 @@ class Autograd:
     ) -> Value:  # fmt: skip
         world = self.world
         number = getattr(value, "node", None)
-        creates = event.create != "no" and world.grad_mode != "no"
+        creates = event.create != "no" and world.modes.grad_mode != "no"
         if event.allow_unused and number is not None and number not in traversal.executed:
-            return world.data("grad") if materialize else None
+            return world.graph.data("grad") if materialize else None
         # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
         roots = tuple(root.node for root in event.roots if root.node is not None)
         if number in graphs:
@@ -397,21 +397,21 @@ class Autograd:
             return self._unknown_gradient(node)
         if creates:
             # That of a bias that is only added: a constant whatever is asked for.
-            return world.data("grad")
+            return world.graph.data("grad")
         if not cut:
-            cut.append(self.cut(world.site(node), roots))
-        return world.data("grad", (cut[0],))
+            cut.append(self.cut(world.position.site(node), roots))
+        return world.graph.data("grad", (cut[0],))
 
     def _unknown_gradient(self, node: ast.AST) -> Tensor:
         """Return the gradient of what nobody knows: there may be a graph to it."""
-        source = [self.world.unknown_source(node)]
-        return self.world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
+        source = [self.world.graph.unknown_source(node)]
+        return self.world.graph.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
 
     def _gradient_value(self, graph: tuple[int, Fact], create: Fact) -> Tensor:
         number, certain = graph
         world = self.world
-        oldest = None if number in world.ledger.leaves else number
-        result = Tensor(world.new_storage(), number, both(create, certain), oldest=oldest)
+        oldest = None if number in world.writer.ledger.leaves else number
+        result = Tensor(world.writer.new_storage(), number, both(create, certain), oldest=oldest)
         return result
 
     def walk(self, roots: list[Value], inputs: list[Value], node: ast.AST, create: bool | None) -> None:
@@ -423,10 +423,10 @@ class Autograd:
     def cut(self, site: Site, roots: tuple[int, ...]) -> int:
         """Note that a gradient was taken which has no graph of its own; return the number of the cut."""
         world = self.world
-        world._cuts += 1
-        world.gradients_cut = True
-        world.emit(Cut(world._cuts, "grad", site, roots, (), "grad"))
-        return world._cuts
+        number = world.writer.new_cut()
+        world.graph.gradients_cut = True
+        world.writer.emit(Cut(number, "grad", site, roots, (), "grad"))
+        return number
 
     def _event(
         self,
@@ -449,8 +449,8 @@ class Autograd:
         elif inputs is not None and call == "grad":
             targets = tuple(value.node for value in inputs if getattr(value, "node", None) is not None) or None
         return Backward(
-            self.world.next_backward(),
-            self.world.site(node),
+            self.world.writer.next_backward(),
+            self.world.position.site(node),
             call,
             tuple(self._root(root) for root in roots),
             targets,
@@ -467,7 +467,7 @@ class Autograd:
         truth = self.machine.known_truth(concrete(value))
         if truth is None:
             likely = isinstance(value, Unknown) and value.likely is False
-            truth = self.world.choose(node, not likely, name)
+            truth = self.world.choices.choose(node, not likely, name)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"
 
@@ -512,15 +512,15 @@ class Autograd:
             return None
         for keyword in node.keywords:
             if keyword.arg == name:
-                return self.world.span(keyword)
+                return self.world.position.span(keyword)
         if len(node.args) > position and not any(isinstance(argument, ast.Starred) for argument in node.args):
-            return self.world.span(node.args[position])
+            return self.world.position.span(node.args[position])
         return None
 
     # -- what a backward does ---------------------------------------------------------------------------------
 
     def _run(self, event: Backward, node: ast.AST) -> Traversal:
-        traversal = self.world.run_backward(event)
+        traversal = self.world.writer.run_backward(event)
         self._check(event, traversal, node)
         return traversal
 
@@ -531,7 +531,7 @@ class Autograd:
             self._fail(event, problem, node)
 
     def _fail(self, event: Backward, problem: Problem, node: ast.AST) -> None:
-        passed = self.world.passes_failures and not self.machine.handlers
+        passed = self.world.choices.passes_failures and not self.machine.handlers
         if passed and problem.kind in ("freed", "stale"):
             return
         self.torch.fail(node, _MESSAGES[problem.kind], event.id)
@@ -546,14 +546,14 @@ class Autograd:
         create = event.create != "no"
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
         for number in traversal.executed:
-            tensor = world.leaf_tensors.get(number)
+            tensor = world.graph.leaf_tensors.get(number)
             if tensor is None or (limit is not None and number not in limit):
                 continue
             if number in graphs:
                 built = self._gradient_value(graphs[number], event.create)
                 previous = tensor.grad
                 if isinstance(previous, Tensor) and previous.node is not None:
-                    built = world.build("AddBackward0", at, [previous, built])
+                    built = world.graph.build("AddBackward0", at, [previous, built])
                 tensor.grad = built
             elif tensor.grad is None or create:
                 tensor.grad = _Gradient(event.at, roots, cut, create)
@@ -569,11 +569,13 @@ class Autograd:
         for tensor, hook in list(self.hooked):
             if tensor.node in traversal.executed:
                 self.read(tensor, node)
-                self.machine.call(hook, [self.world.data("grad")], {}, node)
+                self.machine.call(hook, [self.world.graph.data("grad")], {}, node)
         for module, number, hook in list(self.module_hooks):
             if number in traversal.executed:
-                self.world.emit(GradientRead(self.world.site(node), number))
-                self.machine.call(hook, [module, (self.world.data("grad"),), (self.world.data("grad"),)], {}, node)
+                self.world.writer.emit(GradientRead(self.world.position.site(node), number))
+                self.machine.call(
+                    hook, [module, (self.world.graph.data("grad"),), (self.world.graph.data("grad"),)], {}, node
+                )
 
     def gradient_of(self, tensor: Tensor, node: ast.AST) -> Value:
         """Read `.grad`."""
@@ -584,7 +586,7 @@ class Autograd:
             if grad.tensor is None:
                 if not grad.cut and not grad.constant:
                     grad.cut.append(self.cut(grad.site, grad.roots))
-                grad.tensor = self.world.data("grad", () if grad.constant else (grad.cut[0],))
+                grad.tensor = self.world.graph.data("grad", () if grad.constant else (grad.cut[0],))
             grad.tensor.extra = {Mark.GRADIENT_OF: tensor}
             return grad.tensor
         if isinstance(grad, Tensor):
@@ -594,13 +596,13 @@ class Autograd:
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""
         if tensor.node is not None:
-            self.world.emit(GradientRead(self.world.site(node), tensor.node, how))
+            self.world.writer.emit(GradientRead(self.world.position.site(node), tensor.node, how))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
         """Change a gradient in place; of one that the program never looked at nothing can be saved."""
         grad = tensor.grad.tensor if isinstance(tensor.grad, _Gradient) else tensor.grad
         if isinstance(grad, Tensor):
-            self.world.change(grad, node, how, grad_mode="no")
+            self.world.graph.change(grad, node, how, grad_mode="no")
 
     def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
         """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
@@ -608,31 +610,31 @@ class Autograd:
         number = _leaf_of(leaf) if isinstance(leaf, Tensor) else None
         if number is not None:
             kept: Fact = "yes" if gradient.node is None else "no"
-            self.world.emit(GradientCleared(self.world.site(node), number, "no", kept))
+            self.world.writer.emit(GradientCleared(self.world.position.site(node), number, "no", kept))
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         tensor.grad = value
         leaf = _leaf_of(tensor)
         if leaf is not None:
-            at = self.world.site(node)
-            self.world.emit(GradientCleared(at, leaf, "yes") if value is None else GradientSet(at, leaf))
+            at = self.world.position.site(node)
+            self.world.writer.emit(GradientCleared(at, leaf, "yes") if value is None else GradientSet(at, leaf))
 
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
         """zero_grad on one leaf."""
         leaf = tensor.node if tensor.node is not None else _leaf_of(tensor)
         if tensor.grad is None or leaf is None:
             if leaf is not None and to_none == "yes":
-                self.world.emit(GradientCleared(self.world.site(node), leaf, to_none))
+                self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none))
             return
         detached: Fact = "no" if to_none == "yes" else "yes"
-        self.world.emit(GradientCleared(self.world.site(node), leaf, to_none, detached))
+        self.world.writer.emit(GradientCleared(self.world.position.site(node), leaf, to_none, detached))
         if to_none == "yes":
             tensor.grad = None
             return
         self.change_gradient(tensor, node, "zero_grad")
         if isinstance(tensor.grad, Tensor):
             # zero_grad(set_to_none=False) detaches the gradient before it fills it with zeros.
-            tensor.grad = self.world.data("grad")
+            tensor.grad = self.world.graph.data("grad")
 
     # -- custom functions -------------------------------------------------------------------------------------
 
@@ -663,8 +665,8 @@ class Autograd:
         context.attrs["needs_input_grad"] = Unknown("needs_input_grad")
         forward = machine.class_attribute(cls, "forward", cls, node)
         setup = machine.class_attribute(cls, "setup_context", cls, node)
-        world.grad_modes.append("no")
-        depth = len(world.grad_modes)
+        world.modes.grad_modes.append("no")
+        depth = len(world.modes.grad_modes)
         try:
             if isinstance(setup, Unknown):
                 result = machine.call(forward, [context, *args], kwargs, node)
@@ -672,28 +674,28 @@ class Autograd:
                 result = machine.call(forward, args, kwargs, node)
                 machine.call(setup, [context, tuple(args), result], {}, node)
         finally:
-            del world.grad_modes[depth - 1 :]
+            del world.modes.grad_modes[depth - 1 :]
         torch = self.torch
         carriers = [value for arg in args for value in torch.tensors(arg) if torch.requires(value) != "no"]
-        if not carriers or world.grad_mode == "no":
+        if not carriers or world.modes.grad_mode == "no":
             return result
         outputs = list(result) if isinstance(result, tuple) else [result]
         backward = machine.class_attribute(cls, "backward", cls, node)
         reads = _reads_saved(backward)
         kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
-        saved: list[Saved] = [world.save(value, value.name or "saved", reads) for value in kept]
+        saved: list[Saved] = [world.graph.save(value, value.name or "saved", reads) for value in kept]
         exists: Fact = "no"
         for value in carriers:
             exists = either(exists, torch.requires(value))
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
-        built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
+        built = world.graph.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
         own = _differentiable_again(backward)
         if own != "yes" and built.node is not None:
             self._own_gradients[built.node] = own
         made: list[Value] = []
         for value in outputs:
             if any(value is other for other in constant):
-                made.append(world.data(cuts=world.cut("nondifferentiable", node, carriers[0])))
+                made.append(world.graph.data(cuts=world.graph.cut("nondifferentiable", node, carriers[0])))
             elif isinstance(value, Tensor) and value.dtype != "float":
                 made.append(value)
             elif isinstance(value, Tensor) and any(value is each for each in dirty):
@@ -715,7 +717,7 @@ class _Source:
 
     def __init__(self, number: int, world: World) -> None:
         self.node = number
-        self.oldest = None if number in world.ledger.leaves else number
+        self.oldest = None if number in world.writer.ledger.leaves else number
 
 
 _CONDITIONAL = (

@@ -18,18 +18,18 @@ def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) 
     owner = Instance(None, AVERAGED, module=True)
     owner.attrs["training"] = True
     owner.attrs["module"] = copied
-    owner.attrs["n_averaged"] = modules.world.data("n_averaged", dtype="int")
+    owner.attrs["n_averaged"] = modules.world.graph.data("n_averaged", dtype="int")
     return owner
 
 
 def update_parameters(modules: Modules, owner: Instance, node: ast.AST) -> None:
     """Write to the copies in place, buffers and the first time included."""
     for _, tensor in modules.named_parameters(owner):
-        modules.world.change(tensor, node, "update_parameters", grad_mode="no")
+        modules.world.graph.change(tensor, node, "update_parameters", grad_mode="no")
     for _, module in modules.modules(owner):
         for value in module.attrs.values():
             if isinstance(value, Tensor) and not value.parameter:
-                modules.world.change(value, node, "update_parameters", grad_mode="no")
+                modules.world.graph.change(value, node, "update_parameters", grad_mode="no")
 
 
 def update_bn(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -40,5 +40,5 @@ def update_bn(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 statistic = module.attrs.get(name)
                 if isinstance(statistic, Tensor) and "BatchNorm" in module.lib:
-                    torch.world.change(statistic, node, "update_bn", grad_mode="no")
+                    torch.world.graph.change(statistic, node, "update_bn", grad_mode="no")
     return None

@@ -27,6 +27,7 @@ from tapecheck.interpret.objects.unknowns import (
     settle_on,
     usually,
 )
+from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -58,7 +59,6 @@ from tapecheck.interpret.values import (
     copied,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER, tells
-from tapecheck.interpret.world import cuts_of
 from tapecheck.source.nodes import walk
 from tapecheck.torchfacts import classes
 
@@ -78,7 +78,7 @@ def length_of(owner: Instance) -> Value:
 
 def _only_shown(m: Engine, node: ast.AST) -> bool:
     """Return whether an expression is part of a statement that only prints or logs: nothing reckons with its value."""
-    statement = m.world.discarded
+    statement = m.world.position.discarded
     if not isinstance(statement, ast.Call):
         return False
     name = statement.func.attr if isinstance(statement.func, ast.Attribute) else getattr(statement.func, "id", "")
@@ -286,7 +286,7 @@ def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Dict({}, born=m.world.clock)
+    result = Dict({}, born=m.world.position.clock)
     first = args[0] if args else None
     if isinstance(first, Dict):
         result.items.update(first.items)
@@ -355,7 +355,7 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
                 return computed(m, Kind.WHOLE, int, value, base)
             return Unknown.number()
         if isinstance(value, Tensor):
-            number = Unknown.number(m.world.cut("item", node, value, name=value.name))
+            number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
             if value.extra is not None and Mark.DRAWN in value.extra:
                 drawn(number)
             return number
@@ -365,7 +365,7 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
             except (ValueError, OverflowError):
                 raise Signal("ValueError") from None
         if isinstance(value, Unknown) and value.node is not None:
-            return Unknown.number(m.world.cut("item", node, value, name=value.name))
+            return Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
         if isinstance(value, Instance):
             method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
             return m.call(method, [], {}, node) if method is not None else Unknown.number()
@@ -555,7 +555,7 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             # Names that are worked out are keys, and the object is the dict.
             rotates(m, args[0].attrs.get(name), args[2])
             args[0].numbered = {*(args[0].numbered or ()), name}
-            if m.world.iteration:
+            if m.world.position.iteration:
                 # A loop over such names may be cut short: there are more.
                 args[0].open = True
         m.set_attribute(args[0], name, args[2], node)

@@ -77,7 +77,7 @@ def _managed(m: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.A
 def _within(m: Engine, manager: Value, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a function inside a context."""
     m.enter(manager, node)
-    iteration = m.world.iteration
+    iteration = m.world.position.iteration
     try:
         result = m.call(function, args, kwargs, node)
     except Signal as raised:

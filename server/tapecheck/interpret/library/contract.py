@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -22,7 +23,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
-from tapecheck.interpret.world import World
 from tapecheck.tape import Fact, Site
 from tapecheck.torchfacts import Facts, OpFact
 

@@ -6,8 +6,8 @@ import ast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DistributionState
+from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value
-from tapecheck.interpret.world import cuts_of, merge_cuts
 from tapecheck.tape import Fact, both, either
 from tapecheck.torchfacts import load
 
@@ -60,7 +60,7 @@ class Distributions:
             return Native(name, lambda m, args, kwargs, at: self.density(owner, name, args, at))
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
             if name not in owner.attrs:
-                self.world.kept += 1
+                self.world.stores.kept += 1
                 state: DistributionState = owner.state
                 values = state.parameters
                 if values and name in ("loc", "mean"):
@@ -82,8 +82,8 @@ class Distributions:
         cuts = cuts_of(*[value for value in owner.state.parameters if value.node is None])
         for value in owner.state.parameters:
             if value.node is not None:
-                cuts = merge_cuts(self.world.cut("nondifferentiable", node, value, name="sample"), cuts)
-        return self.world.data("sample", cuts)
+                cuts = merge_cuts(self.world.graph.cut("nondifferentiable", node, value, name="sample"), cuts)
+        return self.world.graph.data("sample", cuts)
 
     def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
         """Return what a distribution computes of its parameters; `sure` says whether that needs all of them."""
@@ -100,13 +100,13 @@ class Distributions:
         for value in values:
             required = either(required, torch.requires(value))
         required = both(required, sure)
-        if required == "no" or self.world.grad_mode == "no":
-            return self.world.data(name, cuts_of(*values))
+        if required == "no" or self.world.modes.grad_mode == "no":
+            return self.world.graph.data(name, cuts_of(*values))
         if not carriers:
             # Nobody knows whether the parameters of the distribution have a graph.
             return Unknown(f"{owner.lib}.{name}()", None, cuts_of(*values))
-        saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
-        return self.world.build(
+        saved = [self.world.graph.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
+        return self.world.graph.build(
             f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
         )
 

@@ -72,7 +72,11 @@ def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """apex: `with amp.scale_loss(loss, optimizer) as scaled:`."""
     loss = args[0] if args else Unknown("loss")
-    made = torch.op("mul", [loss, torch.world.data("scale")], {}, node) if isinstance(loss, (Tensor, Unknown)) else loss
+    made = (
+        torch.op("mul", [loss, torch.world.graph.data("scale")], {}, node)
+        if isinstance(loss, (Tensor, Unknown))
+        else loss
+    )
     return Context(lambda machine: made, lambda machine, raised: None)
 
 

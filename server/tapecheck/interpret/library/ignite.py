@@ -26,7 +26,7 @@ def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`engine.run(data, max_epochs)`: the process function for every batch; its last output is kept."""
     machine, world = modules.machine, modules.world
-    outside = world.iteration
+    outside = world.position.iteration
     loop = world.enter_loop(node)
     for index in range(limits.BATCHES):
         started = carry.begin(machine, loop, index + 1)
@@ -34,5 +34,5 @@ def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast
         batch.data = True
         machine.call(owner.state.function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
-    world.leave_loop(loop, outside, limits.BATCHES, "yes")
+    world.loops.leave(loop, outside, limits.BATCHES, "yes")
     return Unknown("state")

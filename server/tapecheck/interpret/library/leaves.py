@@ -38,7 +38,7 @@ def only_looks(torch: Torch, function: Unknown) -> bool:
     """
     if function.owner is None:
         return False
-    if function.attr in _BARS and id(function.owner) in torch.world.bars:
+    if function.attr in _BARS and id(function.owner) in torch.world.knowledge.bars:
         return True
     return _root(function).name.startswith(LOOKING)
 
@@ -58,7 +58,7 @@ def escape(
     """
     world = torch.world
     path = to if function is None else _root(function).name
-    if not world.leaf_tensors or path.startswith((*LOOKING, *_SCHEDULING)):
+    if not world.graph.leaf_tensors or path.startswith((*LOOKING, *_SCHEDULING)):
         return ()
     found: dict[int, None] = {}
     for value in values:
@@ -68,7 +68,7 @@ def escape(
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     if found:
         torch.autograd.escaped.update(found)
-        world.emit(LeafEscape(world.site(node), tuple(found), to))
+        world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to))
     return tuple(found)
 
 
@@ -76,15 +76,15 @@ def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """Note that unknown code which was made from leaves is called: it may do with them what it could do then."""
     root = _root(function)
     if root.holds:
-        torch.world.emit(LeafEscape(torch.world.site(node), root.holds, function.attr or function.name))
+        torch.world.writer.emit(LeafEscape(torch.world.position.site(node), root.holds, function.attr or function.name))
 
 
 def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
     """`zero_grad` of an unknown model or optimizer."""
     if owner.leaf is not None:
         torch.autograd.clear(owner.leaf, node, "yes")
-    elif torch.world.leaf_tensors:
-        torch.world.emit(LeafEscape(torch.world.site(node), (), owner.name))
+    elif torch.world.graph.leaf_tensors:
+        torch.world.writer.emit(LeafEscape(torch.world.position.site(node), (), owner.name))
 
 
 def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterator[int]:

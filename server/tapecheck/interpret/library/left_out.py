@@ -41,12 +41,12 @@ def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
 
 def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note what an optimizer leaves out, at one of its first steps."""
-    grown = len(torch.world.ledger.leaves) != state.leaves
+    grown = len(torch.world.writer.ledger.leaves) != state.leaves
     most = limits.LOOKED_STEPS_GROWN if grown else limits.LOOKED_STEPS
     if state.looked >= most or not state.number or not state.whole:
         return
     state.looked += 1
-    state.leaves = len(torch.world.ledger.leaves)
+    state.leaves = len(torch.world.writer.ledger.leaves)
     listed = torch.optimizers.listed
     whole: set[int] = set()
     for owner in state.whole:
@@ -67,7 +67,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
                 # It came into the module when that had its name already.
                 torch.nn.named_by[tensor.node] = top
                 tensor.name = f"{owner.layer.path}.{path}"
-                torch.world.emit(Named(tensor.node, tensor.name))
+                torch.world.writer.emit(Named(tensor.node, tensor.name))
         _tell(torch, state, node, later, True, True)
         for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
             _tell(torch, state, node, leaves, True, False, cls)
@@ -162,9 +162,9 @@ def _tell(
     cls: Class | None = None,
 ) -> None:
     if leaves:
-        within = torch.world.span_in(cls.module, cls.node) if cls is not None else None
-        at = torch.world.site(node)
-        torch.world.emit(LeftOut(at, state.number, tuple(dict.fromkeys(leaves)), whole, registered, within))
+        within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
+        at = torch.world.position.site(node)
+        torch.world.writer.emit(LeftOut(at, state.number, tuple(dict.fromkeys(leaves)), whole, registered, within))
 
 
 def _leaves_of(

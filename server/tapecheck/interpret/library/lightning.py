@@ -7,6 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import carry
+from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -21,7 +22,6 @@ from tapecheck.interpret.values import (
     Wrapped,
     known_keywords,
 )
-from tapecheck.interpret.world import Frame
 from tapecheck.source.nodes import walk
 
 
@@ -79,11 +79,11 @@ class _Steps:
         env = Env(None, self.cls.module.env)
         env.vars["self"] = self.model
         self.machine.envs.append(env)
-        self.machine.world.push(Frame(f"{self.cls.name}.fit", self.cls.module))
+        self.machine.world.position.push(Frame(f"{self.cls.name}.fit", self.cls.module))
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.machine.world.pop()
+        self.machine.world.position.pop()
         self.machine.envs.pop()
 
     def definition(self, name: str) -> ast.AST | None:
@@ -113,13 +113,13 @@ class _Steps:
         made = self.modules.lightning_optimizers(self.model, node)
         optimizers = made.items if isinstance(made, List) else (list(made) if isinstance(made, tuple) else [made])
         automatic = self.machine.get_attribute(self.model, "automatic_optimization", node)
-        outside = world.iteration
+        outside = world.position.iteration
         loop = world.enter_loop(node)
         for index in range(limits.BATCHES):
             started = carry.begin(machine, loop, index + 1)
             self.step(node, index, optimizers, machine.known_truth(automatic) is not False)
             carry.end(machine, loop, index + 1, started)
-        world.leave_loop(loop, outside, limits.BATCHES, "yes")
+        world.loops.leave(loop, outside, limits.BATCHES, "yes")
 
     def step(self, node: ast.AST, index: int, optimizers: list[Value], automatic: bool) -> None:
         names = [parameter.arg for parameter in node.args.args[1:]] if isinstance(node, ast.FunctionDef) else []
@@ -164,8 +164,8 @@ class _Steps:
             return
         world = self.machine.world
         stage = name.removesuffix("_step")
-        world.grad_modes.append("no")
-        depth = len(world.grad_modes)
+        world.modes.grad_modes.append("no")
+        depth = len(world.modes.grad_modes)
         try:
             self.hook(f"on_{stage}_epoch_start")
             batch = Unknown("batch")
@@ -174,7 +174,7 @@ class _Steps:
             self.hook(f"on_{stage}_epoch_end")
             self.hook(f"{stage}_epoch_end", Unknown("outputs"))
         finally:
-            del world.grad_modes[depth - 1 :]
+            del world.modes.grad_modes[depth - 1 :]
 
 
 def _in_steps(modules: Modules, model: Instance) -> _Steps:

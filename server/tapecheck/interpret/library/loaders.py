@@ -31,7 +31,7 @@ def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def item(torch: Torch, owner: Instance) -> Value:
     """Return an element of a dataset; None of what is none."""
     if isinstance(owner.state, DatasetState):
-        return tuple(torch.world.data() for _ in owner.state.tensors)
+        return tuple(torch.world.graph.data() for _ in owner.state.tensors)
     return None
 
 
@@ -58,9 +58,9 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
         return _batch_of(torch, dataset)
     getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
     if getter is not None:
-        with_grad = list(torch.world.grad_modes)
+        with_grad = list(torch.world.modes.grad_modes)
         sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
-        torch.world.grad_modes[:] = with_grad
+        torch.world.modes.grad_modes[:] = with_grad
         return _collated(torch, sample)
     result = Unknown("batch")
     result.data = True
@@ -70,7 +70,7 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
 def _batch_of(torch: Torch, dataset: Instance) -> Value:
     state: DatasetState = dataset.state
     return tuple(
-        torch.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.data()
+        torch.world.graph.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.graph.data()
         for value in state.tensors
     )
 
@@ -84,7 +84,7 @@ def _collated(torch: Torch, sample: Value) -> Value:
     if isinstance(sample, List):
         return List([_collated(torch, item) for item in sample.items], sample.more)
     if isinstance(sample, (Tensor, int, float)):
-        return torch.world.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
+        return torch.world.graph.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
     result = Unknown("batch")
     result.data = True
     return result

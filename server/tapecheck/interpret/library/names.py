@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     COUNTED,
     Bound,
@@ -25,7 +26,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import World
 from tapecheck.torchfacts import classes
 
 _TYPE_NAMES: list[tuple[type | tuple[type, ...], tuple[str, ...]]] = [

@@ -130,14 +130,14 @@ class Modules:
                 continue
             if flags.get("affine") is False or flags.get("elementwise_affine") is False:
                 continue
-            tensor = self.world.data(parameter)
+            tensor = self.world.graph.data(parameter)
             tensor.parameter = True
             tensor.rank = _RANKS.get((name, parameter))
-            self.world.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
+            self.world.graph.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
             owner.attrs[parameter] = tensor
         if flags.get("track_running_stats") is not False:
             for buffer in fact.buffers if fact is not None else ():
-                owner.attrs[buffer] = self.world.data(buffer)
+                owner.attrs[buffer] = self.world.graph.data(buffer)
                 _layer(owner).buffers.add(buffer)
 
     def children_names(self, owner: Instance) -> list[str]:
@@ -178,7 +178,7 @@ class Modules:
             tensor.name = path
             if tensor.node is not None:
                 self.named_by[tensor.node] = owner
-                self.world.emit(Named(tensor.node, path.replace("`", "'")))
+                self.world.writer.emit(Named(tensor.node, path.replace("`", "'")))
 
     def modules(
         self, owner: Instance, prefix: str = "", seen: set[int] | None = None
@@ -297,13 +297,13 @@ class Modules:
         return List(list(self.modules(owner)), self.open_ended(owner))
 
     def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        result = Dict({}, born=self.world.clock)
+        result = Dict({}, born=self.world.position.clock)
         themselves = concrete(kwargs.get("keep_vars", args[2] if len(args) > 2 else False)) is True
         for name, tensor in self.named_parameters(owner):
             if themselves:
                 result.items[name] = tensor
                 continue
-            shared = self.world.data(name)
+            shared = self.world.graph.data(name)
             shared.storage = tensor.storage
             result.items[name] = shared
         result.more = self.open_ended(owner)
@@ -311,7 +311,7 @@ class Modules:
 
     def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         for _, tensor in self.named_parameters(owner):
-            self.world.change(tensor, node, "load_state_dict", grad_mode="no")
+            self.world.graph.change(tensor, node, "load_state_dict", grad_mode="no")
         return Unknown("keys")
 
     def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -495,7 +495,7 @@ class Modules:
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
             if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
-                self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
+                self.world.graph.change(bound[name], node, f"{fact.name} update", grad_mode="no")
         if what.returns_input == "yes" and not what.mutates and args:
             return args[0]
         target: Value = None

@@ -10,6 +10,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
+from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
     COUNTED,
@@ -27,7 +28,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import CutKind, Escape, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
@@ -66,7 +66,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
     """Return an attribute of an unknown value; those that never carry a graph carry none here either."""
     if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
         if name == "data":
-            result = Unknown(owner.name, None, torch.world.cut("data", node, owner, name=owner.name))
+            result = Unknown(owner.name, None, torch.world.graph.cut("data", node, owner, name=owner.name))
             result.data = True
             return result
         if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
@@ -83,10 +83,10 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
-    if node is torch.world.discarded and not name.startswith(_GENERIC_DATA):
+    if node is torch.world.position.discarded and not name.startswith(_GENERIC_DATA):
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
-    if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.grad_mode != "no":
+    if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.modes.grad_mode != "no":
         # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
         # A function of torch's own has no model but the one that it is given.
         if (
@@ -170,16 +170,18 @@ def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linke
     carriers = [value for value in values if value.node is not None]
     cuts = cuts_of(*[value for value in values if value.node is None])
     result = Unknown(f"{name}()", None, cuts)
-    if carriers and world.grad_mode != "no":
+    if carriers and world.modes.grad_mode != "no":
         exists: Fact = "no"
         for value in carriers:
             exists = either(exists, torch.requires(value))
-        built = world.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
+        built = world.graph.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
         result.node, result.oldest = built.node, built.oldest
         result.certain = linked == "yes" and exists == "yes"
     elif carriers:
         for value in carriers:
-            result.cuts = merge_cuts(world.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts)
+            result.cuts = merge_cuts(
+                world.graph.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts
+            )
         result.data = True
     else:
         result.data = name.startswith(_GENERIC_DATA) or (
@@ -198,7 +200,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             key = (unknowns.expression(function.owner), function.attr, *args)
             result = unknowns.remembered(torch.world, key, f"{function.name}()")
             result.parts = (function.attr, function.owner, *args)
-            if function.attr == "get" and function.owner is torch.world.known.get("os.environ"):
+            if function.attr == "get" and function.owner is torch.world.knowledge.known.get("os.environ"):
                 unknowns.usually(result, args[1] if len(args) > 1 else None)
             return result
     leaves.held(torch, function, node)
@@ -231,7 +233,7 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
         return
     nodes = tuple(made for by, made in _root(function).made or () if by is not function)
     if nodes:
-        torch.world.emit(Escape(torch.world.site(node), nodes, function.name, built=True))
+        torch.world.writer.emit(Escape(torch.world.position.site(node), nodes, function.name, built=True))
 
 
 def _computed(
@@ -274,11 +276,11 @@ def _computed(
     result.holds = given
     if keeps == "yes":
         # A part of a model that is asked for a result computes it.
-        acts = node is torch.world.discarded
+        acts = node is torch.world.position.discarded
     elif function.owner is not None:
         acts = function.owner.node is None and not looks
     else:
-        acts = node is torch.world.discarded
+        acts = node is torch.world.position.discarded
     if acts:
         _given_away(torch, values, node, function.name)
     if not looks:
@@ -289,7 +291,7 @@ def _computed(
 def _given_away(torch: Torch, values: list[Value], node: ast.AST, to: str) -> None:
     """Code that nobody can look into got values, and may run a backward through them, now or later."""
     if any(isinstance(value, Unknown) and value.returned and value.node is None for value in values):
-        values = [*values, torch.world.unknown_source(node)]
+        values = [*values, torch.world.graph.unknown_source(node)]
     torch.machine.escape(tuple(values), node, to)
 
 
@@ -337,9 +339,9 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
     if owner.node is not None or wanted is not True:
         return owner
     # What is data is a tensor here, and a leaf from now on, under each name that it has.
-    made = torch.world.data(owner.name, owner.cuts)
-    made.storage = storage_of(torch.world, owner)
-    torch.world.make_leaf(made, node, owner.name)
+    made = torch.world.graph.data(owner.name, owner.cuts)
+    made.storage = torch.world.graph.storage_of(owner)
+    torch.world.graph.make_leaf(made, node, owner.name)
     owner.node, owner.data, owner.certain = made.node, False, True
     return made
 
@@ -363,13 +365,13 @@ def _itself(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs,
 
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     how: CutKind = "numpy" if name == "numpy" else "item"
-    result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
+    result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.data = True
     return result
 
 
 def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Unknown(owner.name, None, torch.world.cut("detach", node, owner, name=owner.name))
+    result = Unknown(owner.name, None, torch.world.graph.cut("detach", node, owner, name=owner.name))
     result.data = True
     if name == "detach_":
         owner.node, owner.cuts, owner.data = None, result.cuts, True
@@ -423,7 +425,7 @@ def _scale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, 
     if len(args) != 1 or not isinstance(args[0], (Tensor, Unknown)):
         return NotImplemented
     # A gradient scaler that was handed in may be switched off.
-    return scalers.scaled_by(torch, args[0], torch.world.data("scale"), "may", node)
+    return scalers.scaled_by(torch, args[0], torch.world.graph.data("scale"), "may", node)
 
 
 def _unscale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -453,8 +455,8 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     """One leaf that stands for all the parameters of an unknown model."""
     if owner.leaf is None:
         name = f"{owner.name} parameters"
-        leaf = torch.world.data(name)
-        torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None, many=True)
+        leaf = torch.world.graph.data(name)
+        torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
         leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.within is not None and owner.data}
         owner.leaf = leaf

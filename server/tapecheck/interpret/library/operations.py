@@ -17,6 +17,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import containers
+from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -32,7 +33,6 @@ from tapecheck.interpret.values import (
     concrete,
     taken_for_data,
 )
-from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
@@ -112,7 +112,7 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
 
 def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted: bool = False) -> Value:
     """Run an op by its canonical name; `noted` where what it does to a scaled gradient is noted elsewhere."""
-    if torch.world.scaled and not noted and args and (leaf := scalers.leaf_of(args[0])) is not None:
+    if torch.world.modes.scaled and not noted and args and (leaf := scalers.leaf_of(args[0])) is not None:
         scalers.used(torch, leaf, name, args, node)
         of_gradient = op(torch, name, args, kwargs, node, noted=True)
         scalers.passed_on(leaf, name, of_gradient)
@@ -149,7 +149,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         result.length = 1
     out = kwargs.get("out")
     if isinstance(out, Tensor) and isinstance(result, Tensor):
-        torch.world.change(out, node, name)
+        torch.world.graph.change(out, node, name)
         rebase(torch, out, result, node)
         return out
     return result
@@ -158,19 +158,19 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
     """Build the node of an op over bound arguments; `target` is the tensor that it changes in place."""
     world = torch.world
-    if world.grad_mode != "no" and _perhaps_frozen(torch, target, bound):
+    if world.modes.grad_mode != "no" and _perhaps_frozen(torch, target, bound):
         # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
-        world.grad_modes.append("no")
+        world.modes.grad_modes.append("no")
         try:
             return apply(torch, fact, bound, node, target)
         finally:
-            world.grad_modes.pop()
-    world.spend(limits.OP_WORK)
+            world.modes.grad_modes.pop()
+    world.budget.spend(limits.OP_WORK)
     call = _Call(torch, fact, bound, node, target)
     shape = call.gather()
     if isinstance(target, (Tensor, Unknown)):
         call.change(target)
-    if shape is None and world.grad_mode != "no":
+    if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
@@ -178,7 +178,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         call.fact = dataclasses.replace(fact, view="no", view_of=None)
     call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None and value.cuts])
     call.storage = _result_storage(torch, call.fact, bound, target)
-    exists = both(plan.exists, world.grad_modes[-1])
+    exists = both(plan.exists, world.modes.grad_modes[-1])
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
     if result is target:
         return result
@@ -225,7 +225,7 @@ class _Call:
 
     def change(self, target: Tensor | Unknown) -> None:
         """Change the target in place; raises where torch would."""
-        mode = self.world.grad_mode
+        mode = self.world.modes.grad_mode
         if isinstance(target, Tensor) and target.extra is not None and mode == "yes":
             _check_view(self.torch, target, self.inputs, self.node)
         others = [value for value in self.every if value is not target] if mode == "no" else ()
@@ -235,14 +235,14 @@ class _Call:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
         for value in self.every:
             if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
-                own = self.world.unknown_graph(value.name, self.node, "may")
+                own = self.world.graph.unknown_graph(value.name, self.node, "may")
                 value.node, value.oldest, value.certain = own.node, own.oldest, False
 
     def without_graph(self, plan: _Plan) -> Tensor:
         """Return the result where no node is built for it: the target, or data."""
         fact, target = self.fact, self.target
         cuts = self._cuts_of_data(plan)
-        result = self.world.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
+        result = self.world.graph.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
         if self._taken_for_data():
             result.extra = {Mark.TAKEN_FOR_DATA: True}
         if self.storage is not None:
@@ -252,14 +252,14 @@ class _Call:
         if not isinstance(target, Tensor):
             return result
         target.cuts = merge_cuts(cuts, target.cuts)
-        if self.world.grad_mode != "no" and target.node is None:
+        if self.world.modes.grad_mode != "no" and target.node is None:
             target.graph = "no"
         return target
 
     def _taken_for_data(self) -> bool:
         """Whether it hangs on something that is taken for data alone: a parameter would be reason enough."""
         differentiable = self.fact.name != "detach" and self.fact.differentiable != "no"
-        if self.world.grad_mode == "no" or not differentiable or not any(map(taken_for_data, self.every)):
+        if self.world.modes.grad_mode == "no" or not differentiable or not any(map(taken_for_data, self.every)):
             return False
         return not any(isinstance(value, Tensor) and value.parameter for value in self.every)
 
@@ -267,7 +267,7 @@ class _Call:
         """Return where graphs end that lead to a result without one."""
         name, world = self.fact.name, self.world
         how: CutKind
-        if plan.carriers and world.grad_mode == "no":
+        if plan.carriers and world.modes.grad_mode == "no":
             how = "no_grad"
         elif name == "detach":
             how = "detach"
@@ -279,7 +279,7 @@ class _Call:
         for value in self.every:
             # What is changed in place under `no_grad` keeps its own graph, or stays a leaf.
             if value.node is not None and not (how == "no_grad" and value is self.target):
-                cuts = merge_cuts(world.cut(how, self.node, value, name=getattr(value, "name", "")), cuts)
+                cuts = merge_cuts(world.graph.cut(how, self.node, value, name=getattr(value, "name", "")), cuts)
         return cuts
 
     def with_graph(self, plan: _Plan, exists: Fact) -> Tensor | Unknown:
@@ -288,13 +288,13 @@ class _Call:
         carriers = [self.every[index] for index in plan.carriers]
         if plan.open:
             # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
-            carriers.append(world.unknown_source(self.node))
+            carriers.append(world.graph.unknown_source(self.node))
         saved = _saves(torch, fact, plan, self.every, self.target, self.storage)
-        built = world.build(
+        built = world.graph.build(
             fact.nodes[0] if len(fact.nodes) == 1 else fact.name, self.node, carriers, saved=saved, keeps=plan.keeps,
             storage=self.storage, cuts=self.cuts, exists=exists,
         )  # fmt: skip
-        if world.gradients_cut:
+        if world.graph.gradients_cut:
             self._mark_terms(built)
         place = torch.pending_storage or self.storage or built.storage
         torch.autograd.remember_gradient(built.node, fact, self.inputs, place)
@@ -325,7 +325,7 @@ class _Call:
         """Have what is changed in place stand at the end of the graph that was built."""
         if isinstance(target, Unknown):
             target.node, target.oldest = built.node, built.oldest
-            self.world.kept += 1
+            self.world.stores.kept += 1
         elif self.fact.name in _VIEW_IN_PLACE:
             # The tensor alone looks at its memory in another way: what it is a view of stays as it is.
             _adopt(self.torch, target, built)
@@ -341,11 +341,11 @@ class _Call:
 
 def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
     """Whether a tensor is a parameter of a model nobody knows, and no gradient goes into it that shows it trained."""
-    leaf = torch.world.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
+    leaf = torch.world.graph.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
     if leaf is None or leaf.extra is None or Mark.OPAQUE not in leaf.extra:
         return False
     given = cuts_of(*[value for thing in bound.values() for value in torch.tensors(thing)])
-    return leaf.graph != "yes" or all(torch.world.ledger.cuts[cut].how != "grad" for cut in given)
+    return leaf.graph != "yes" or all(torch.world.writer.ledger.cuts[cut].how != "grad" for cut in given)
 
 
 def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
@@ -355,25 +355,25 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     if whole is not None and whole is not target and not whole.is_leaf:
         # Through a view torch rewrites the history of the base; the node it makes is freed by any backward.
         whole_before = [whole] if whole.node is not None else []
-        slices = world.build(
+        slices = world.graph.build(
             "CopySlices", node, [*whole_before, built], keeps="yes", storage=built.storage, exists=built.graph
         )
         _adopt(torch, whole, slices)
     else:
         whole = target
         _adopt(torch, target, built)
-    target.changed = whole.changed = (world.clock, world.site(node))
+    target.changed = whole.changed = (world.position.clock, world.position.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in _views_alive(whole)[: limits.MAX_VIEWS]:
         if view is not whole and view.base is whole and not view.is_leaf:
-            _adopt(torch, view, world.build("AsStridedBackward0", node, [whole], exists=whole.graph))
+            _adopt(torch, view, world.graph.build("AsStridedBackward0", node, [whole], exists=whole.graph))
 
 
 def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
-    torch.world.leaves_changed = torch.world.leaves_changed or tensor.is_leaf or tensor.node is None
+    torch.world.graph.leaves_changed = torch.world.graph.leaves_changed or tensor.is_leaf or tensor.node is None
     tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
-    torch.world.kept += 1
+    torch.world.stores.kept += 1
     tensor.is_leaf = False
 
 
@@ -398,11 +398,11 @@ def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) 
     """Note on a view how it was made: a view of one of several views is no better than that."""
     if name in _OUT_OF_ORDER or (name in _ACROSS) != lies_across(viewed):
         view.extra = {**(view.extra or {}), Mark.LIES_ACROSS: True}
-    if torch.world.grad_mode == "no":
+    if torch.world.modes.grad_mode == "no":
         if viewed.graph == "yes" and view.node is None:
             # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
-            view.cuts = torch.world.derived_cut("leaf", node, view.cuts, viewed.name)
-            torch.world.make_leaf(view, node, viewed.name)
+            view.cuts = torch.world.graph.derived_cut("leaf", node, view.cuts, viewed.name)
+            torch.world.graph.make_leaf(view, node, viewed.name)
         view.extra = {**(view.extra or {}), Mark.VIEW_UNDER_NO_GRAD: True}
     elif viewed.extra is not None:
         for mark in (Mark.PART_OF_SEVERAL, Mark.VIEW_UNDER_NO_GRAD):
@@ -417,7 +417,7 @@ def lies_across(value: Value) -> bool:
 
 def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
-    event = torch.world.change(target, node, how, written=written)
+    event = torch.world.graph.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
@@ -441,7 +441,7 @@ def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Value]], no
 
 def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None, kind: str = "RuntimeError") -> None:
     """Raise as torch would."""
-    torch.world.emit(Raised(torch.world.site(node), kind, message, backward))
+    torch.world.writer.emit(Raised(torch.world.position.site(node), kind, message, backward))
     raise Signal(kind, None, message, node)
 
 
@@ -451,7 +451,7 @@ def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) ->
         source = bound.get(fact.view_of or "")
     if source is None and fact.unversioned_view_of:
         return None
-    return storage_of(torch.world, source) if isinstance(source, (Tensor, Unknown)) else None
+    return torch.world.graph.storage_of(source) if isinstance(source, (Tensor, Unknown)) else None
 
 
 class _Plan:
@@ -566,30 +566,30 @@ def _saves(torch: Torch, fact: OpFact, plan: _Plan, every: list[Value], target: 
     """Return what the node saves."""
     world = torch.world
     saved: list[Saved] = []
-    if world.recomputed:
+    if world.modes.recomputed:
         return saved
     lowered: Fact = "no"
-    if world.autocast != "no":
+    if world.modes.autocast != "no":
         within = fact.name.startswith(_LOWERED_WITHIN)
-        lowered = world.autocast if fact.name in _LOWERED else "may" if within else "no"
+        lowered = world.modes.autocast if fact.name in _LOWERED else "may" if within else "no"
     for thing, place, fired, changed in plan.saves:
         if place < 0:
-            own = torch.pending_others.setdefault(-place, world.new_storage())
-            saved.append(Saved(own.id, world.ledger.version(own.id), "result", None, fired))
+            own = torch.pending_others.setdefault(-place, world.writer.new_storage())
+            saved.append(Saved(own.id, world.writer.ledger.version(own.id), "result", None, fired))
             continue
         value = every[place]
         if value is not target:
             if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
                 continue
             # What is no parameter may be of lower precision already, and is then saved itself.
-            saved.append(world.save(value, thing, both(fired, "may") if lowered != "no" else fired))
+            saved.append(world.graph.save(value, thing, both(fired, "may") if lowered != "no" else fired))
         elif not changed:
             # `h *= h` saves h before it changes it.
-            before = world.save(value, thing, fired)
+            before = world.graph.save(value, thing, fired)
             saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
     if plan.result != "no":
-        memory = storage or world.new_storage()
-        saved.append(Saved(memory.id, world.ledger.version(memory.id), "result", None, plan.result))
+        memory = storage or world.writer.new_storage()
+        saved.append(Saved(memory.id, world.writer.ledger.version(memory.id), "result", None, plan.result))
         torch.pending_storage = memory
     return saved
 
@@ -604,16 +604,19 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         torch.pending_storage = None
     if fact.outputs == "tensor":
         return result
-    locked = torch.world.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
+    locked = torch.world.modes.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
 
     def output(number: int) -> Tensor:
         """One of several: a view like all of them, or a tensor of its own."""
         part = alias(torch, result)
         part.extra = dict(result.extra) if result.extra else None
         if fact.view == "no" and number:
-            part.storage = others.get(number) or torch.world.new_storage()
+            part.storage = others.get(number) or torch.world.writer.new_storage()
         elif locked:
-            part.extra = {**(part.extra or {}), Mark.PART_OF_SEVERAL: torch.world.ledger.version(part.storage.id)}
+            part.extra = {
+                **(part.extra or {}),
+                Mark.PART_OF_SEVERAL: torch.world.writer.ledger.version(part.storage.id),
+            }
         return part
 
     if fact.outputs in ("tensor", "may"):
@@ -639,13 +642,13 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         cuts = result.cuts
         if live is not None and fact.n_outputs is not None and result.node is not None:
             # The indices of `topk`, `sort` and `max`: chosen by the values, without a way back to them.
-            cuts = merge_cuts(torch.world.cut("nondifferentiable", node, result, name=""), cuts)
+            cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, result, name=""), cuts)
         items: list[Value] = []
         for index in range(count):
             items.append(
                 output(index)
                 if live is None or index in live or fact.n_outputs is None
-                else torch.world.data(cuts=cuts, dtype="int")
+                else torch.world.graph.data(cuts=cuts, dtype="int")
             )
         return tuple(items)
     if fact.outputs.startswith("("):
@@ -742,12 +745,12 @@ def _constant_cuts(torch: Torch, name: str, cuts: tuple[int, ...]) -> tuple[int,
     """Cuts of a value without graph: a gradient put through a parametrised op is data, no penalty."""
     if not cuts or _elementwise(name):
         return cuts
-    return tuple(cut for cut in cuts if torch.world.ledger.cuts[cut].how != "grad")
+    return tuple(cut for cut in cuts if torch.world.writer.ledger.cuts[cut].how != "grad")
 
 
 def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
     """Whether a gradient is added to nothing but a leaf, or to a leaf that was moved so before."""
-    if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.gradients_cut:
+    if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.graph.gradients_cut:
         return False
     carriers = [value for value in inputs if value.node is not None and not _weighted(value)]
     return bool(carriers) and all(
@@ -762,10 +765,10 @@ def _weighted(value: Value) -> bool:
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
     """Return the gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
-    if not _elementwise(name) or not torch.world.gradients_cut:
+    if not _elementwise(name) or not torch.world.graph.gradients_cut:
         return ()
     terms: tuple[int, ...] = ()
-    ledger = torch.world.ledger
+    ledger = torch.world.writer.ledger
     if name in _SCALED and all(value.node is None for value in inputs):
         # The weight of a term: that nobody knows it makes the term no less constant.
         weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
@@ -800,11 +803,11 @@ def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) ->
 def comparison(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     name = OPERATORS.get(op)
     tensors = [value for value in (left, right) if isinstance(value, Tensor)]
-    result = torch.world.data(dtype="bool")
+    result = torch.world.graph.data(dtype="bool")
     if name is not None and any(tensor.node is not None for tensor in tensors):
         for tensor in tensors:
             if tensor.node is not None:
-                result.cuts = merge_cuts(torch.world.cut("nondifferentiable", node, tensor), result.cuts)
+                result.cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, tensor), result.cuts)
     else:
         result.cuts = _constant_cuts(torch, "comparison", cuts_of(*tensors))
     return result
@@ -828,7 +831,7 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:
     if isinstance(value, (List, tuple)):
-        value = torch.world.data(cuts=cuts_of(*torch.tensors(value)))
+        value = torch.world.graph.data(cuts=cuts_of(*torch.tensors(value)))
     fact = torch.facts.op(_index_op(torch, "setitem", index)) or torch.facts.op("setitem")
     assert fact is not None
     narrowed = narrow(torch, fact, [owner, index, value], {})

@@ -62,8 +62,8 @@ class Optimizers:
         if isinstance(source, Generator):
             items, whole = self.machine.gathered(source, node)
             source = List(items, not whole)
-        self.world.optimizers += 1
-        number = self.world.optimizers
+        self.world.writer.optimizers += 1
+        number = self.world.writer.optimizers
         tensors, complete = self._leaves(source, node)
         owner.state = OptimizerState(
             number, tensors, complete, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
@@ -90,14 +90,14 @@ class Optimizers:
         else:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         given = [self._leaves(group.items.get("params"), node)[0] for group in groups if isinstance(group, Dict)]
-        owner.state.groups, owner.state.at = given, self.world.site(node)
+        owner.state.groups, owner.state.at = given, self.world.position.site(node)
         owner.attrs["param_groups"] = List(groups)
         owner.attrs.setdefault("state", Dict({}, more=True))
         owner.attrs.setdefault("defaults", defaults)
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
-        self.world.emit(
+        self.world.writer.emit(
             Optimizer(
-                number, self.world.site(node), name,
+                number, self.world.position.site(node), name,
                 tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
                 "yes" if complete else "may", *self._frozen(given),
             )
@@ -115,7 +115,7 @@ class Optimizers:
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off
-        if idle and any(_UNFREEZING.search(line) for line in self.world.frames[-1].module.lines):
+        if idle and any(_UNFREEZING.search(line) for line in self.world.position.frames[-1].module.lines):
             idle = []
         return tuple(frozen), tuple(idle)
 
@@ -169,9 +169,9 @@ class Optimizers:
         state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
         state.complete = state.complete and complete
-        self.world.emit(
+        self.world.writer.emit(
             Optimizer(
-                state.number, self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                state.number, self.world.position.site(node), owner.lib.rsplit(".", 1)[-1],
                 tuple(tensor.node for tensor in state.params if tensor.node is not None),
                 "yes" if complete else "may", *self._frozen(state.groups),
             )
@@ -197,9 +197,9 @@ class Optimizers:
         tensors = [tensor for group in members for tensor in group]
         state.groups, state.params = members, tensors
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
-        self.world.emit(
+        self.world.writer.emit(
             Optimizer(
-                state.number, state.at or self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                state.number, state.at or self.world.position.site(node), owner.lib.rsplit(".", 1)[-1],
                 tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
                 "yes" if state.complete else "may", *self._frozen(members),
             )
@@ -217,20 +217,20 @@ class Optimizers:
                 rounds = min(most, limits.CLOSURE_CALLS) if isinstance(most, int) else limits.CLOSURE_CALLS
         for _ in range(rounds):
             if closure is not None:
-                self.world.grad_modes.append("yes")
-                depth = len(self.world.grad_modes)
+                self.world.modes.grad_modes.append("yes")
+                depth = len(self.world.modes.grad_modes)
                 try:
                     made = self.machine.call(closure, [], {}, node)
                 finally:
-                    del self.world.grad_modes[depth - 1 :]
+                    del self.world.modes.grad_modes[depth - 1 :]
                 result = made if result is None else result
             state = self._regrouped(owner, node)
-            self.world.emit(Step(self.world.site(node), state.number, _called(node)))
+            self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
             left_out.look(self.torch, state, node)
             bumps = self._bumps(owner)
             for tensor in state.params:
                 if tensor.grad is not None:
-                    self.world.change(
+                    self.world.graph.change(
                         tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
                         grad_mode="no",
                     )  # fmt: skip

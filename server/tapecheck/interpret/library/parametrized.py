@@ -85,6 +85,6 @@ def _container(name: str) -> Instance:
 
 
 def _magnitude(torch: Torch, node: ast.AST) -> Tensor:
-    magnitude = torch.world.data("original0")
+    magnitude = torch.world.graph.data("original0")
     magnitude.parameter = True
-    return torch.world.make_leaf(magnitude, node, "original0", parameter=True)
+    return torch.world.graph.make_leaf(magnitude, node, "original0", parameter=True)

@@ -72,12 +72,12 @@ def _items(m: Engine, value: Value, node: ast.AST) -> list[Value]:
 
 def _call(m: Engine, target: Value, args: list[Value], kwargs: Kwargs, node: ast.AST) -> None:
     """Call what a process or thread begins with: what its starter switched off is on there, and it ends by itself."""
-    modes = m.world.grad_modes
-    m.world.grad_modes = ["yes"]
+    modes = m.world.modes.grad_modes
+    m.world.modes.grad_modes = ["yes"]
     try:
         m.call(target, args, kwargs, node)
     except Signal:
         # An exception ends the process or thread, not the one that started it.
         pass
     finally:
-        m.world.grad_modes = modes
+        m.world.modes.grad_modes = modes

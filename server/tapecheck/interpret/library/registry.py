@@ -26,6 +26,7 @@ from tapecheck.interpret.library import (
 )
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -42,7 +43,6 @@ from tapecheck.interpret.values import (
     Wrapped,
     copied,
 )
-from tapecheck.interpret.world import World
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
 """Calls a function or class of a library by its dotted path; NotImplemented where it does not know it."""
@@ -215,16 +215,16 @@ class Libraries:
             return memo[id(value)]
         result: Value = value
         if isinstance(value, Tensor):
-            result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
+            result = self.world.graph.data(value.name, value.cuts if value.node is None else (), value.dtype)
             result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
             if value.is_leaf and value.node is not None:
-                self.world.make_leaf(result, node, value.name, value.parameter, value.node)
+                self.world.graph.make_leaf(result, node, value.name, value.parameter, value.node)
         elif isinstance(value, List):
-            result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)
+            result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.position.clock)
             memo[id(value)] = result
             result.items.extend(self.deep_copy(item, node, memo) for item in value.items)
         elif isinstance(value, Dict):
-            result = Dict({}, value.more, value.factory, copied(value.slots), born=self.world.clock)
+            result = Dict({}, value.more, value.factory, copied(value.slots), born=self.world.position.clock)
             memo[id(value)] = result
             result.items.update({key: self.deep_copy(item, node, memo) for key, item in value.items.items()})
         elif isinstance(value, Record):

@@ -7,8 +7,8 @@ import ast
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState
 from tapecheck.interpret.objects.unknowns import origins
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
-from tapecheck.interpret.world import World
 from tapecheck.tape import Fact, GradientRead, Scaled, Unscaled
 
 _SIZES = frozenset((
@@ -38,19 +38,19 @@ def scaled_by(torch: Torch, value: Value, factor: Value, enabled: Fact, node: as
     product = torch.op("mul", [value, factor], {}, node)
     number = getattr(product, "node", None)
     if number is not None and enabled != "no":
-        torch.world.scaled = True
-        torch.world.emit(Scaled(torch.world.site(node), number, enabled))
+        torch.world.modes.scaled = True
+        torch.world.writer.emit(Scaled(torch.world.position.site(node), number, enabled))
     return product
 
 
 def divided(world: World, optimizer: Value, node: ast.AST) -> None:
     """Note that a scaler has unscaled the gradients of an optimizer's parameters."""
-    if world.scaled:
+    if world.modes.scaled:
         state = optimizer.state if isinstance(optimizer, Instance) else None
         leaves = None
         if isinstance(state, OptimizerState) and state.complete:
             leaves = tuple(tensor.node for tensor in state.params if tensor.node is not None)
-        world.emit(Unscaled(world.site(node), leaves))
+        world.writer.emit(Unscaled(world.position.site(node), leaves))
 
 
 def unscale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -92,9 +92,9 @@ def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> No
     if leaf.node is None:
         return
     if short in _FACTORS:
-        torch.world.emit(Unscaled(torch.world.site(node), (leaf.node,)))
+        torch.world.writer.emit(Unscaled(torch.world.position.site(node), (leaf.node,)))
     elif short in _SIZES or (short in _ADDING and all(map(_is_data, args[1:]))):
-        torch.world.emit(GradientRead(torch.world.site(node), leaf.node, short))
+        torch.world.writer.emit(GradientRead(torch.world.position.site(node), leaf.node, short))
 
 
 def passed_on(leaf: Tensor, name: str, result: Value) -> None:

@@ -18,6 +18,7 @@ from tapecheck.interpret.objects.constants import NotPlain, computed, plain
 from tapecheck.interpret.objects.containers import known_items
 from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import expression, remembered, usually
+from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     CONSTANTS,
     MORE_KEYWORDS,
@@ -39,7 +40,6 @@ from tapecheck.interpret.values import (
     concrete,
     known_keywords,
 )
-from tapecheck.interpret.world import cuts_of
 
 
 def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -411,7 +411,7 @@ def _exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _namespace(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "types.SimpleNamespace", born=m.world.clock)
+    result = Instance(None, "types.SimpleNamespace", born=m.world.position.clock)
     for key, value in kwargs.items():
         if key != MORE_KEYWORDS:
             m.set_attribute(result, key, value, node)
@@ -425,7 +425,7 @@ def _same(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _bar(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what a progress bar goes over, which has the bar's methods from now on."""
     shown = _same(m, args, kwargs, node)
-    m.world.bars[id(shown)] = shown
+    m.world.knowledge.bars[id(shown)] = shown
     return shown
 
 

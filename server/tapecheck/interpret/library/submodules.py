@@ -149,7 +149,7 @@ def _contains(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
         return None
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), _layer(owner)
     known = names(owner)
     if layer.container not in _KEYED and isinstance(key, int) and -len(known) <= key < len(known):
@@ -161,7 +161,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 
 def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     key, layer, known = concrete(args[0]) if args else None, _layer(owner), names(owner)
     if layer.container in _KEYED:
         if isinstance(key, str):
@@ -195,14 +195,14 @@ def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 
 def _append(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     for value in (*args, *kwargs.values())[:1]:
         owner.attrs[str(len(names(owner)))] = _entry(modules, owner, value, node)
     return owner
 
 
 def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     for more in (*args, *kwargs.values())[:1]:
         known = containers.known_items(modules.machine, more, node)
         if known is None:
@@ -214,7 +214,7 @@ def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _insert(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     if len(args) > 1:
         known, place = names(owner), concrete(args[0])
         values = [owner.attrs[name] for name in known]
@@ -236,7 +236,7 @@ def _times(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
 
 
 def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     values = modules.machine.new_list([owner.attrs[name] for name in names(owner)], node)
     repeated = modules.machine.binary(ast.Mult(), values, args[0] if args else 1, node)
     if not isinstance(repeated, List) or repeated.more:
@@ -262,7 +262,7 @@ def _items(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
 
 
 def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     layer = _layer(owner)
     for source in (*args, *kwargs.values())[:1]:
         pairs: list[tuple[Value, Value]] = []
@@ -297,7 +297,7 @@ def _setdefault(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, n
 
 
 def _clear(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    modules.world.kept += 1
+    modules.world.stores.kept += 1
     _renumber(owner, names(owner), [])
     _layer(owner).more = False
     return None

@@ -12,6 +12,7 @@ from tapecheck.interpret.library.operations import lies_across
 from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.objects.unknowns import drawn
+from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     Args,
     Instance,
@@ -26,7 +27,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import cuts_of, merge_cuts
 from tapecheck.tape import CutKind, GraphRead
 
 
@@ -34,8 +34,8 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     if name in ("grad", "_grad"):
         return torch.autograd.gradient_of(owner, node)
     if name == "data":
-        cuts = torch.world.cut("data", node, owner, name=owner.name)
-        result = torch.world.data(owner.name, cuts, owner.dtype)
+        cuts = torch.world.graph.cut("data", node, owner, name=owner.name)
+        result = torch.world.graph.data(owner.name, cuts, owner.dtype)
         # Writes through .data change the same memory without moving the version counter.
         result.extra = {Mark.DATA_OF: owner}
         return result
@@ -46,7 +46,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     if name == "grad_fn":
         if owner.node is None or owner.is_leaf:
             return None
-        torch.world.emit(GraphRead(torch.world.site(node), owner.node))
+        torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node))
         return Unknown("grad_fn")
     if name in ("shape", "size"):
         shape = _extra(torch, owner, "shape")
@@ -83,7 +83,7 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         requires_grad(torch, owner, value, node)
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
-        torch.world.change(owner, node, "data =", bumps="no", written=[value])
+        torch.world.graph.change(owner, node, "data =", bumps="no", written=[value])
     else:
         if owner.given is None:
             owner.given = {}
@@ -100,8 +100,8 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
         elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
-                owner.cuts = torch.world.derived_cut("leaf", node, owner.cuts, owner.name)
-            torch.world.make_leaf(owner, node)
+                owner.cuts = torch.world.graph.derived_cut("leaf", node, owner.cuts, owner.name)
+            torch.world.graph.make_leaf(owner, node)
             _kept_beside(torch, owner)
     elif wanted is False:
         if owner.extra is not None and Mark.OPAQUE in owner.extra:
@@ -110,12 +110,12 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
         elif owner.is_leaf and owner.node is not None:
             leaf = owner.node
             owner.graph, owner.node, owner.of_leaf = "no", None, None
-            owner.cuts = torch.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
+            owner.cuts = torch.world.graph.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
             owner.extra = {**(owner.extra or {}), Mark.FROZEN_LEAF: leaf}
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:
-            truth = torch.world.choose(node, True, "requires_grad")
+            truth = torch.world.choices.choose(node, True, "requires_grad")
             torch.machine.settle(wanted, truth)
         requires_grad(torch, owner, truth, node)
     return owner
@@ -149,7 +149,7 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     how: CutKind = "numpy" if name == "numpy" else "item"
     if name == "numpy" and owner.graph == "yes":
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
+    result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.data = True
     if owner.extra is not None and Mark.DRAWN in owner.extra:
         drawn(result)
@@ -165,7 +165,7 @@ def _zeroed(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
 
 
 def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    cuts = torch.world.cut("detach", node, owner, name=owner.name)
+    cuts = torch.world.graph.cut("detach", node, owner, name=owner.name)
     owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts
     owner.constant_terms, owner.of_leaf = (), None
     return owner
@@ -185,8 +185,10 @@ def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
 
 def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Move a tensor to a device: itself where it is there already, else a copy, which is no leaf."""
-    plain_leaf = owner.is_leaf and owner.graph == "yes" and not owner.parameter and torch.world.grad_mode == "yes"
-    if plain_leaf and not torch.world.choose(node, True, f"{owner.name or 'the tensor'} is on that device already"):
+    plain_leaf = owner.is_leaf and owner.graph == "yes" and not owner.parameter and torch.world.modes.grad_mode == "yes"
+    if plain_leaf and not torch.world.choices.choose(
+        node, True, f"{owner.name or 'the tensor'} is on that device already"
+    ):
         return torch.op("clone", [owner], {}, node)
     return owner
 
@@ -199,7 +201,7 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
     if name == "to" and owner.dtype == "float" and elsewhere:
         return _moved(torch, owner, name, args, kwargs, node)
-    return owner if owner.dtype == "float" else torch.world.data(cuts=owner.cuts)
+    return owner if owner.dtype == "float" else torch.world.graph.data(cuts=owner.cuts)
 
 
 def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -208,7 +210,7 @@ def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if owner.dtype != "float":
-        return torch.world.data(owner.name, owner.cuts)
+        return torch.world.graph.data(owner.name, owner.cuts)
     precision = (owner.extra or {}).get(Mark.PRECISION, "float")
     if precision == name:
         return owner
@@ -264,16 +266,18 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
 def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
     """Write through `.data`: no version moves, no graph is built."""
     target = (owner.extra or {}).get(Mark.DATA_OF)
-    if torch.world.scaled and (leaf := scalers.leaf_of(owner)) is not None:
+    if torch.world.modes.scaled and (leaf := scalers.leaf_of(owner)) is not None:
         scalers.used(torch, leaf, how, [owner, *args], node)
     if isinstance(target, Tensor):
-        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
+        torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
     return owner
 
 
 def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
-    return torch.world.data(owner.name, torch.world.cut("nondifferentiable", node, owner, name=owner.name), "int")
+    return torch.world.graph.data(
+        owner.name, torch.world.graph.cut("nondifferentiable", node, owner, name=owner.name), "int"
+    )
 
 
 def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
@@ -283,8 +287,11 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
     def item(index: int) -> Value:
         if index not in items:
             row = items[index] = torch.get_item(value, index, node)
-            if isinstance(row, Tensor) and torch.world.grad_mode != "no":
-                row.extra = {**(row.extra or {}), Mark.PART_OF_SEVERAL: torch.world.ledger.version(row.storage.id)}
+            if isinstance(row, Tensor) and torch.world.modes.grad_mode != "no":
+                row.extra = {
+                    **(row.extra or {}),
+                    Mark.PART_OF_SEVERAL: torch.world.writer.ledger.version(row.storage.id),
+                }
         return items[index]
 
     if value.items is not None:
@@ -331,7 +338,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
             if value.node is not None:
                 if name in ("as_tensor", "asarray") and isinstance(value, Tensor):
                     return value
-                cuts = merge_cuts(world.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
+                cuts = merge_cuts(world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
             else:
                 cuts = merge_cuts(cuts, value.cuts)
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
@@ -347,13 +354,13 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         dtype = "int"
     if name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and _integers(torch, args):
         dtype = "int"
-    result = world.data(cuts=cuts, dtype=dtype)
+    result = world.graph.data(cuts=cuts, dtype=dtype)
     if name == "randint":
         result.extra = {Mark.DRAWN: True}
     if concrete(kwargs.get("requires_grad")) is True:
         if cuts:
-            result.cuts = world.derived_cut("leaf", node, cuts, "")
-        world.make_leaf(result, node)
+            result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
+        world.graph.make_leaf(result, node)
     sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
     if name in ("zeros", "ones", "randn", "rand", "empty", "full"):
         result.rank = len(sizes if isinstance(sizes, tuple) else sizes.items)
@@ -396,7 +403,7 @@ def _integers(torch: Torch, args: Args) -> bool:
 def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cuts: tuple[int, ...] = ()
     for value in [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]:
-        cuts = merge_cuts(torch.world.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
+        cuts = merge_cuts(torch.world.graph.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
     result = Unknown.plain("numpy", cuts)
     result.data = True
     return result
@@ -406,7 +413,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
     """torch.nn.init: writes into a tensor under no_grad."""
     target = args[0] if args else kwargs.get("tensor")
     if isinstance(target, Tensor) and name.endswith("_"):
-        torch.world.change(target, node, f"init.{name}", grad_mode="no")
+        torch.world.graph.change(target, node, f"init.{name}", grad_mode="no")
         return target
     return Unknown.named(name) if not isinstance(target, Tensor) else target
 

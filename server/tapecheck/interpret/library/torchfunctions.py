@@ -29,7 +29,6 @@ from tapecheck.interpret.values import (
     Wrapping,
     concrete,
 )
-from tapecheck.interpret.world import storage_of
 from tapecheck.tape import Fact, Span, either
 
 
@@ -39,20 +38,22 @@ def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Cont
 
     def enter(machine: Engine) -> None:
         world = machine.world
-        was_off = world.grad_modes[-1] == "no"
-        before.append((world.grad_modes[-1], world.off_at, world.block_calls, world.inference))
+        was_off = world.modes.grad_modes[-1] == "no"
+        before.append((world.modes.grad_modes[-1], world.modes.off_at, world.modes.block_calls, world.modes.inference))
         if inference is not None:
-            world.inference = inference
-        world.grad_modes[-1], world.off_at = "no" if world.inference else mode, None
-        if world.grad_modes[-1] != "no":
-            world.block_calls = None
+            world.modes.inference = inference
+        world.modes.grad_modes[-1], world.modes.off_at = "no" if world.modes.inference else mode, None
+        if world.modes.grad_modes[-1] != "no":
+            world.modes.block_calls = None
         elif not was_off:
-            world.block_calls = len(world.call_stack)
+            world.modes.block_calls = len(world.position.call_stack)
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
             world = machine.world
-            world.grad_modes[-1], world.off_at, world.block_calls, world.inference = before.pop()
+            world.modes.grad_modes[-1], world.modes.off_at, world.modes.block_calls, world.modes.inference = (
+                before.pop()
+            )
 
     return Context(enter, leave, kind)
 
@@ -76,18 +77,21 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     value = args[0] if args else kwargs.get("mode", True)
     truth = torch.machine.known_truth(value)
     if truth is None:
-        truth = torch.world.choose(node, True, "set_grad_enabled")
+        truth = torch.world.choices.choose(node, True, "set_grad_enabled")
         torch.machine.settle(value, truth)
-    mode: Fact = "yes" if truth and not torch.world.inference else "no"
-    before = torch.world.grad_modes[-1], torch.world.off_at
+    mode: Fact = "yes" if truth and not torch.world.modes.inference else "no"
+    before = torch.world.modes.grad_modes[-1], torch.world.modes.off_at
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
-    torch.world.grad_modes[-1], torch.world.off_at = mode, None if truth else torch.world.span(node)
+    torch.world.modes.grad_modes[-1], torch.world.modes.off_at = (
+        mode,
+        None if truth else torch.world.position.span(node),
+    )
 
     def leave(machine: Engine, raised: Signal | None) -> None:
-        machine.world.grad_modes[-1], machine.world.off_at = before
+        machine.world.modes.grad_modes[-1], machine.world.modes.off_at = before
 
     def enter(machine: Engine) -> None:
-        machine.world.off_at = None
+        machine.world.modes.off_at = None
 
     return Context(enter, leave, "enable_grad" if truth else "no_grad")
 
@@ -108,13 +112,13 @@ def autocast(mode: Fact) -> Context:
     before: list[Fact] = []
 
     def enter(machine: Engine) -> Value:
-        before.append(machine.world.autocast)
-        machine.world.autocast = mode
+        before.append(machine.world.modes.autocast)
+        machine.world.modes.autocast = mode
         return Unknown("context")
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
-            machine.world.autocast = before.pop()
+            machine.world.modes.autocast = before.pop()
 
     return Context(enter, leave, next(wrapping for wrapping, other in _AUTOCASTS.items() if other == mode))
 
@@ -126,16 +130,16 @@ def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     data = args[0] if args else kwargs.get("data")
     wanted = concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
-    result = torch.world.data()
+    result = torch.world.graph.data()
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
         result.length, result.rank = data.length, data.rank
         result.extra = {"shape": data.extra["shape"]} if data.extra and "shape" in data.extra else None
-        cuts = torch.world.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
+        cuts = torch.world.graph.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
         result.cuts = cuts
     result.parameter = True
     if wanted is not False:
-        torch.world.make_leaf(result, node, parameter=True)
+        torch.world.graph.make_leaf(result, node, parameter=True)
         torch.nn.loose.append(result)
     return result
 
@@ -149,17 +153,17 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             if given is not None and wanted is None:
                 return value
             # Its result shares the data and not the graph, as if detached.
-            cuts = torch.world.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
-            fresh = torch.world.data(value.name, cuts, value.dtype)
+            cuts = torch.world.graph.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
+            fresh = torch.world.graph.data(value.name, cuts, value.dtype)
             fresh.storage = value.storage
-            return torch.world.make_leaf(fresh, node) if wanted is True else fresh
+            return torch.world.graph.make_leaf(fresh, node) if wanted is True else fresh
         return torch.requires_grad(value, True, node) if wanted is True else value
     if isinstance(value, Unknown) and concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad")) is True:
         # Whatever it was, its data is a leaf of its own from here on.
-        cuts = torch.world.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
-        fresh = torch.world.data(value.name, cuts)
-        fresh.storage = storage_of(torch.world, value)
-        return torch.world.make_leaf(fresh, node)
+        cuts = torch.world.graph.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
+        fresh = torch.world.graph.data(value.name, cuts)
+        fresh.storage = torch.world.graph.storage_of(value)
+        return torch.world.graph.make_leaf(fresh, node)
     return value
 
 
@@ -182,7 +186,7 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(value, Tensor):
             torch.autograd.read(value, node, "" if scales else how)
             torch.autograd.change_gradient(value, node, "clip_grad")
-    return torch.world.data("norm")
+    return torch.world.graph.data("norm")
 
 
 def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -226,12 +230,12 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
     for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
         kwargs.pop(name, None)
     inputs = [tensor for arg in args for tensor in torch.tensors(arg)]
-    world.recomputed += 1
+    world.modes.recomputed += 1
     try:
         result = torch.machine.call(function, args, kwargs, node)
     finally:
-        world.recomputed -= 1
-    if world.grad_mode == "no":
+        world.modes.recomputed -= 1
+    if world.modes.grad_mode == "no":
         return result
     needed: Fact = "no"
     # The reentrant kind does not look into lists and dicts.
@@ -246,23 +250,25 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
             return tuple(items)
         if not isinstance(value, Tensor) or value.dtype != "float":
             return value
-        own = [each for each in inputs if isinstance(each, Tensor) and not world.recomputed]
+        own = [each for each in inputs if isinstance(each, Tensor) and not world.modes.recomputed]
         if reentrant is False:
             if value.node is None:
                 return value
-            kept = [world.save(each, each.name, value.graph) for each in own]
-            return world.build("CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph)
+            kept = [world.graph.save(each, each.name, value.graph) for each in own]
+            return world.graph.build(
+                "CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph
+            )
         if needed == "no":
             if value.node is None:
-                if world.span(node) not in world.checkpointed:
+                if world.position.span(node) not in world.modes.checkpointed:
                     # torch warns of it: whoever asks is told that nothing is lost.
-                    world.checkpointed.add(world.span(node))
-                    world.note_cut("checkpoint", node)
-                return world.data(value.name, value.cuts)
-            return world.data(value.name, world.cut("checkpoint", node, value, name=value.name))
-        kept = [world.save(each, each.name, needed) for each in own]
+                    world.modes.checkpointed.add(world.position.span(node))
+                    world.graph.note_cut("checkpoint", node)
+                return world.graph.data(value.name, value.cuts)
+            return world.graph.data(value.name, world.graph.cut("checkpoint", node, value, name=value.name))
+        kept = [world.graph.save(each, each.name, needed) for each in own]
         sources = [each for each in (value, *inputs) if each.node is not None]
-        return world.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)
+        return world.graph.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)
 
     return output(result)
 
@@ -296,7 +302,9 @@ def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
         result = Instance(None, "torch.amp.GradScaler")
-        result.state = ScalerState(torch.world.data("scale"), "may" if truth is None else "yes" if truth else "no")
+        result.state = ScalerState(
+            torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no"
+        )
         return result
 
     return make
@@ -353,13 +361,13 @@ def _from_pretrained(path: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Valu
 def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if wrapped.kind in ("no_grad", "enable_grad", "inference_mode"):
         on = wrapped.kind == "enable_grad"
-        outermost = not on and torch.world.grad_mode != "no" and torch.world.frames
-        inference = torch.world.inference
-        torch.world.inference = inference or wrapped.kind == "inference_mode"
-        torch.world.grad_modes.append("yes" if on and not inference else "no")
-        depth = len(torch.world.grad_modes)
+        outermost = not on and torch.world.modes.grad_mode != "no" and torch.world.position.frames
+        inference = torch.world.modes.inference
+        torch.world.modes.inference = inference or wrapped.kind == "inference_mode"
+        torch.world.modes.grad_modes.append("yes" if on and not inference else "no")
+        depth = len(torch.world.modes.grad_modes)
         if outermost:
-            torch.world.cut_site = torch.world.site(node)
+            torch.world.modes.cut_site = torch.world.position.site(node)
         try:
             result = torch.machine.call(wrapped.function, args, kwargs, node)
             if isinstance(result, Generator):
@@ -367,10 +375,10 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
                 result.run = _in_mode(torch, result.run, "yes" if on else "no")
             return result
         finally:
-            del torch.world.grad_modes[depth - 1 :]
-            torch.world.inference = inference
+            del torch.world.modes.grad_modes[depth - 1 :]
+            torch.world.modes.inference = inference
             if outermost:
-                torch.world.cut_site = None
+                torch.world.modes.cut_site = None
     if wrapped.kind in _AUTOCASTS:
         context = autocast(_AUTOCASTS[wrapped.kind])
         context.enter(torch.machine)
@@ -389,14 +397,14 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
     sent: Value = None
     thrown: Signal | None = None
     while True:
-        torch.world.grad_modes.append(mode)
-        depth = len(torch.world.grad_modes)
+        torch.world.modes.grad_modes.append(mode)
+        depth = len(torch.world.modes.grad_modes)
         try:
             value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
             return stop.value
         finally:
-            del torch.world.grad_modes[depth - 1 :]
+            del torch.world.modes.grad_modes[depth - 1 :]
         thrown = None
         try:
             sent = yield value
@@ -445,7 +453,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
-    "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
+    "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.modes.grad_mode != "no",
     "torch.nn.ParameterList": _parameter_list,
     "torch.nn.Embedding.from_pretrained": _from_pretrained("torch.nn.Embedding"),
     "torch.nn.EmbeddingBag.from_pretrained": _from_pretrained("torch.nn.EmbeddingBag"),

@@ -20,6 +20,7 @@ from tapecheck.interpret.library import (
     tensorlib,
     transforms,
 )
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     COUNTED,
     INERT,
@@ -38,7 +39,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import World
 from tapecheck.tape import Fact
 from tapecheck.torchfacts import kind_of, load
 

@@ -49,11 +49,11 @@ def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, 
     exists: Fact = "no"
     for value in computed:
         exists = either(exists, torch.requires(value))
-    if torch.world.grad_mode == "no":
+    if torch.world.modes.grad_mode == "no":
         exists = "no"
     carriers = [value for value in computed if value.node is not None]
     for value in carriers:
-        torch.world.emit(GraphRead(torch.world.site(node), value.node))
+        torch.world.writer.emit(GraphRead(torch.world.position.site(node), value.node))
 
     def like(value: Value) -> Value:
         if isinstance(value, Dict):
@@ -63,11 +63,11 @@ def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, 
         if isinstance(value, tuple):
             return tuple(like(item) for item in value)
         if exists == "no":
-            return torch.world.data(short)
+            return torch.world.graph.data(short)
         if not carriers:
             return Unknown.named(short)
         # A derivative of what is linear in its inputs has no graph.
-        return torch.world.build(short, node, carriers, keeps="may", linked="may", exists="may")
+        return torch.world.graph.build(short, node, carriers, keeps="may", linked="may", exists="may")
 
     return like(wanted)
 
@@ -95,9 +95,9 @@ def _stacked(torch: Torch, models: Value, node: ast.AST) -> Value:
         return torch.opaque_result("stack_module_state", [models], {}, node)
     parameters = Dict({})
     for name, tensor in torch.nn.named_parameters(items[0]):
-        stacked = torch.world.data(name)
+        stacked = torch.world.graph.data(name)
         if tensor.graph == "yes":
-            torch.world.make_leaf(stacked, node, name)
+            torch.world.graph.make_leaf(stacked, node, name)
         parameters.items[name] = stacked
     return (parameters, Dict({}, more=True))
 
@@ -116,20 +116,20 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         if not isinstance(value, Tensor):
             return value
         if create is False:
-            return world.make_leaf(world.data(value.name), node, value.name)
+            return world.graph.make_leaf(world.graph.data(value.name), node, value.name)
         return torch.op("view_as", [value, value], {}, node) if value.node is not None else fresh_leaf(value)
 
     def fresh_leaf(value: Tensor) -> Value:
-        return world.make_leaf(world.data(value.name), node, value.name)
+        return world.graph.make_leaf(world.graph.data(value.name), node, value.name)
 
-    world.grad_modes.append("yes")
-    depth = len(world.grad_modes)
+    world.modes.grad_modes.append("yes")
+    depth = len(world.modes.grad_modes)
     try:
         entered = fresh(inputs)
         passed = list(entered) if isinstance(entered, tuple) else [entered]
         result = torch.machine.call(given.get("func"), passed, {}, node)
     finally:
-        del world.grad_modes[depth - 1 :]
+        del world.modes.grad_modes[depth - 1 :]
     roots = tuple(value.node for value in torch.tensors(result) if value.node is not None)
     if roots:
         # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
@@ -138,21 +138,21 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         if walked and targets:
             torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)
-    if create is False and roots and world.grad_mode != "no":
-        constant = (torch.autograd.cut(world.site(node), roots),)
+    if create is False and roots and world.modes.grad_mode != "no":
+        constant = (torch.autograd.cut(world.position.site(node), roots),)
         if short in ("jacobian", "hessian"):
             many = isinstance(inputs, tuple) or isinstance(result, tuple)
-            return Unknown(short, None, constant, Kind.PLAIN) if many else world.data(short, constant)
-        outer = world.data(short) if isinstance(result, Tensor) else result
+            return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
+        outer = world.graph.data(short) if isinstance(result, Tensor) else result
         wanted = result if short == "jvp" else inputs
         if isinstance(wanted, tuple):
-            return (outer, tuple(world.data(short, constant) for _ in wanted))
-        return (outer, world.data(short, constant))
+            return (outer, tuple(world.graph.data(short, constant) for _ in wanted))
+        return (outer, world.graph.data(short, constant))
     if short in ("jacobian", "hessian"):
         if isinstance(inputs, tuple) or isinstance(result, tuple):
             nested = Unknown.named(short)
             nested.data = create is False
             return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
         return _derivative(torch, short, computed, inputs, node)
-    outer = world.data(short) if create is False and isinstance(result, Tensor) else result
+    outer = world.graph.data(short) if create is False and isinstance(result, Tensor) else result
     return (outer, _derivative(torch, short, computed, result if short == "jvp" else inputs, node))

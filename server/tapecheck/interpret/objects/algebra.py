@@ -51,7 +51,7 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         if left.kind == "counter" and type(op) in _TALLIES:
             return _tally(machine, op, left, right)
         if isinstance(op, ast.BitOr):
-            return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.clock)
+            return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.position.clock)
     if type(op) in _SET_OPERATORS and (isinstance(left, Set) or isinstance(right, Set) or _is_keys(left)):
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
     if isinstance(op, ast.Mod) and isinstance(left, str):
@@ -165,7 +165,7 @@ def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
 
 def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
     """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
-    result = Dict({}, left.more or right.more, kind="counter", born=machine.world.clock)
+    result = Dict({}, left.more or right.more, kind="counter", born=machine.world.position.clock)
     for key in dict.fromkeys((*left.items, *right.items)):
         counts = [concrete(side.items.get(key, 0)) for side in (left, right)]
         if not all(isinstance(count, (int, float)) for count in counts):
@@ -210,7 +210,7 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
         return 0
 
     # The comparisons of sorting are no conditions of the program.
-    varying = machine.world.varying
+    varying = machine.world.comparisons.varying
     try:
         known = [constants.plain(value) for value in keys]
         return sorted(range(len(items)), key=known.__getitem__, reverse=reverse)
@@ -220,7 +220,7 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
         except constants.NotPlain:
             return None
     finally:
-        machine.world.varying = varying
+        machine.world.comparisons.varying = varying
 
 
 def set_update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -261,7 +261,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
 def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and contains(m, owner, args[0]) is not True:
         owner.items.append(args[0])
-        owner.stored_at = m.world.site(node)
+        owner.stored_at = m.world.position.site(node)
     return None
 
 

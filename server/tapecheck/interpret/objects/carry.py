@@ -40,10 +40,10 @@ def stored(machine: Engine, slots: dict[Any, Slot], key: Any, node: ast.AST) -> 
     """Remember where and when an attribute or key was stored."""
     slot = slots.get(key)
     if slot is None:
-        slots[key] = Slot(machine.world.site(node), machine.world.clock)
+        slots[key] = Slot(machine.world.position.site(node), machine.world.position.clock)
     else:
-        slot.at = machine.world.site(node)
-        slot.clock = machine.world.clock
+        slot.at = machine.world.position.site(node)
+        slot.clock = machine.world.position.clock
 
 
 def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
@@ -51,19 +51,19 @@ def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
 
     The line that joined the old graph to the new one is then the one that carries.
     """
-    if slot.clock != machine.world.clock:
+    if slot.clock != machine.world.position.clock:
         return False
     if not isinstance(before, (Tensor, Unknown)) or not isinstance(value, (Tensor, Unknown)):
         return False
     if before.node is None or value.node is None or before.oldest is None:
         return False
-    if slot.at.iteration != machine.world.iteration:
+    if slot.at.iteration != machine.world.position.iteration:
         return False
     queue = [value.node]
     for number in queue:
         if number == before.node:
             return True
-        node = machine.world.ledger.nodes.get(number)
+        node = machine.world.writer.ledger.nodes.get(number)
         if node is not None and len(queue) < limits.MAX_BACK:
             queue.extend(source for source in node.inputs if source >= before.node)
     return False
@@ -71,7 +71,7 @@ def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
 
 def loaded(machine: Engine, slot: Slot) -> None:
     """Remember that a value stored in an earlier iteration was read in this one."""
-    entry = (machine.world.clock, slot.clock)
+    entry = (machine.world.position.clock, slot.clock)
     loads = slot.loads
     if loads is None:
         slot.loads = [entry]
@@ -82,18 +82,18 @@ def loaded(machine: Engine, slot: Slot) -> None:
 
 def begin(machine: Engine, loop: int, index: int) -> tuple[int, int]:
     """Begin an iteration; answers its clock and the last node id before it, for `end`."""
-    machine.world.begin_iteration(loop, index)
-    return machine.world.clock, machine.world.last_id
+    machine.world.loops.begin(loop, index)
+    return machine.world.position.clock, machine.world.writer.last_id
 
 
 def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> None:
     """Note what the iteration that ends leaves behind."""
-    if machine.world.inside_forward or not machine.world.tape_has_nodes:
+    if machine.world.position.inside_forward or not machine.world.writer.has_nodes:
         return
-    if machine.world.last_id == started[1]:
+    if machine.world.writer.last_id == started[1]:
         # Nothing was built: what is kept was there before, and the loops around see it.
         return
-    events = len(machine.world.tape.events)
+    events = len(machine.world.writer.tape.events)
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
         scan.namespace(env)
@@ -102,8 +102,8 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
         scan.namespace(module.env)
     for node, kept in machine.gathering:
         scan.gathered(node, kept)
-    held = len(machine.world.tape.events) - events
-    machine.world.spend(max(len(scan.seen) + scan.looked - limits.SEEN_FREE, 0) // limits.SEEN_A_UNIT + held)
+    held = len(machine.world.writer.tape.events) - events
+    machine.world.budget.spend(max(len(scan.seen) + scan.looked - limits.SEEN_FREE, 0) // limits.SEEN_A_UNIT + held)
 
 
 class _Scan:
@@ -114,7 +114,7 @@ class _Scan:
         self.index = index
         self.clock = clock
         self.first = first
-        self.before = self.world.before_loop(loop)
+        self.before = self.world.loops.before(loop)
         self.seen: set[int] = set()
         self.looked = 0
         """Elements of mappings that were looked at."""
@@ -178,7 +178,7 @@ class _Scan:
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """Look at what a comprehension or call that is still running has taken in so far."""
-        target = self.machine.world.notes.of(node, syntax.target_of, self.machine)
+        target = self.machine.world.position.notes.of(node, syntax.target_of, self.machine)
         if not target:
             # What no variable gets is gone once it is computed.
             return
@@ -239,11 +239,11 @@ class _Scan:
             if value.plain:
                 return True
         if kind is Instance or kind is Class:
-            if value.quiet == self.world.kept:
+            if value.quiet == self.world.stores.kept:
                 return True
             if kind is Instance and value.layer is not None and value.cls is None and not value.layer.container:
                 # A layer of the library holds leaves only, as long as none was changed in place.
-                if not self.world.leaves_changed:
+                if not self.world.graph.leaves_changed:
                     return True
         if id(value) in self.seen or len(self.seen) > limits.MAX_SEEN:
             return False
@@ -262,7 +262,7 @@ class _Scan:
             if value.cls is not None:
                 quiet = self.object(value.cls, value.cls.name) and quiet
             if quiet:
-                value.quiet = self.world.kept
+                value.quiet = self.world.stores.kept
             return quiet
         if isinstance(value, Class):
             quiet = True
@@ -272,7 +272,7 @@ class _Scan:
                 elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
                     quiet = self.defaults(item) and quiet
             if quiet:
-                value.quiet = self.world.kept
+                value.quiet = self.world.stores.kept
             return quiet
         if isinstance(value, Generator):
             for name, item in list(value.env.vars.items()):
@@ -313,7 +313,7 @@ class _Scan:
 
     def written_into(self, elements: list[Any], stored: Site | None) -> Site | None:
         """Where a container's elements came to keep graphs: the change in place, where nothing was stored since."""
-        if stored is not None and stored.iteration == self.world.iteration:
+        if stored is not None and stored.iteration == self.world.position.iteration:
             return stored
         changed = [one.changed for one in elements if isinstance(one, Tensor) and one.changed is not None]
         last: Site | None = max(changed, key=lambda one: one[0])[1] if changed else None
@@ -348,7 +348,7 @@ class _Scan:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
-            self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+            self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound))
 
 
 def _linked(value: Instance) -> bool:

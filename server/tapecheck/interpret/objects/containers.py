@@ -19,6 +19,7 @@ from tapecheck.interpret.objects.unknowns import (
     place_of_unknown,
     settle_on,
 )
+from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
     OPEN,
@@ -40,7 +41,6 @@ from tapecheck.interpret.values import (
     View,
     concrete,
 )
-from tapecheck.interpret.world import merge_cuts
 
 
 def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | None:
@@ -246,12 +246,12 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
         # It may double with every line: what is beyond counts as elements nobody knows.
         target.more, items = True, items[:room]
     target.items.extend(items)
-    if machine.world.iteration:
-        machine.world.counted.append(("grown", target, None, len(items)))
+    if machine.world.position.iteration:
+        machine.world.comparisons.counted.append(("grown", target, None, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
         del target.items[: len(target.items) - target.bound]
     if any(True for item in items if not isinstance(item, CONSTANTS)):
-        target.stored_at = machine.world.site(node)
+        target.stored_at = machine.world.position.site(node)
 
 
 TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))
@@ -311,7 +311,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
         if key in owner.items:
             _note_entry(machine, owner, key)
             slot = owner.slots.get(key)
-            if slot is not None and slot.clock < machine.world.clock:
+            if slot is not None and slot.clock < machine.world.position.clock:
                 carry.loaded(machine, slot)
             return owner.items[key]
         if same_key(machine, owner, index, node):
@@ -373,7 +373,7 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
         elif owner.items and not isinstance(index, int):
             owner.items[place_of_unknown(owner, index) % len(owner.items)] = value
         if not isinstance(value, CONSTANTS):
-            owner.stored_at = machine.world.site(node)
+            owner.stored_at = machine.world.position.site(node)
     elif isinstance(owner, Dict):
         key = hashable(index)
         if key in owner.items:
@@ -398,8 +398,8 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
 
 def _note_entry(machine: Engine, owner: Dict, key: Any) -> None:
     """Note an entry that the running iteration comes to."""
-    entries = machine.world.entries
-    if machine.world.iteration and len(entries) < limits.MOST_ENTRIES:
+    entries = machine.world.loops.entries
+    if machine.world.position.iteration and len(entries) < limits.MOST_ENTRIES:
         entries.append((owner, key))
 
 
@@ -410,9 +410,9 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     A round goes over keys that differ from one another, unless they are drawn by chance.
     """
     key = hashable(index)
-    if key in owner.items or not (_unsure(key) or unsure_keys(owner)) or not machine.world.iteration:
+    if key in owner.items or not (_unsure(key) or unsure_keys(owner)) or not machine.world.position.iteration:
         return False
-    now = machine.world.iteration
+    now = machine.world.position.iteration
     by_chance = is_drawn(index)
     for other in reversed(owner.items):
         slot = owner.slots.get(other)
@@ -428,8 +428,12 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     asked = machine.unknown_test(ast.In(), index, owner)
     answer = machine.known_truth(asked)
     if answer is None:
-        text = f"the key of {machine.world.notes.of(node, syntax.text_of)}" if isinstance(node, ast.expr) else "the key"
-        answer = machine.world.choose(node, True, f"{text} was stored under before")
+        text = (
+            f"the key of {machine.world.position.notes.of(node, syntax.text_of)}"
+            if isinstance(node, ast.expr)
+            else "the key"
+        )
+        answer = machine.world.choices.choose(node, True, f"{text} was stored under before")
         machine.settle(asked, answer)
     if not answer:
         return False
@@ -450,10 +454,10 @@ def _unsure(key: Any) -> bool:
 
 def rotates(machine: Engine, before: Value, value: Value) -> None:
     """Note that a place gets its first graph: only when the places come round again a ring shows as one."""
-    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
+    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.position.iteration:
         if not isinstance(before, (Tensor, Unknown)) or before.node is None:
-            machine.world.varying += 1
-            machine.world.first_graphs += 1
+            machine.world.comparisons.varying += 1
+            machine.world.comparisons.first_graphs += 1
 
 
 def delete_item(machine: Engine, owner: Value, index: Value) -> None:

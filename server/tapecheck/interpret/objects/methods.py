@@ -112,10 +112,10 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
     """Note that a value lacks a method of tensors that it is asked for: an exception, if that is known for sure."""
     if name in _OF_TENSORS:
-        machine.world.mistake("AttributeError", node, missed=syntax.missed(machine, node))
+        machine.world.omissions.mistake("AttributeError", node, missed=syntax.missed(machine, node))
         if name == "backward":
             # It goes through some graph that was lost on the way to it.
-            machine.world.escape_newest(node)
+            machine.world.loops.escape_newest(node)
 
 
 _OF_TENSORS = frozenset((
@@ -182,7 +182,7 @@ def _list_append(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 
 def _list_appendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items[:0] = args[:1]
-    owner.stored_at = m.world.site(node)
+    owner.stored_at = m.world.position.site(node)
     if owner.bound is not None:
         del owner.items[owner.bound :]
     return None
@@ -196,7 +196,7 @@ def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = concrete(args[0]) if args else 0
     owner.items.insert(place if isinstance(place, int) else 0, args[1] if len(args) > 1 else Unknown())
-    owner.stored_at = m.world.site(node)
+    owner.stored_at = m.world.position.site(node)
     return None
 
 
@@ -223,7 +223,7 @@ def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node
 
 
 def _list_copy(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List(list(owner.items), owner.more, owner.bound, owner.stored_at, owner.kind, m.world.clock)
+    return List(list(owner.items), owner.more, owner.bound, owner.stored_at, owner.kind, m.world.position.clock)
 
 
 def _list_reverse(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -314,7 +314,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Dict(
-        dict(owner.items), owner.more, owner.factory, copied(owner.slots), born=m.world.clock,
+        dict(owner.items), owner.more, owner.factory, copied(owner.slots), born=m.world.position.clock,
         kind=owner.kind,
     )  # fmt: skip
 
@@ -398,7 +398,7 @@ def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def counter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.Counter: a dict that answers 0 for what it has not counted."""
-    result = Dict({}, kind="counter", born=m.world.clock)
+    result = Dict({}, kind="counter", born=m.world.position.clock)
     for source in (*args, Dict(known_keywords(kwargs))):
         counted(m, result, source, 1, node)
     return result
@@ -410,7 +410,7 @@ def _fromkeys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dict.fromkeys(iterable, value)."""
-    result = Dict({}, born=m.world.clock)
+    result = Dict({}, born=m.world.position.clock)
     items = known_items(m, args[0], node) if args else []
     result.more = items is None
     for item in items or ():

@@ -27,7 +27,7 @@ def made(order: Order) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
         size = concrete(args[0] if args else kwargs.get("maxsize"))
         # Whoever puts something into a full queue waits until it is taken out.
         result.bound = size if isinstance(size, int) and size > 0 else None
-        result.born = m.world.clock
+        result.born = m.world.position.clock
         return result
 
     return make

@@ -183,7 +183,7 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
             ),
         )
     if name == "_asdict":
-        return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.clock))
+        return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.position.clock))
     found = machine.class_attribute(owner.cls, name, owner, node)
     return None if isinstance(found, Unknown) and found.kind is Kind.MISSING else found
 
@@ -196,9 +196,9 @@ def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
         if name == "_make":
             return Native(name, lambda m, args, kwargs, at: Record(cls, list(m.elements(args[0], at)) if args else []))
     if cls.members is not None and name == "__members__":
-        return Dict(dict(cls.members), born=machine.world.clock)
+        return Dict(dict(cls.members), born=machine.world.position.clock)
     if name == "__dataclass_fields__" and cls.kind == "dataclass":
-        return Dict({field.name: Unknown("field") for field in cls.fields or ()}, born=machine.world.clock)
+        return Dict({field.name: Unknown("field") for field in cls.fields or ()}, born=machine.world.position.clock)
     return None
 
 
@@ -216,11 +216,15 @@ def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     def convert(value: Value) -> Value:
         if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
             fields = value.cls.fields or ()
-            return Dict({field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.clock)
+            return Dict(
+                {field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.position.clock
+            )
         if isinstance(value, List):
-            return List([convert(item) for item in value.items], value.more, born=m.world.clock)
+            return List([convert(item) for item in value.items], value.more, born=m.world.position.clock)
         if isinstance(value, Dict):
-            return Dict({key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.clock)
+            return Dict(
+                {key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.position.clock
+            )
         return m.library.deep_copy(value, node)
 
     return convert(args[0]) if args else Unknown("dict")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.world import World
+from tapecheck.interpret.state import World
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -55,7 +55,7 @@ class Mark:
 
 def mark(world: World) -> Mark:
     """Return where the world stands."""
-    return Mark(len(world.tape.events), world.last_id, world.last_storage)
+    return Mark(len(world.writer.tape.events), world.writer.last_id, world.writer.last_storage)
 
 
 class _Reader:
@@ -70,7 +70,7 @@ class _Reader:
         self.begun = begun
         self.floor = floor
         self.folded = folded
-        self.outermost = min(world.before_outermost, floor.ids)
+        self.outermost = min(world.loops.before_outermost, floor.ids)
         self.own: dict[int, int] = {}
         self.made: list[int] = []
 
@@ -79,7 +79,7 @@ class _Reader:
         found: Reading = []
         kept: dict[int, int] = {}
         skipping = at = 0
-        events: list[Any] = self.world.tape.events[self.begun.events : until]
+        events: list[Any] = self.world.writer.tape.events[self.begun.events : until]
         for event in events:
             kind = type(event)
             if kind is Iteration:
@@ -96,13 +96,13 @@ class _Reader:
                     return None
                 if kind is LoopEnd and event.loop == skipping:
                     skipping = 0
-                elif kind is Leaf or (kind is Node and not self.world.ledger.leads_anywhere(event.id)):
+                elif kind is Leaf or (kind is Node and not self.world.writer.ledger.leads_anywhere(event.id)):
                     # What an iteration that repeats the one before makes stands for what that one made; what was made
                     # on the way to it stands for itself.
                     self.own[event.id] = self.made[at] if 0 <= at < len(self.made) else event.id
                     at += at >= 0
                 continue
-            if kind is Node and self.world.ledger.leads_anywhere(event.id):
+            if kind is Node and self.world.writer.ledger.leads_anywhere(event.id):
                 # Made once for a value whose graph nobody knows, when it is first used.
                 continue
             if kind is Node or kind is Leaf:
@@ -125,7 +125,7 @@ class _Reader:
         own = self.own.get(number)
         if own is not None:
             return own
-        ledger = self.world.ledger
+        ledger = self.world.writer.ledger
         made = ledger.nodes.get(number)
         if made is not None and ledger.leads_anywhere(number):
             return _INDEX.sub("[]", made.op)
@@ -145,12 +145,12 @@ class _Reader:
         """Return what stands for the cuts that a value came through: the places."""
         if not numbers:
             return None
-        cuts = self.world.ledger.cuts
+        cuts = self.world.writer.ledger.cuts
         return {(cuts[number].how, cuts[number].at.span) for number in numbers}
 
     def storage(self, number: int) -> int | None:
         """Return what stands for a storage; nothing hangs on one that is never changed in place."""
-        if number not in self.world.ledger.versions:
+        if number not in self.world.writer.ledger.versions:
             return None
         return 0 if number > self.begun.storages else number
 
@@ -210,14 +210,14 @@ class Rounds:
 
     def note(self, done: int) -> None:
         """Note an iteration, at its end, that nobody asks about: the next one may repeat it."""
-        self.before = self.begun, len(self.machine.world.tape.events)
+        self.before = self.begun, len(self.machine.world.writer.tape.events)
         self.last, self.since, self.reading = done, 0, None
 
     def again(self, done: int) -> bool:
         """Whether iteration number `done`, at its end, repeats the one before, or those of an earlier entry."""
         machine = self.machine
         self.compared += 1
-        until = len(machine.world.tape.events)
+        until = len(machine.world.writer.tape.events)
         before, self.before = self.before, (self.begun, until)
         if self.last != done - 1:
             before = None
@@ -250,12 +250,12 @@ class Rounds:
     def _taken(self, start: int, end: int | None) -> set[int]:
         """Return the nodes from before the loop that were cut or walked between two events."""
         found: set[int] = set()
-        for event in self.machine.world.tape.events[start:end]:
+        for event in self.machine.world.writer.tape.events[start:end]:
             if isinstance(event, Cut):
                 found.update(event.nodes)
             elif isinstance(event, Backward):
                 found.update(root.node for root in event.roots if root.node is not None)
-        nodes = self.machine.world.ledger.nodes
+        nodes = self.machine.world.writer.ledger.nodes
         return {number for number in found if number <= self.first.ids and number in nodes}
 
     def end(self, done: int) -> None:

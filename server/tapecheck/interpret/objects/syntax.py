@@ -211,7 +211,7 @@ def missed(machine: Engine, node: ast.AST) -> bool:
         node: the name, attribute or subscript that an exception is about.
     """
     world = machine.world
-    told = [world.notes.of(statement, makes) for statement in world.guesses]
+    told = [world.position.notes.of(statement, makes) for statement in world.choices.guesses]
     if isinstance(node, ast.Name):
         return any(node.id in one.names or one.leaves for one in told)
     if isinstance(node, ast.Attribute):

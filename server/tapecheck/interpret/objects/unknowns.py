@@ -11,8 +11,8 @@ from typing import Any
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import CONSTANTS, Kind, List, Unknown, Value
-from tapecheck.interpret.world import World
 
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
@@ -161,9 +161,9 @@ def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
 
 def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) -> Unknown:
     """Return the unknown that stands for something outside the program, the same whenever it is asked for."""
-    value = world.known.get(key)
+    value = world.knowledge.known.get(key)
     if value is None:
-        value = world.known[key] = Unknown(name, None, (), kind)
+        value = world.knowledge.known[key] = Unknown(name, None, (), kind)
     return value
 
 

@@ -12,7 +12,7 @@ def sliced(machine: Engine, parts: list[Any], made: Value) -> None:
     """Note of a list that a slice made how many elements it has at most."""
     most = _most(parts)
     if most is not None and isinstance(made, List):
-        made.window = (machine.world.clock, most)
+        made.window = (machine.world.position.clock, most)
 
 
 def replaced(owner: List, parts: list[Any], value: Value) -> None:
@@ -24,9 +24,9 @@ def replaced(owner: List, parts: list[Any], value: Value) -> None:
 def deleted(machine: Engine, owner: List, index: slice) -> None:
     """Note what a deletion leaves of a list: its last elements, or its first ones."""
     if index.step is None and index.start is None and type(index.stop) is int and index.stop < 0:
-        owner.window = (machine.world.clock, -index.stop)
+        owner.window = (machine.world.position.clock, -index.stop)
     elif index.step is None and index.stop is None and type(index.start) is int and index.start > 0:
-        owner.window = (machine.world.clock, index.start)
+        owner.window = (machine.world.position.clock, index.start)
 
 
 def _most(parts: list[Any]) -> int | None:

@@ -77,7 +77,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
     attrs = owner.attrs
     if name in attrs:
         slot = owner.slots.get(name)
-        if slot is not None and slot.clock < machine.world.clock:
+        if slot is not None and slot.clock < machine.world.position.clock:
             carry.loaded(machine, slot)
         return attrs[name]
     if name == "__dict__":
@@ -126,7 +126,7 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
         if name in candidate.namespace:
             value = candidate.namespace[name]
             slot = candidate.slots.get(name)
-            if slot is not None and slot.clock < machine.world.clock:
+            if slot is not None and slot.clock < machine.world.position.clock:
                 carry.loaded(machine, slot)
             if machine.reads is not None:
                 machine.reads.append((candidate.namespace, name, value))

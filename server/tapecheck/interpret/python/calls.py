@@ -9,6 +9,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions, summaries
+from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
@@ -29,7 +30,6 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.interpret.world import Frame
 
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
@@ -106,7 +106,7 @@ def _run(
     world = machine.world
     body = function.node
     if machine.depth >= limits.MAX_DEPTH:
-        world.not_followed.setdefault(world.span(node))
+        world.omissions.not_followed.setdefault(world.position.span(node))
         return machine.library.opaque_result(function.name, args, kwargs, node)
     if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
@@ -123,7 +123,7 @@ def _run(
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
         env.cell = (function.owner, args[0] if args else None)
-    frame = Frame(function.name, function.module, world.span(node) if world.frames else None, forward)
+    frame = Frame(function.name, function.module, world.position.span(node) if world.position.frames else None, forward)
     if notes.of(body, syntax.has_yield):
         env.sent = {}
         guarded = notes.of(body, syntax.yields_guarded)
@@ -131,7 +131,7 @@ def _run(
     machine.depth += 1
     machine.running.append(id(body))
     machine.envs.append(env)
-    world.push(frame)
+    world.position.push(frame)
     try:
         if isinstance(body, ast.Lambda):
             return machine.eval(body.body, env)
@@ -143,7 +143,7 @@ def _run(
             signal = stop.value
         return signal.value if isinstance(signal, flow.Returned) else None
     finally:
-        world.pop()
+        world.position.pop()
         machine.envs.pop()
         machine.running.pop()
         machine.depth -= 1
@@ -169,9 +169,9 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
     sent: Value = None
     thrown: Signal | None = None
     while True:
-        outside = machine.world.iteration
-        machine.world.iteration = (*outside, *inner)
-        machine.world.push(frame)
+        outside = machine.world.position.iteration
+        machine.world.position.iteration = (*outside, *inner)
+        machine.world.position.push(frame)
         machine.envs.append(env)
         machine.running.append(id(function.node))
         machine.depth += 1
@@ -180,10 +180,10 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
         except StopIteration as stop:
             return stop.value.value if isinstance(stop.value, flow.Returned) else None
         finally:
-            here = machine.world.iteration
+            here = machine.world.position.iteration
             inner = here[len(outside) :] if here[: len(outside)] == outside else ()
-            machine.world.iteration = outside
-            machine.world.pop()
+            machine.world.position.iteration = outside
+            machine.world.position.pop()
             machine.envs.pop()
             machine.running.pop()
             machine.depth -= 1
@@ -258,6 +258,6 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
 
 def new_object(machine: Engine, cls: Class) -> Instance:
     """Return what `object.__new__` gives: an object nothing was set on."""
-    owner = Instance(cls, module=machine.library.is_module_class(cls), born=machine.world.clock)
+    owner = Instance(cls, module=machine.library.is_module_class(cls), born=machine.world.position.clock)
     machine.library.prepare_object(owner, cls.library_bases())
     return owner

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, methods
+from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Signal, Stream, Value
-from tapecheck.interpret.world import Frame
 
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
@@ -30,7 +30,7 @@ def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: E
 
 
 def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
-    result = Dict({}, born=machine.world.clock)
+    result = Dict({}, born=machine.world.position.clock)
     inner = Env(env, env.globals)
     inner.inner = True
     extent = Extent()
@@ -90,19 +90,19 @@ def trained(
     world = machine.world
     entry = (node, kept)
     machine.gathering.append(entry)
-    before, newest = world.backwards, world.last_id
+    before, newest = world.writer.backwards, world.writer.last_id
     try:
         for value in rounds:
             yield value
-            if world.backwards != before:
+            if world.writer.backwards != before:
                 extent.enough = max(extent.enough, limits.TRAINED_ROUNDS)
                 break
-            if world.last_id != newest and not world.inside_forward and _without_graph(kept):
+            if world.writer.last_id != newest and not world.position.inside_forward and _without_graph(kept):
                 extent.enough = max(extent.enough, limits.COUNTED_ROUNDS)
                 break
         else:
             return
-        outside = world.iteration
+        outside = world.position.iteration
         loop = world.enter_loop(node)
         done = 0
         while True:
@@ -110,12 +110,12 @@ def trained(
             try:
                 value = next(rounds)
             except StopIteration:
-                world.forget_iteration()
+                world.loops.forget()
                 break
             yield value
             done += 1
             carry.end(machine, loop, done, started)
-        world.leave_loop(loop, outside, done, "no" if extent.whole else "may")
+        world.loops.leave(loop, outside, done, "no" if extent.whole else "may")
     finally:
         machine.gathering.remove(entry)
 
@@ -140,11 +140,11 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
 
 def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
     """Yield the values of a generator expression, each worked out when it is asked for."""
-    home = machine.world.frames[-1]
+    home = machine.world.position.frames[-1]
     while True:
-        away = machine.world.frames[-1] is not home
+        away = machine.world.position.frames[-1] is not home
         if away:
-            machine.world.push(Frame(home.function, home.module))
+            machine.world.position.push(Frame(home.function, home.module))
         try:
             next(rounds)
             value = machine.eval(element, env)
@@ -152,7 +152,7 @@ def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
             return None
         finally:
             if away:
-                machine.world.pop()
+                machine.world.position.pop()
         yield value
 
 
@@ -179,7 +179,7 @@ def _over(
         if index - start >= limits.MAX_ROUNDS:
             extent.whole = False
             break
-        machine.world.spend(limits.ROUND_WORK)
+        machine.world.budget.spend(limits.ROUND_WORK)
         try:
             element = stream.item(index)
         except IndexError:

@@ -11,6 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, equality, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
+from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
     Dict,
@@ -26,7 +27,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
-from tapecheck.interpret.world import merge_cuts
 from tapecheck.source.nodes import walk
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
@@ -64,7 +64,12 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         return _test_chain(machine, expression, env, node, default)
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
-    if answer is not None and type(expression) is ast.Compare and machine.world.iteration and type(node) is ast.If:
+    if (
+        answer is not None
+        and type(expression) is ast.Compare
+        and machine.world.position.iteration
+        and type(node) is ast.If
+    ):
         guards.note_guard(machine, node, expression, answer, env)
     if answer is None:
         if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
@@ -72,10 +77,10 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
         deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= limits.RECURSION_DECIDED
         if deep and isinstance(node, ast.If):
-            default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
-        text = machine.world.notes.of(expression, syntax.text_of)
+            default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
+        text = machine.world.position.notes.of(expression, syntax.text_of)
         counted = _asks_a_count(machine, expression, env)
-        answer = machine.world.choose(
+        answer = machine.world.choices.choose(
             expression, default, text, node, likelier=deep, counted=counted, cuts=_taken_out(value)
         )
         settle(machine, value, answer)
@@ -90,7 +95,7 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
 
     What comes out in the first iterations (`step > args.warm_up`) says little of the loop.
     """
-    if not isinstance(expression, ast.Compare) or not machine.world.iteration:
+    if not isinstance(expression, ast.Compare) or not machine.world.position.iteration:
         return False
     ordered = isinstance(expression.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
     return ordered and not any(isinstance(side, ast.Constant) for side in (expression.left, *expression.comparators))
@@ -100,7 +105,7 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
     if not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
         return False
-    counted = machine.world.counted if machine.world.iteration else ()
+    counted = machine.world.comparisons.counted if machine.world.position.iteration else ()
     sides = (expression.left, expression.comparators[0])
     lengths = [_measured(machine, side, env) for side in sides] if counted else []
     for kind, owner, key, _ in reversed(counted):
@@ -154,8 +159,8 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
         answer = known_truth(machine, value)
         if answer is None:
             # The place of a pair is that of its right side: each pair is a condition of its own.
-            text = machine.world.notes.of(expression, syntax.text_of)
-            answer = machine.world.choose(comparator, default, text, node)
+            text = machine.world.position.notes.of(expression, syntax.text_of)
+            answer = machine.world.choices.choose(comparator, default, text, node)
             settle(machine, value, answer)
         if not answer:
             return False
@@ -172,11 +177,11 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return bool(value.concrete)
         if value.truth is not None:
             return value.truth
-        known = machine.world.truths.get(unknowns.expression(value)) if value.parts is not None else None
+        known = machine.world.knowledge.truths.get(unknowns.expression(value)) if value.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
         if known is not None:
-            machine.world.deduced += 1
+            machine.world.choices.deduced += 1
         return known
     if isinstance(value, Queue):
         return True
@@ -209,9 +214,9 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
             settle(machine, value.negated, not answer)
         else:
             value.truth = answer
-            machine.world.settled.update((id(one), one) for one in unknowns.origins(value))
+            machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
             if value.parts is not None:
-                machine.world.truths[unknowns.expression(value)] = answer
+                machine.world.knowledge.truths[unknowns.expression(value)] = answer
             unknowns.settled(value, answer)
             if value.node is None:
                 consequences.answered(machine, value, answer)
@@ -242,12 +247,12 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            seen = machine.world.operands.get(id(node))
+            seen = machine.world.comparisons.operands.get(id(node))
             if seen is not None and seen != (left, right):
-                machine.world.varying += 1
-                machine.world.varied = node
-            machine.world.operands[id(node)] = (left, right)
-            machine.world.numbers = hash((machine.world.numbers, id(node), left, right))
+                machine.world.comparisons.varying += 1
+                machine.world.comparisons.varied = node
+            machine.world.comparisons.operands[id(node)] = (left, right)
+            machine.world.comparisons.numbers = hash((machine.world.comparisons.numbers, id(node), left, right))
         try:
             return _COMPARE[type(op)](left, right)
         except TypeError:
@@ -300,9 +305,9 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         left, right, kind = right, left, _MIRRORED[kind]
     positive = _NEGATED.get(kind, kind)
     key = (positive.__name__, unknowns.expression(left), unknowns.expression(right))
-    value = machine.world.known.get(key)
+    value = machine.world.knowledge.known.get(key)
     if value is None:
-        value = machine.world.known[key] = Unknown.plain("test")
+        value = machine.world.knowledge.known[key] = Unknown.plain("test")
         # The parts keep what the key speaks of alive.
         value.parts = (f"test {positive.__name__}", left, right)
         if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
@@ -316,7 +321,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         value.truth = unknowns.decided(*value.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
         # Of less, equal and greater one answer excludes the others.
-        others = [machine.world.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
+        others = [machine.world.knowledge.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
         if any(other is not None and known_truth(machine, other) for other in others):
             value.truth = False
     if positive is kind:

@@ -17,8 +17,8 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
 from tapecheck.interpret.objects.unknowns import expression
+from tapecheck.interpret.state import World
 from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value
-from tapecheck.interpret.world import World
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
 
@@ -67,17 +67,17 @@ def _power(base: Any, exponent: Any) -> Any:
 def consequence(machine: Engine, value: Unknown) -> bool | None:
     """Return the only answer to a test that fits those given before; None where both do, or it is unknown."""
     world = machine.world
-    if not world.facts and value.parts is None:
+    if not world.knowledge.facts and value.parts is None:
         return None
-    known = world.consequences.get(id(value))
-    if known is not None and known[0] == len(world.facts):
+    known = world.knowledge.consequences.get(id(value))
+    if known is not None and known[0] == len(world.knowledge.facts):
         return known[1]
     try:
         answer = _deduced(world, value)
     except (_Opaque, *_ERRORS):
         answer = None
     # The value is kept, so that its id stays its own.
-    world.consequences[id(value)] = (len(world.facts), answer, value)
+    world.knowledge.consequences[id(value)] = (len(world.knowledge.facts), answer, value)
     return answer
 
 
@@ -87,7 +87,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
         # All that it hangs on has been settled on.
         return bool(_formula(value)({})) if value.parts is not None else None
     own = tuple(atoms)
-    facts = _about(world.facts_about, atoms)
+    facts = _about(world.knowledge.facts_about, atoms)
     if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
         return None
     return _tried(world, value, facts, own, atoms)
@@ -100,9 +100,9 @@ def answered(machine: Engine, value: Unknown, answer: bool) -> None:
     except _Opaque:
         return
     fact = (value, answer, atoms)
-    machine.world.facts.append(fact)
+    machine.world.knowledge.facts.append(fact)
     for atom in atoms:
-        machine.world.facts_about.setdefault(atom, []).append(fact)
+        machine.world.knowledge.facts_about.setdefault(atom, []).append(fact)
 
 
 def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact]:
@@ -138,7 +138,7 @@ def _tried(
     # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
     if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
         return None
-    world.spend(trials * size // limits.PARTS_A_UNIT)
+    world.budget.spend(trials * size // limits.PARTS_A_UNIT)
     test = _formula(value)
     if len(_answers(test, {atom: examples[atom] for atom in own}, ())) < 2:
         # Examples that never give one of the answers, whatever came before, are too poor to say anything.

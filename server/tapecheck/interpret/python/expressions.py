@@ -12,6 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
 from tapecheck.interpret.python import attributes, comprehensions, conditions
+from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     CONSTANTS,
     HOLDERS,
@@ -32,7 +33,6 @@ from tapecheck.interpret.values import (
     concrete,
     unwrapped,
 )
-from tapecheck.interpret.world import Place
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -58,7 +58,7 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
         if name in scope.vars:
             value = scope.vars[name]
             slot = scope.slots.get(name)
-            if slot is not None and slot.clock < machine.world.clock:
+            if slot is not None and slot.clock < machine.world.position.clock:
                 carry.loaded(machine, slot)
             if scope is not env and machine.reads is not None:
                 machine.reads.append((scope.vars, name, value))
@@ -100,7 +100,7 @@ def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:
 
 def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
-    world.spend(limits.CALL_WORK)
+    world.budget.spend(limits.CALL_WORK)
     if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
     if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
@@ -258,10 +258,10 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
         if truth is None:
             if index == len(node.values) - 1:
                 break
-            text = machine.world.notes.of(part, syntax.text_of)
-            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, text)
+            text = machine.world.position.notes.of(part, syntax.text_of)
+            truth = machine.world.choices.choose(part, not wanted if isinstance(value, Tensor) else True, text)
             machine.settle(value, truth)
-            places.append(machine.world.answered[-1])
+            places.append(machine.world.choices.answered[-1])
             other = node.values[index + 1 :] if truth == wanted else [part]
         if truth == wanted:
             break
@@ -289,10 +289,10 @@ def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
 
 def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     world = machine.world
-    answered = len(world.answered)
-    world.passed.setdefault(node, world.frames[-1].file)
+    answered = len(world.choices.answered)
+    world.choices.passed.setdefault(node, world.position.frames[-1].file)
     taken, other = (node.body, node.orelse) if machine.test(node.test, env, node) else (node.orelse, node.body)
-    places = world.answered[answered:]
+    places = world.choices.answered[answered:]
     value = machine.eval(taken, env)
     if places and world.watcher is not None:
         world.watcher.chosen(world, node, (other,), value, places, env)
@@ -332,7 +332,7 @@ def _set(machine: Engine, node: ast.Set, env: Env) -> Value:
 
 
 def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
-    result = Dict({}, born=machine.world.clock)
+    result = Dict({}, born=machine.world.position.clock)
     for key_node, value_node in zip(node.keys, node.values):
         value = machine.eval(value_node, env)
         if key_node is None:

@@ -102,6 +102,6 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     for name, value in values.items():
         if isinstance(value, (Tensor, List, Dict, tuple, Instance, Unknown)):
             if site is None:
-                site = machine.world.site(node) if machine.world.frames else None
+                site = machine.world.position.site(node) if machine.world.position.frames else None
             if site is not None:
-                env.slots[name] = Slot(site, machine.world.clock)
+                env.slots[name] = Slot(site, machine.world.position.clock)

@@ -14,9 +14,9 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.state import Guard
 from tapecheck.interpret.values import Env
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
-from tapecheck.interpret.world import Guard
 from tapecheck.source.nodes import walk
 
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
@@ -28,36 +28,38 @@ _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bool, env: Env) -> None:
     """Note a condition on numbers that a loop comes to, so that the loop can be taken on to where it is otherwise."""
     world = machine.world
-    operands = world.operands.get(id(test))
+    operands = world.comparisons.operands.get(id(test))
     if operands is None or not all(type(operand) in (int, float) for operand in operands):
         return
     apart = operands[0] - operands[1]
-    guard = world.guards.get(id(test))
-    if world.varied is test and guard is not None and guard.idle:
+    guard = world.comparisons.guards.get(id(test))
+    if world.comparisons.varied is test and guard is not None and guard.idle:
         # Nothing hangs on these numbers, in whichever loops they are compared.
-        world.varied = None
-        world.varying -= 1
-    elif world.varied is test and guard is not None and (guard.matters or not _stores(guard)):
-        world.varied = None
-        world.guarded += 1
-    if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
+        world.comparisons.varied = None
+        world.comparisons.varying -= 1
+    elif world.comparisons.varied is test and guard is not None and (guard.matters or not _stores(guard)):
+        world.comparisons.varied = None
+        world.comparisons.guarded += 1
+    if guard is None or guard.at[-1][0] != world.position.iteration[-1][0]:
         moving = guard is None or guard.apart != apart
         idle = world.watcher is not None and world.watcher.idle(world, statement, env)
         matters = not idle and ((guard is not None and guard.matters) or _matters(machine, statement, answer, env))
-        guard = Guard(statement, test, apart, {answer}, world.iteration, moving=moving, matters=matters, idle=idle)
+        guard = Guard(
+            statement, test, apart, {answer}, world.position.iteration, moving=moving, matters=matters, idle=idle
+        )
         if matters and statement.test is test:
-            guard.keeping = world.notes.of(statement, _keeping)
+            guard.keeping = world.position.notes.of(statement, _keeping)
             guard.kept = int(answer is guard.keeping)
-        world.guards[id(test)] = guard
+        world.comparisons.guards[id(test)] = guard
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
             divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
             guard.divisor = divisor if type(divisor) is int else 0
         return
     if not guard.skipped:
-        step = apart - guard.apart if guard.at[-1][1] + 1 == world.iteration[-1][1] else 0
+        step = apart - guard.apart if guard.at[-1][1] + 1 == world.position.iteration[-1][1] else 0
         guard.step = step % guard.divisor if guard.divisor else step
-    guard.apart, guard.at, guard.skipped, guard.moving = apart, world.iteration, False, False
+    guard.apart, guard.at, guard.skipped, guard.moving = apart, world.position.iteration, False, False
     guard.answers.add(answer)
     guard.kept += answer is guard.keeping
 
@@ -72,8 +74,8 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     best = chosen = 0
     if len(reached) >= limits.MOST_JUMPS:
         return 0, 0
-    for key, guard in world.guards.items():
-        if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
+    for key, guard in world.comparisons.guards.items():
+        if guard.at[-1] != world.position.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
             continue
         # What is kept now and then is seen to grow once that was done a second and a third time.
         grows = guard.divisor > 0 and guard.keeping is not None and guard.kept < limits.MIN_ITERATIONS
@@ -85,14 +87,16 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     if not best:
         return 0, 0
     reached.append(chosen)
-    periodic = world.guards[chosen].divisor > 0 or isinstance(world.guards[chosen].test.ops[0], ast.Eq)
+    periodic = world.comparisons.guards[chosen].divisor > 0 or isinstance(
+        world.comparisons.guards[chosen].test.ops[0], ast.Eq
+    )
     return best, 1 if periodic else limits.AFTER_GUARD
 
 
 def at_hand(machine: Engine, loop: int) -> bool:
     """Whether a condition on which a graph can hang may come out otherwise in the next iteration of a loop."""
-    now = machine.world.iteration[-1]
-    for guard in machine.world.guards.values():
+    now = machine.world.position.iteration[-1]
+    for guard in machine.world.comparisons.guards.values():
         if guard.at[-1][0] == loop:
             # One that this iteration did not ask, or not of numbers that are known, says nothing of the next.
             near = guard.at[-1] == now and (guard.moving or _turns_next(guard))
@@ -114,7 +118,7 @@ def _stores(guard: Guard) -> bool:
 
 def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int) -> Guard | None:
     """Return the condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
-    operands = machine.world.operands.get(id(node.test))
+    operands = machine.world.comparisons.operands.get(id(node.test))
     if not isinstance(node.test, ast.Compare) or operands is None:
         return None
     if not all(type(operand) in (int, float) for operand in operands):
@@ -164,7 +168,7 @@ def _turns_next(guard: Guard) -> bool:
 def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
     world = machine.world
-    if world.notes.of(statement, _decides):
+    if world.position.notes.of(statement, _decides):
         return True
     return world.watcher is not None and world.watcher.trains(world, statement, taken, env)
 
@@ -198,16 +202,16 @@ def _decides(statement: ast.If) -> bool:
 def take_on(machine: Engine, first: int, done: int, count: int) -> None:
     """Let some iterations pass: what the loop counts up or fills is as far on as they would have taken it.
 
-    `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run.
+    `first` is where in `Comparisons.counted` the loop's own entries begin, `done` how many iterations were run.
     """
-    loop = machine.world.iteration[-1][0]
-    for guard in machine.world.guards.values():
+    loop = machine.world.position.iteration[-1][0]
+    for guard in machine.world.comparisons.guards.values():
         # Those of the loops around it count their own iterations, of which none is passed over.
         if any(place[0] == loop for place in guard.at):
             guard.skipped = True
     rows: dict[tuple[str, int, Any], list[Any]] = {}
     grown: dict[int, tuple[Any, int]] = {}
-    for kind, owner, key, value in machine.world.counted[first:]:
+    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
         if kind == "grown":
             grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
         else:

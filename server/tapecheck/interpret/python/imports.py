@@ -75,9 +75,9 @@ class Imports:
         env = Env(None, None)
         module = Module(name, path, env, source, found.folders)
         machine.modules[path] = module
-        before = len(machine.world.tape.events)
+        before = len(machine.world.writer.tape.events)
         machine.run_module(module, source.tree, name)
-        if len(machine.world.tape.events) == before and _stateless(module):
+        if len(machine.world.writer.tape.events) == before and _stateless(module):
             self.settled[path] = module
         return module
 

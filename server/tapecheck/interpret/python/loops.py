@@ -11,6 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, repeats, syntax
 from tapecheck.interpret.python import flow, guards
+from tapecheck.interpret.state import Guard, World
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
@@ -26,7 +27,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import Guard, World
 from tapecheck.tape import Fact, Span
 
 
@@ -35,23 +35,28 @@ class _Inner:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.before = world.varying, world.guarded, world.first_graphs, world.numbers
+        self.before = (
+            world.comparisons.varying,
+            world.comparisons.guarded,
+            world.comparisons.first_graphs,
+            world.comparisons.numbers,
+        )
         self.numbers: list[int] = []
         """What the numbers come to that were compared up to the end of each iteration."""
-        world.numbers = 0
+        world.comparisons.numbers = 0
 
     def left(self, machine: Engine, key: tuple[int, tuple[Span, ...]]) -> None:
         world = self.world
         varying, guarded, first_graphs, numbers = self.before
-        world.guarded = guarded
+        world.comparisons.guarded = guarded
         known = machine.compared.get(key)
         # It goes round less often the second time: that is the dry run's doing, not the program's.
         same = known is not None and all(one == other for one, other in zip(known, self.numbers))
-        if same and first_graphs == world.first_graphs:
-            world.varying = varying
+        if same and first_graphs == world.comparisons.first_graphs:
+            world.comparisons.varying = varying
         if not same or known is None or len(known) < len(self.numbers):
             machine.compared[key] = known = self.numbers
-        world.numbers = hash((numbers, *known))
+        world.comparisons.numbers = hash((numbers, *known))
 
 
 class _Loop:
@@ -60,14 +65,14 @@ class _Loop:
     def __init__(self, machine: Engine, node: ast.For | ast.While, env: Env) -> None:
         self.machine, self.node, self.env = machine, node, env
         self.world = world = machine.world
-        self.outside = world.iteration
-        self.counted = len(world.counted)
-        """Where in `World.counted` the loop's own entries begin."""
-        self.feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
+        self.outside = world.position.iteration
+        self.counted = len(world.comparisons.counted)
+        """Where in `Comparisons.counted` the loop's own entries begin."""
+        self.feeding = env.sent is not None and world.position.notes.of(node, syntax.has_yield)
         """Whether it yields to whoever says how often it goes round."""
-        self.key = (id(node), world.call_stack)
+        self.key = (id(node), world.position.call_stack)
         self.enough = _enough_iterations(machine, self.key)
-        self.varying, self.guarded = world.varying, world.guarded
+        self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
         self.inner = _Inner(world)
         self.number = world.enter_loop(node)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
@@ -79,12 +84,12 @@ class _Loop:
         """The guards that it was taken on to."""
         self.started = (0, 0)
         # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
-        self.before, self.most_work = world.work, world.work + machine.loop_work.get(self.key, 0)
+        self.before, self.most_work = world.budget.work, world.budget.work + machine.loop_work.get(self.key, 0)
 
     @property
     def work(self) -> int:
         """The work that it took, the earlier entries from the same place included."""
-        return self.most_work - self.world.work
+        return self.most_work - self.world.budget.work
 
     def fed(self, *, unbounded: bool) -> bool:
         """Whether who takes what it yields says how often it goes round; `unbounded` where nothing else does."""
@@ -99,8 +104,8 @@ class _Loop:
 
         Where it repeats itself, its own guards say how far ahead another iteration is worth running.
         """
-        own = self.world.guarded - self.guarded if self.repeated else 0
-        return self.world.varying - self.varying - own > 0
+        own = self.world.comparisons.guarded - self.guarded if self.repeated else 0
+        return self.world.comparisons.varying - self.varying - own > 0
 
     def ahead(self, left: float) -> int:
         """Take it on to the next guard that comes out otherwise, of `left` iterations; return how far, 0 for none."""
@@ -108,22 +113,22 @@ class _Loop:
         if count:
             self.extra -= 1
             guards.take_on(self.machine, self.counted, self.done, count - 1)
-            self.counted = len(self.world.counted)
+            self.counted = len(self.world.comparisons.counted)
         return count
 
     def look(self) -> None:
         """Note what was compared before an iteration."""
-        self.varying, self.guarded = self.world.varying, self.world.guarded
-        self.world.entries = []
+        self.varying, self.guarded = self.world.comparisons.varying, self.world.comparisons.guarded
+        self.world.loops.entries = []
 
     def entered_by(self, element: Value) -> list[Dict]:
         """Return the dicts that the last iteration came to under its element, or the first part of that."""
         key = equality.hashable(element[0] if isinstance(element, tuple) and element else element)
-        return [owner for owner, entry in self.world.entries if entry == key]
+        return [owner for owner, entry in self.world.loops.entries if entry == key]
 
     def older(self, values: Iterable[Value]) -> bool:
         """Whether there is a graph in values that was built before the loop."""
-        first = self.world.before_loop(self.number)
+        first = self.world.loops.before(self.number)
         return any(held.node <= first for value in values for held in carry.tensors_in(value))
 
     def begin(self) -> None:
@@ -133,8 +138,8 @@ class _Loop:
     def end(self) -> None:
         """End an iteration."""
         self.done += 1
-        self.world.spend(limits.ITERATION_WORK)
-        self.inner.numbers.append(self.world.numbers)
+        self.world.budget.spend(limits.ITERATION_WORK)
+        self.inner.numbers.append(self.world.comparisons.numbers)
         carry.end(self.machine, self.number, self.done, self.started)
 
     def compare(self, *, goes_on: bool) -> None:
@@ -153,11 +158,11 @@ class _Loop:
         """Leave it; `more` says whether the program's own loop goes on."""
         machine, world = self.machine, self.world
         if not self.outside:
-            del world.counted[:]
-        machine.loop_work[self.key] = machine.loop_work.get(self.key, 0) + self.before - world.work
+            del world.comparisons.counted[:]
+        machine.loop_work[self.key] = machine.loop_work.get(self.key, 0) + self.before - world.budget.work
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.leave_loop(self.number, self.outside, self.done, more)
+        world.loops.leave(self.number, self.outside, self.done, more)
 
 
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
@@ -251,7 +256,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
     that it was not run for would be one that the program has got rid of.
     """
     holders = loop.entered_by(element)
-    detaches = loop.world.notes.of(loop.node, syntax.detaches)
+    detaches = loop.world.position.notes.of(loop.node, syntax.detaches)
     if not (holders or detaches) or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
@@ -356,9 +361,9 @@ def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
 
 def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> None:
     """Note a number that a statement of a loop counts up: `machine.step += 1`."""
-    if not machine.world.iteration or not isinstance(value, (int, float)):
+    if not machine.world.position.iteration or not isinstance(value, (int, float)):
         return
-    counted = machine.world.counted
+    counted = machine.world.comparisons.counted
     if isinstance(target, ast.Attribute):
         owner = machine.eval(target.value, env)
         if isinstance(owner, Instance):
@@ -377,12 +382,12 @@ def _forget_counters(
 ) -> None:
     """Note that a loop was left before its end: what it counted up has another value in the real program.
 
-    `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run, `left`
+    `first` is where in `Comparisons.counted` the loop's own entries begin, `done` how many iterations were run, `left`
     how many more the real program makes where that is known.
     """
     rows: dict[tuple[str, int, Any], list[Any]] = {}
     grown: dict[int, tuple[List, int]] = {}
-    for kind, owner, key, value in machine.world.counted[first:]:
+    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
         if kind == "grown":
             grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
         else:
@@ -396,7 +401,7 @@ def _forget_counters(
         held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
         if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
             held[key] = _extrapolated(values, done, left)
-    for name in machine.world.notes.of(node, syntax.counted_names):
+    for name in machine.world.position.notes.of(node, syntax.counted_names):
         value = env.vars.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
             env.vars[name] = Unknown.number()

@@ -45,7 +45,7 @@ _CONTAINER_TYPES = ("dict", "list", "set")
 
 
 def _expr(machine: Engine, node: ast.Expr, env: Env) -> None:
-    machine.world.discarded = node.value
+    machine.world.position.discarded = node.value
     machine.eval(node.value, env)
 
 
@@ -61,7 +61,7 @@ def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: E
     """Run a branch of an `if`, its effects watched; `answered` is how many answers there were before it."""
     world = machine.world
     assert world.watcher is not None
-    watch = world.watcher.decided(world, node, taken, world.answered[answered:], env)
+    watch = world.watcher.decided(world, node, taken, world.choices.answered[answered:], env)
     try:
         signal = yield from machine.block(node.body if taken else node.orelse, env)
     except Signal:
@@ -75,7 +75,7 @@ def _with(machine: Engine, node: ast.With, env: Env) -> Run:
     entered: list[Value] = []
     raised: Signal | None = None
     signal: Any = None
-    iteration = machine.world.iteration
+    iteration = machine.world.position.iteration
     handlers = machine.handlers
     try:
         for item in node.items:
@@ -140,15 +140,15 @@ def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None 
 
 def caught(machine: Engine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
     """Note that an exception goes no further: the program is back at the statement that caught it."""
-    machine.world.iteration = iteration
-    machine.world.stamp += 1
+    machine.world.position.iteration = iteration
+    machine.world.position.stamp += 1
     _mark_caught(machine, raised)
 
 
 def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
     if not node.finalbody:
         return (yield from _handled(machine, node, env))
-    iteration = machine.world.iteration
+    iteration = machine.world.position.iteration
     try:
         signal = yield from _handled(machine, node, env)
     except Signal as raised:
@@ -163,7 +163,7 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
 
 def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     """Yield the body of a `try` with its handlers and its `else`."""
-    iteration = machine.world.iteration
+    iteration = machine.world.position.iteration
     try:
         machine.handlers += 1
         try:
@@ -200,8 +200,8 @@ def _handler(machine: Engine, node: ast.Try, raised: Signal, env: Env) -> ast.Ex
 
 def _mark_caught(machine: Engine, signal: Signal, caught: bool = True) -> None:
     """Note on the tape whether an exception of torch's was caught (or raised again)."""
-    if signal.node is not None and machine.world.frames:
-        events = machine.world.tape.events
+    if signal.node is not None and machine.world.position.frames:
+        events = machine.world.writer.tape.events
         for index in range(len(events) - 1, -1, -1):
             event = events[index]
             if isinstance(event, Raised):
@@ -214,7 +214,7 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
     for case in node.cases:
         matched = flow.match_pattern(machine, case.pattern, subject, env)
         if matched is None:
-            matched = machine.world.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
+            matched = machine.world.choices.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
         if matched and case.guard is not None:
             matched = machine.test(case.guard, env, case.guard)
         if matched:
@@ -371,7 +371,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
     value = machine.eval(node.exc, env)
     name = exceptions.name_of(value, node.exc)
     world = machine.world
-    if not machine.handlers and world.guesses and not world.policy.patterns and name not in _EXPECTED:
+    if not machine.handlers and world.choices.guesses and not world.choices.policy.patterns and name not in _EXPECTED:
         # The program is taken for one that works: the likelier answers that led here were wrong.
         machine.wrong(name, node)
         return

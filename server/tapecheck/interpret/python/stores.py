@@ -75,28 +75,30 @@ def store_name(
     if env.names_global or env.names_outer:
         home = home_of(machine, name, env)
         if home is not env:
-            machine.world.attribute_stores += 1
+            machine.world.stores.attributes += 1
             touched(machine, home)
     before = home.vars.get(name)
     home.vars[name] = value
     if type(value) not in INERT and isinstance(value, HOLDERS):
         slot = home.slots.get(name)
         if slot is None:
-            home.slots[name] = Slot(machine.world.site(statement), machine.world.clock)
+            home.slots[name] = Slot(machine.world.position.site(statement), machine.world.position.clock)
         else:
             if not carry.restored(machine, slot, before, value):
-                slot.at = machine.world.site(statement)
-            slot.clock = machine.world.clock
+                slot.at = machine.world.position.site(statement)
+            slot.clock = machine.world.position.clock
         if type(value) is Instance and value.module:
             machine.library.name_parameters(value, name)
         elif isinstance(value, Tensor):
             if not value.name or value.node is None or not value.is_leaf:
                 value.name = name
             if value.node is not None or value.cuts:
-                at = machine.world.site(target if target is not None else statement)
-                machine.world.emit(Bind(at, name, value.node, value.cuts))
+                at = machine.world.position.site(target if target is not None else statement)
+                machine.world.writer.emit(Bind(at, name, value.node, value.cuts))
         elif isinstance(value, tuple):
-            _name_elements(machine, machine.world.site(target if target is not None else statement), name, value)
+            _name_elements(
+                machine, machine.world.position.site(target if target is not None else statement), name, value
+            )
         elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
             # A result without a name gets the one that the program gives it.
             value.name = name
@@ -115,7 +117,7 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 
 
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
-    machine.world.attribute_stores += 1
+    machine.world.stores.attributes += 1
     if isinstance(owner, Instance):
         if owner.cls is not None and _set_by_class(machine, owner, owner.cls, name, value, node):
             return
@@ -124,8 +126,8 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
         touched(machine, owner.module.env)
         owner.namespace[name] = value
         owner.plain = None
-        machine.world.kept += 1
-        machine.world.class_stores += 1
+        machine.world.stores.kept += 1
+        machine.world.stores.classes += 1
         if isinstance(value, HOLDERS):
             carry.stored(machine, owner.slots, name, node)
     elif isinstance(owner, Tensor):
@@ -155,7 +157,7 @@ def take_attributes(owner: Instance, value: Dict) -> None:
 
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
     """Set an attribute as `object.__setattr__` does."""
-    machine.world.kept += 1
+    machine.world.stores.kept += 1
     if name == "__dict__" and isinstance(value, Dict):
         take_attributes(owner, value)
         return
@@ -216,7 +218,7 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
                 machine.call(known, [index, value], {}, node)
             else:
                 owner.attrs[str(index)] = value
-                machine.world.kept += 1
+                machine.world.stores.kept += 1
     else:
         containers.set_item(machine, owner, index, value, node)
 
@@ -224,24 +226,28 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
 def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
     """Note what the user calls a tensor that an attribute or item was set to."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None:
-        name = machine.world.notes.of(target, syntax.text_of)
-        machine.world.emit(Bind(machine.world.site(target), name, value.node, value.cuts))
+        name = machine.world.position.notes.of(target, syntax.text_of)
+        machine.world.writer.emit(Bind(machine.world.position.site(target), name, value.node, value.cuts))
     elif isinstance(value, tuple):
-        _name_elements(machine, machine.world.site(target), machine.world.notes.of(target, syntax.text_of), value)
+        _name_elements(
+            machine, machine.world.position.site(target), machine.world.position.notes.of(target, syntax.text_of), value
+        )
 
 
 def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...]) -> None:
     """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
     for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
         if isinstance(item, (Tensor, Unknown)) and item.node is not None:
-            machine.world.emit(Bind(at, name, item.node, item.cuts, index))
+            machine.world.writer.emit(Bind(at, name, item.node, item.cuts, index))
 
 
 def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None:
     """Note that graph nodes leave what the dry run sees; `more` says that others do which nobody knows."""
     nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
     if nodes or more:
-        machine.world.emit(Escape(machine.world.site(node), tuple(n for n in nodes if n is not None), to, more))
+        machine.world.writer.emit(
+            Escape(machine.world.position.site(node), tuple(n for n in nodes if n is not None), to, more)
+        )
 
 
 def touched(machine: Engine, env: Env) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike, parts_of
+from tapecheck.interpret.state import Frame, World
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -36,7 +37,6 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
 
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
@@ -82,7 +82,7 @@ class _Numbers:
         self.names = [tensor.name for tensor in given.tensors]
         self.storages = [value.storage.id if value.storage is not None else None for value in held]
         self.cuts = [cut for value in held for cut in (*value.cuts, *getattr(value, "constant_terms", ()))]
-        self.versions = {number: world.ledger.version(number) for number in self.storages if number is not None}
+        self.versions = {number: world.writer.ledger.version(number) for number in self.storages if number is not None}
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def forward(
         or MORE_KEYWORDS in kwargs
     ):
         return run()
-    given = Given(machine.world.settled)
+    given = Given(machine.world.knowledge.settled)
     try:
         given.module(receiver)
         for value in args[1:]:
@@ -188,17 +188,17 @@ def forward(
 
 def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
     """Return what else decides what is recorded; `function` is the id of the function's node."""
-    world = machine.world
+    world, modes = machine.world, machine.world.modes
     return (
-        world.grad_mode, world.inference, world.autocast, world.recomputed, world.passes_failures,
-        machine.handlers > 0, world.block_calls is None, world.cut_site is None, world.gradients_cut,
-        world.leaves_changed, bool(world.iteration), world.class_stores, machine.running.count(function),
-        machine.depth > limits.NEAR_DEPTH,
+        modes.grad_mode, modes.inference, modes.autocast, modes.recomputed, world.choices.passes_failures,
+        machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
+        world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
+        machine.running.count(function), machine.depth > limits.NEAR_DEPTH,
     )  # fmt: skip
 
 
 def _point(world: World) -> _Point:
-    return _Point(len(world.tape.events), *world.numbered, world.clock, world.stamp)
+    return _Point(len(world.writer.tape.events), *world.writer.numbered, world.position.clock, world.position.stamp)
 
 
 class _Watch:
@@ -212,23 +212,25 @@ class _Watch:
         self.before = [_state(tensor) for tensor in given.tensors]
         self.concretes = [one.concrete for one in given.unknowns]
         self.asked = self._asked()
-        self.facts = len(machine.world.facts)
+        self.facts = len(machine.world.knowledge.facts)
         self.begun = self.ended = _point(machine.world)
         self.results: list[str] = []
         """What the tensors of the result are called."""
 
     def _asked(self) -> tuple[Any, ...]:
         world = self.world
+        choices, modes = world.choices, world.modes
         return (
-            len(world.answered), world.deduced, len(world.mistakes), world.unknown_made, tuple(world.grad_modes),
-            world.off_at, world.attribute_stores, len(world.checkpointed), self.machine.library.left_behind(),
+            len(choices.answered), choices.deduced, len(world.omissions.mistakes), world.graph.unknown_made,
+            tuple(modes.grad_modes), modes.off_at, world.stores.attributes, len(modes.checkpointed),
+            self.machine.library.left_behind(),
         )  # fmt: skip
 
     def summary(self, receiver: Instance, result: Value, reads: list[Read], node: ast.AST) -> Summary | None:
         """Return the summary, None where there is none."""
         world, given = self.world, self.given
         self.ended = _point(world)
-        events = world.tape.events[self.begun.events :]
+        events = world.writer.tape.events[self.begun.events :]
         if len(events) < limits.FEWEST_EVENTS or self.asked != self._asked():
             return None
         if any(type(event) not in _WRITTEN for event in events) or not all(_constant(value) for _, _, value in reads):
@@ -245,17 +247,19 @@ class _Watch:
             return None
         if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
             return None
-        after = Given(world.settled)
+        after = Given(world.knowledge.settled)
         try:
-            shapes, tests = given.learnt(world.facts[self.facts :])
+            shapes, tests = given.learnt(world.knowledge.facts[self.facts :])
             after.module(receiver)
             made = self._frozen(result, {})
         except Unlike:
             return None
         if not given.holds_the_same(after):
             return None
-        provisional = [event.id for event in events if type(event) is Node and event.id in world.ledger.provisional]
-        call = world.span(node) if world.frames else None
+        provisional = [
+            event.id for event in events if type(event) is Node and event.id in world.writer.ledger.provisional
+        ]
+        call = world.position.span(node) if world.position.frames else None
         held = self.numbers.storages[len(given.tensors) :]
         stored = [
             (
@@ -266,7 +270,8 @@ class _Watch:
         ]
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
-            stored, call, world.call_stack, world.iteration, shapes, tests, _speaks(events, given.names, self.results),
+            stored, call, world.position.call_stack, world.position.iteration, shapes, tests,
+            _speaks(events, given.names, self.results),
         )  # fmt: skip
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
@@ -445,12 +450,16 @@ class _Again:
         """Write the events, and return the result of the call."""
         world, summary = self.world, self.summary
         # An event that is written again costs what a statement does.
-        world.spend(limits.AGAIN_WORK + len(summary.events))
-        world.push(Frame(function.name, function.module, world.span(self.call) if world.frames else None, True))
+        world.budget.spend(limits.AGAIN_WORK + len(summary.events))
+        world.position.push(
+            Frame(
+                function.name, function.module, world.position.span(self.call) if world.position.frames else None, True
+            )
+        )
         try:
             self._write()
         finally:
-            world.pop()
+            world.position.pop()
         begun, ended = summary.begun, summary.ended
         for unknown, (memory, number) in zip(self.given.unknowns, summary.stored):
             if memory is not None:
@@ -465,17 +474,17 @@ class _Again:
         for tested, how, constant, answer in summary.tests:
             test = self.machine.unknown_test(getattr(ast, how)(), self._stand_for[id(tested)], constant)
             self.machine.settle(test, answer)
-        world.advance(
-            ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops,
-            ended.clock - begun.clock, ended.stamp - begun.stamp - 1,
-        )  # fmt: skip
+        world.writer.advance(
+            ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops
+        )
+        world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
         first = self.begun.ids + 1
-        self.machine.library.written_again(first, world.last_id, self.begun.ids - begun.ids, self)
+        self.machine.library.written_again(first, world.writer.last_id, self.begun.ids - begun.ids, self)
         return summary.result(self)
 
     def _write(self) -> None:
         world, summary = self.world, self.summary
-        ledger, written = world.ledger, world.tape.events
+        ledger, written = world.writer.ledger, world.writer.tape.events
         self.site = site = self._sites()
         node, cuts, storage = self.node, self.cuts, self.number_of
         begun, shift, nodes = summary.begun.ids, self.begun.ids - summary.begun.ids, self._nodes
@@ -568,13 +577,14 @@ class _Again:
         else:
             # It is said at a call that led to this one.
             own = site(self._kept(Site(within[0], "", (*within[1:], at.span, *at.stack), at.iteration)))
-            at = world.cut_site or world.call_in_block(own.stack, own.iteration) or own
+            at = world.modes.cut_site or world.graph.call_in_block(own) or own
             within = (own.span, *own.stack[: len(own.stack) - len(at.stack) - 1])
         return Cut(
             event.id - summary.begun.cuts + self.begun.cuts, event.how, at,
             tuple([self.node(number) or number for number in event.nodes]),
             tuple([self.node(number) or number for number in event.leaves]),
-            self._name(event.name), self.cuts(event.sources), world.off_at if off_at is not None else None, within,
+            self._name(event.name), self.cuts(event.sources), world.modes.off_at if off_at is not None else None,
+            within,
         )  # fmt: skip
 
     def _kept(self, made: Site) -> Site:
@@ -586,9 +596,9 @@ class _Again:
         """Return what gives the place of an event the calls and iterations that lead to it now."""
         summary, world = self.summary, self.world
         outer = len(summary.stack) + (summary.call is not None)
-        tail = world.call_stack
+        tail = world.position.call_stack
         around = len(summary.iteration)
-        now = world.iteration
+        now = world.position.iteration
         loops = self.begun.loops - summary.begun.loops
         known: dict[int, Site] = {}
         stacks: dict[tuple[Span, ...], tuple[Span, ...]] = {}

@@ -46,8 +46,8 @@ class Instance(BaseValue):
     """An object of a user class, or of a library class that keeps state (modules, optimizers, scalers).
 
     For library objects `lib` is the dotted path of the class and `state` what the model of the library keeps of it.
-    `quiet` is the state of `World.kept` at which nothing below it carried a graph, `born` when it was made, -1 where
-    nobody asks.
+    `quiet` is the value of `StoreCounts.kept` at which nothing below it carried a graph, `born` when it was made, -1
+    where that does not matter.
     """
 
     __slots__ = (

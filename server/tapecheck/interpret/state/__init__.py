@@ -1,0 +1,33 @@
+"""The state of one path through a program, in a few objects with one job each: see `World`."""
+
+from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
+from tapecheck.interpret.state.choices import Choices, Place, Policy
+from tapecheck.interpret.state.comparisons import Guard
+from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
+from tapecheck.interpret.state.graph import GraphBuilder
+from tapecheck.interpret.state.knowledge import Knowledge
+from tapecheck.interpret.state.loops import Loops
+from tapecheck.interpret.state.modes import Modes
+from tapecheck.interpret.state.position import Frame, Position
+from tapecheck.interpret.state.world import World
+from tapecheck.interpret.state.writer import TapeWriter
+
+__all__ = [
+    "Budget",
+    "Cancelled",
+    "Choices",
+    "Exhausted",
+    "Frame",
+    "GraphBuilder",
+    "Guard",
+    "Knowledge",
+    "Loops",
+    "Modes",
+    "Place",
+    "Policy",
+    "Position",
+    "TapeWriter",
+    "World",
+    "cuts_of",
+    "merge_cuts",
+]

@@ -1,0 +1,87 @@
+"""The undecided conditions of a path: which were met, and how its policy answers them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.state.position import Position
+from tapecheck.interpret.state.writer import TapeWriter
+from tapecheck.tape import Decision
+
+Place = tuple[str, int, int]
+"""File, line and column of a condition."""
+
+
+@dataclass(slots=True)
+class Policy:
+    """How undecided conditions are answered: by source place, a pattern of answers for successive times.
+
+    Places that are not named answer True. The last answer of a pattern goes on for ever.
+    """
+
+    patterns: dict[Place, tuple[bool, ...]] = field(default_factory=dict)
+
+    def key(self) -> tuple[tuple[Place, tuple[bool, ...]], ...]:
+        return tuple(sorted(self.patterns.items()))
+
+
+@dataclass(slots=True)
+class Asked:
+    """An undecided condition met on the path: how often, and the answer it got by default."""
+
+    times: int = 0
+    default: bool = True
+    statement: ast.AST | None = None
+
+
+class Choices:
+    """Answers undecided conditions by a policy, and keeps what was answered."""
+
+    def __init__(self, policy: Policy, writer: TapeWriter, position: Position) -> None:
+        self.policy = policy
+        self._writer = writer
+        self._position = position
+        self.asked: dict[Place, Asked] = {}
+        self.answered: list[Place] = []
+        """The undecided conditions that were answered, in order."""
+        self.passed: dict[ast.AST, str] = {}
+        """The conditions that were met, decided or not, with the files that they stand in."""
+        self.deduced = 0
+        """How many conditions were decided by the answers to others."""
+        self.passes_failures = False
+        """Whether a backward that finds its graph freed or changed does not end the run."""
+
+    def choose(
+        self,
+        node: ast.AST,
+        default: bool,
+        text: str,
+        statement: ast.AST | None = None,
+        *,
+        likelier: bool = False,
+        counted: bool = False,
+        cuts: tuple[int, ...] = (),
+    ) -> bool:
+        """Answer an undecidable condition as the policy of this path says.
+
+        `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
+        compares what a loop counts up, `cuts` are those of the numbers that it asks.
+        """
+        span = self._position.span(node)
+        place = (span.file, span.line, span.column)
+        asked = self.asked.get(place)
+        if asked is None:
+            asked = self.asked[place] = Asked(default=default, statement=statement)
+        pattern = self.policy.patterns.get(place)
+        answer = default if pattern is None or likelier else pattern[min(asked.times, len(pattern) - 1)]
+        asked.times += 1
+        self.answered.append(place)
+        last = statement.end_lineno if isinstance(statement, ast.stmt) else None
+        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts))
+        return answer
+
+    @property
+    def guesses(self) -> list[ast.AST]:
+        """The statements of this path that were undecided."""
+        return [asked.statement for asked in self.asked.values() if asked.statement is not None]

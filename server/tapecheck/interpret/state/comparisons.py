@@ -1,0 +1,58 @@
+"""What running loops count and compare: whether the next iteration can differ from the last one."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tapecheck.interpret.values import Value
+
+
+@dataclass(slots=True)
+class Guard:
+    """A condition on known numbers in a loop: how far apart they are, and by how much that changes each time.
+
+    `answers` are those it had since the loop was entered, `at` the iterations in which it was asked last.
+    """
+
+    statement: ast.If
+    test: ast.Compare
+    apart: float
+    answers: set[bool]
+    at: tuple[tuple[int, int], ...]
+    step: float = 0
+    divisor: int = 0
+    skipped: bool = False
+    """Whether iterations were skipped since it was asked last."""
+    moving: bool = True
+    """Whether it is asked for the first time since the loop was entered, with other numbers than before that."""
+    matters: bool = True
+    """Whether a graph can hang on which way it goes."""
+    idle: bool = False
+    """Whether no graph and no other condition can hang on what it decides about."""
+    keeping: bool | None = None
+    """The answer with which a value is put into a container, None where that is neither."""
+    kept: int = 0
+    """How many iterations, since the loop was entered, have come to that answer."""
+
+
+class Comparisons:
+    """The numbers that loops have compared and counted."""
+
+    def __init__(self) -> None:
+        self.varying = 0
+        """How often a comparison of numbers got others than the last time, or a place got its first graph."""
+        self.guarded = 0
+        """How many of them were the condition of an `if` of the running loop, which `Guard` keeps track of."""
+        self.varied: ast.AST | None = None
+        """The comparison that counted last."""
+        self.first_graphs = 0
+        """How many of them were a place that got its first graph."""
+        self.numbers = 0
+        """A hash of all numbers that the running loop has compared, in order."""
+        self.operands: dict[int, tuple[Value, Value]] = {}
+        """The operands of each comparison the last time, by the id of its node."""
+        self.guards: dict[int, Guard] = {}
+        """Conditions on known numbers in loops, by the id of their comparison."""
+        self.counted: list[tuple[str, Value, Value, Value]] = []
+        """What running loops counted up or let grow, oldest first."""

@@ -1,0 +1,215 @@
+"""The graph being built: nodes, leaves, cuts and in-place changes of tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.state.cuts import merge_cuts
+from tapecheck.interpret.state.modes import Modes
+from tapecheck.interpret.state.position import Position
+from tapecheck.interpret.state.writer import TapeWriter
+from tapecheck.interpret.values import Mark, Storage, Tensor, Value
+from tapecheck.tape import Cut, CutKind, Fact, GradientSet, InPlace, Leaf, Node, Saved, Site, both
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
+
+_KEEPS_GRADIENT = ("backward", "clip_grad", "zero_", "zero_grad")
+"""In-place changes of a gradient that the tape records in another way, or that scale it before it is used."""
+
+
+class GraphBuilder:
+    """Writes what happens to graphs, and returns the tensors that come of it."""
+
+    def __init__(self, writer: TapeWriter, position: Position, modes: Modes) -> None:
+        self._writer = writer
+        self._position = position
+        self._modes = modes
+        self._unknown_source: Tensor | None = None
+        self.leaf_tensors: dict[int, Tensor] = {}
+        self.leaves_changed = False
+        """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
+        self.gradients_cut = False
+        """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
+
+    @property
+    def unknown_made(self) -> bool:
+        """Whether there is something that represents the graphs of unknown operands."""
+        return self._unknown_source is not None
+
+    def data(self, name: str = "", cuts: tuple[int, ...] = (), dtype: str = "float") -> Tensor:
+        """Return a tensor without graph: data, constants, results of ops on such."""
+        return Tensor(self._writer.new_storage(), cuts=cuts, dtype=dtype, name=name)
+
+    def make_leaf(
+        self,
+        tensor: Tensor,
+        node: ast.AST,
+        name: str = "",
+        parameter: bool = False,
+        copy_of: int | None = None,
+        made: bool = False,
+        many: bool = False,
+    ) -> Tensor:
+        """Turn a tensor without graph into a leaf that requires grad."""
+        number = self._writer.new_id()
+        # A backtick in the key of a module would end the quotes of a message.
+        name = (name or tensor.name).replace("`", "'")
+        cuts = tensor.cuts[: limits.MAX_CUTS]
+        site = self._position.site(node)
+        self._writer.emit(Leaf(number, name, site, tensor.storage.id, parameter, copy_of, cuts, made, many))
+        tensor.node = number
+        tensor.graph = "yes"
+        tensor.is_leaf = True
+        tensor.of_leaf = number
+        tensor.parameter = parameter
+        tensor.oldest = None
+        if name:
+            tensor.name = name
+        self.leaf_tensors[number] = tensor
+        return tensor
+
+    def cut(
+        self, how: CutKind, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = ""
+    ) -> tuple[int, ...]:
+        """Note that a value leaves its graph; answers the cuts of the result."""
+        graph_node = getattr(value, "node", None)
+        before: tuple[int, ...] = getattr(value, "cuts", ())
+        leaves = tuple(leaves)
+        # Detached once more, a gradient is a constant that somebody wanted.
+        wanted = tuple(one for one in before if self._writer.ledger.cuts[one].how != "grad") if before else before
+        if graph_node is None and not leaves:
+            return wanted
+        number = self._writer.new_cut()
+        nodes = (graph_node,) if graph_node is not None else ()
+        # What a function computes under @torch.no_grad(), or called in such a block, is cut where it is called.
+        own = self._position.site(node)
+        at = (self._modes.cut_site or self.call_in_block(own) if how == "no_grad" else None) or own
+        off_at = self._modes.off_at if how == "no_grad" else None
+        within = (own.span, *own.stack[: len(own.stack) - len(at.stack) - 1]) if at is not own else ()
+        self._writer.emit(Cut(number, how, at, nodes, leaves, name, before, off_at, within))
+        return merge_cuts((number,), wanted)
+
+    def call_in_block(self, own: Site) -> Site | None:
+        """Return the call, in the block that has switched recording off, that led to a site, if any did."""
+        outside = self._modes.block_calls
+        return self._position.outer_call(own, len(own.stack) - outside) if outside is not None else None
+
+    def note_cut(self, how: CutKind, node: ast.AST) -> None:
+        """Note a cut that no gradient would have passed."""
+        self._writer.emit(Cut(self._writer.new_cut(), how, self._position.site(node)))
+
+    def derived_cut(self, how: CutKind, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
+        """Cut a value further that is cut already; return the cuts of the result."""
+        number = self._writer.new_cut()
+        self._writer.emit(Cut(number, how, self._position.site(node), (), (), name, sources))
+        return (number,)
+
+    def build(
+        self,
+        op: str,
+        at: ast.AST,
+        inputs: Iterable[Value],
+        *,
+        saved: Iterable[Saved] = (),
+        keeps: Fact = "no",
+        linked: Fact = "yes",
+        storage: Storage | None = None,
+        cuts: tuple[int, ...] = (),
+        exists: Fact = "yes",
+        graph_of: str | None = None,
+    ) -> Tensor:
+        """Return a node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
+        sources: list[int] = []
+        oldest: int | None = None
+        for value in inputs:
+            number = value.node
+            if number is None or number in sources:
+                continue
+            sources.append(number)
+            if value.oldest is not None and (oldest is None or value.oldest < oldest):
+                oldest = value.oldest
+        writer = self._writer
+        number = writer.new_id()
+        if exists == "may" and linked == "yes" and sources:
+            writer.ledger.provisional.add(number)
+        site = self._position.site(at)
+        node = Node(
+            number, op, site, tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
+            cuts[:limits.MAX_CUTS], graph_of,
+        )  # fmt: skip
+        writer.tape.events.append(node)
+        writer.ledger.nodes[number] = node
+        return Tensor(
+            storage or writer.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
+        )
+
+    def unknown_graph(self, name: str, at: ast.AST, exists: Fact = "yes") -> Tensor:
+        """Return a node that stands for the whole graph of a value that unknown code made."""
+        return self.build(f"graph of {name}", at, (), keeps="may", exists=exists, graph_of=name)
+
+    def unknown_source(self, at: ast.AST) -> Tensor:
+        """Return what stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""
+        if self._unknown_source is None:
+            number = self._writer.new_id()
+            self._writer.emit(Node(number, UNKNOWN_SOURCE, self._position.site(at), (), (), "no", "may", (), ""))
+            self._unknown_source = Tensor(self._writer.new_storage(), number, "may")
+        return self._unknown_source
+
+    def storage_of(self, value: Value) -> Storage:
+        """Return the storage of a tensor, or of an unknown value that is used as one."""
+        if value.storage is None:
+            value.storage = self._writer.new_storage()
+        storage: Storage = value.storage
+        return storage
+
+    def save(self, value: Value, name: str, fact: Fact) -> Saved:
+        """Return a saved tensor entry for a tensor as it is now."""
+        storage = self.storage_of(value)
+        return Saved(storage.id, self._writer.ledger.versions.get(storage.id, 0), name, value.node, fact)
+
+    def change(
+        self,
+        value: Value,
+        at: ast.AST,
+        how: str,
+        *,
+        bumps: Fact = "yes",
+        optimizer: int | None = None,
+        grad_mode: Fact | None = None,
+        written: Iterable[Value] = (),
+    ) -> InPlace:
+        """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
+        storage = self.storage_of(value)
+        leaf = (getattr(value, "extra", None) or {}).get(Mark.GRADIENT_OF)
+        if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
+            self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
+        mode = self._modes.grad_mode if grad_mode is None else grad_mode
+        of_leaf = getattr(value, "of_leaf", None)
+        event = InPlace(
+            self._position.site(at),
+            storage.id,
+            how,
+            getattr(value, "name", ""),
+            of_leaf,
+            mode,
+            bumps,
+            optimizer,
+            not getattr(value, "is_leaf", False),
+            self._lost(written),
+            of_leaf is not None and mode == bumps == "yes",
+        )
+        self._writer.emit(event)
+        return event
+
+    def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
+        """Return the nodes of values that are written past autograd, or that they were cut from under `no_grad`."""
+        found: list[int] = []
+        for value in written:
+            if isinstance(value, Tensor):
+                if value.graph == "yes" and value.node is not None:
+                    found.append(value.node)
+                for number in value.cuts:
+                    cut = self._writer.ledger.cuts[number]
+                    found += cut.nodes if cut.how in ("no_grad", "data") else ()
+        return tuple(dict.fromkeys(node for node in found if node in self._writer.ledger.nodes))

@@ -1,0 +1,33 @@
+"""The modes that decide what an operation records: grad mode, inference, autocast, checkpointing, scaling."""
+
+from __future__ import annotations
+
+from tapecheck.tape import Fact, Site, Span
+
+
+class Modes:
+    """The modes in force."""
+
+    def __init__(self) -> None:
+        self.grad_modes: list[Fact] = ["yes"]
+        """Whether operations are recorded, innermost block last."""
+        self.inference = False
+        """Whether inference mode is on: no other mode records anything within it."""
+        self.off_at: Span | None = None
+        """The call of `set_grad_enabled` that has switched recording off, while it is in force."""
+        self.cut_site: Site | None = None
+        """The call of a function under `@torch.no_grad()`, while it runs: its results are cut there."""
+        self.block_calls: int | None = None
+        """How many calls lead to the `with` block that has switched recording off; None outside of one."""
+        self.autocast: Fact = "no"
+        """Whether matrix products and convolutions compute with copies of lower precision."""
+        self.scaled = False
+        """Whether a gradient scaler has scaled a loss: gradients may be scaled from there on."""
+        self.checkpointed: set[Span] = set()
+        """The reentrant checkpoints of which it was noted that they drop nothing."""
+        self.recomputed = 0
+        """How many checkpoints are running: what they save is discarded and computed anew in backward."""
+
+    @property
+    def grad_mode(self) -> Fact:
+        return self.grad_modes[-1]

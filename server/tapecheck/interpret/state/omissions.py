@@ -1,0 +1,28 @@
+"""What a path went on past: exceptions that Python would raise, and calls that were not followed."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.state.position import Position
+from tapecheck.tape import Span
+
+
+class Omissions:
+    """Exceptions and calls that the dry run has passed over."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self.mistakes: set[tuple[str, Span]] = set()
+        """Every such exception, by its kind."""
+        self.gaps: set[tuple[str, Span]] = set()
+        """Exceptions of Python's own that no handler expects: gaps of the interpreter."""
+        self.not_followed: dict[Span, None] = {}
+        """Calls that lie too deep in other calls, in order."""
+
+    def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> None:
+        """Note an exception that the path goes on past: a gap of the interpreter's, or what a guess has `missed`."""
+        place = (kind, self._position.span(node))
+        self.mistakes.add(place)
+        if not missed:
+            self.gaps.add(place)

@@ -1,0 +1,123 @@
+"""Where a path is: the functions and iterations that are running, and the sites of its events."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.values import Module
+from tapecheck.source.notes import Notes
+from tapecheck.source.text import column_in
+from tapecheck.tape import Site, Span
+
+
+@dataclass(slots=True)
+class Frame:
+    """A running function: where it was called from and what messages call it."""
+
+    function: str
+    module: Module
+    call: Span | None = None
+    forward: bool = False
+    file: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.file = self.module.path
+
+
+class Position:
+    """The call stack, the running iterations as (loop, index), and the clocks that iterations and calls move on."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.iteration: tuple[tuple[int, int], ...] = ()
+        self.clock = 0
+        """How many iterations were begun."""
+        self.stamp = 0
+        """The same, with the calls and the ends of loops."""
+        self.discarded: ast.AST | None = None
+        """The expression of a statement that discards its value: a call there is made for what it does."""
+        self._sites: dict[int, Site] = {}
+        """The sites of this frame since the last iteration began, by their nodes."""
+        self._outer_sites: list[tuple[int, dict[int, Site]]] = []
+        self._stack_spans: list[tuple[Span, ...]] = [()]
+
+    def push(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self._outer_sites.append((self.clock, self._sites))
+        self._sites = {}
+        self.stamp += 1
+        above = self._stack_spans[-1]
+        self._stack_spans.append((frame.call, *above) if frame.call is not None else above)
+
+    def pop(self) -> None:
+        self.frames.pop()
+        clock, sites = self._outer_sites.pop()
+        self._sites = sites if clock == self.clock else {}
+        self._stack_spans.pop()
+
+    def begin_iteration(self, loop: int, index: int) -> None:
+        outside = self.iteration
+        if outside and outside[-1][0] == loop:
+            outside = outside[:-1]
+        self.iteration = (*outside, (loop, index))
+        self.stamp += 1
+        self.clock += 1
+        self._sites = {}
+
+    def leave_loop(self, outside: tuple[tuple[int, int], ...]) -> None:
+        """Return to the iterations around a loop."""
+        self.iteration = outside
+        self.stamp += 1
+
+    def advance(self, clock: int, stamp: int) -> None:
+        """Move the clocks on: events of so many iterations and calls were written."""
+        self.clock += clock
+        self.stamp += stamp
+
+    def span(self, node: ast.AST) -> Span:
+        return self.span_in(self.frames[-1].module, node)
+
+    def span_in(self, module: Module, node: ast.AST) -> Span:
+        """Return the place of a node of some file."""
+        return module.notes.of(node, _span, module)
+
+    def site(self, node: ast.AST) -> Site:
+        site = self._sites.get(id(node))
+        if site is None:
+            site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
+            self._sites[id(node)] = site
+        return site
+
+    @property
+    def notes(self) -> Notes:
+        """What was worked out from the nodes of the file that is being run."""
+        return self.frames[-1].module.notes
+
+    @property
+    def call_stack(self) -> tuple[Span, ...]:
+        """The call sites that led here, innermost first."""
+        return self._stack_spans[-1]
+
+    @property
+    def inside_forward(self) -> bool:
+        return any(frame.forward for frame in self.frames)
+
+    def outer_call(self, site: Site, calls: int) -> Site | None:
+        """Return the call that led to a site, `calls` calls further out; None where there are none."""
+        if calls <= 0:
+            return None
+        stack = site.stack
+        entered = next(index for index, spans in enumerate(self._stack_spans) if len(spans) > len(stack) - calls)
+        function = self.frames[max(entered - 2, 0)].function
+        return Site(stack[calls - 1], function, stack[calls:], site.iteration)
+
+
+def _span(node: ast.AST, module: Module) -> Span:
+    """Return where a node stands in the file of a module."""
+    line = getattr(node, "lineno", 1)
+    end_line = getattr(node, "end_lineno", None) or line
+    column = getattr(node, "col_offset", 0)
+    end = getattr(node, "end_col_offset", None) or column + 1
+    lines = module.lines
+    return Span(module.path, line, column_in(lines, line, column), end_line, column_in(lines, end_line, end))

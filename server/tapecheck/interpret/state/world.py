@@ -1,0 +1,69 @@
+"""One path through a program: everything that it changes besides the values themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from tapecheck.interpret.state.budget import Budget
+from tapecheck.interpret.state.choices import Choices, Place, Policy
+from tapecheck.interpret.state.comparisons import Comparisons
+from tapecheck.interpret.state.graph import GraphBuilder
+from tapecheck.interpret.state.knowledge import Knowledge
+from tapecheck.interpret.state.loops import Loops
+from tapecheck.interpret.state.modes import Modes
+from tapecheck.interpret.state.omissions import Omissions
+from tapecheck.interpret.state.position import Position
+from tapecheck.interpret.state.stores import StoreCounts
+from tapecheck.interpret.state.writer import TapeWriter
+from tapecheck.interpret.values import Env, Value
+
+
+class Watching(Protocol):
+    """An observer of undecided conditions, which finds out on which of them a verdict can depend."""
+
+    def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> Any:
+        """Take note of an `if` before its side is run; what it returns is given to `left`."""
+
+    def left(self, world: World, open_: Any) -> None:
+        """Take note that the side has been run."""
+
+    def broken(self, open_: Any) -> None:
+        """Take note that an exception ended the side."""
+
+    def chosen(
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
+    ) -> None:
+        """Take note of an expression that took `value` and did not evaluate `other`."""
+
+    def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
+        """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
+
+    def loop_trains(self, world: World, node: ast.AST) -> bool:
+        """Whether the text of a loop, with what it calls, can start a backward."""
+
+    def idle(self, world: World, node: ast.If, env: Env) -> bool:
+        """Whether neither side of an `if` can affect a finding in the current state."""
+
+
+class World:
+    """The state of one path, in objects with one job each."""
+
+    def __init__(self, policy: Policy, budget: int, cancelled: Callable[[], bool] | None) -> None:
+        self.budget = Budget(budget, cancelled)
+        self.writer = TapeWriter()
+        self.position = Position()
+        self.modes = Modes()
+        self.graph = GraphBuilder(self.writer, self.position, self.modes)
+        self.loops = Loops(self.writer, self.position, self.modes)
+        self.comparisons = Comparisons()
+        self.choices = Choices(policy, self.writer, self.position)
+        self.knowledge = Knowledge()
+        self.stores = StoreCounts()
+        self.omissions = Omissions(self.position)
+        self.watcher: Watching | None = None
+
+    def enter_loop(self, node: ast.AST) -> int:
+        """Note the start of a loop; return its number."""
+        return self.loops.enter(node, trains=self.watcher is not None and self.watcher.loop_trains(self, node))
