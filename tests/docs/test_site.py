@@ -123,7 +123,7 @@ def test_links_between_pages_resolve(site: Path) -> None:
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)
 def test_the_link_of_every_finding_resolves(site: Path, rule: Rule) -> None:
-    found = check(from_text(rule.INVALID[0].program, "example.py"), select=[rule.code]).findings
+    found = check(from_text(rule.page.invalid[0].program, "example.py"), select=[rule.code]).findings
     assert found
     for finding in found:
         assert finding.url.startswith(HOME)

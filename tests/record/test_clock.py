@@ -23,7 +23,7 @@ PROGRAMS = {
     "kept": TRAIN_ALONE,
 }
 RATES = ("0.1", "1", "10")
-EXAMPLES = {rule.code: rule.INVALID[0].program for rule in ALL}
+EXAMPLES = {rule.code: rule.page.invalid[0].program for rule in ALL}
 
 
 def _judged(folder: Path, text: str, python: str, rate: str) -> list[Finding]:

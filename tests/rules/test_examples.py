@@ -19,7 +19,7 @@ from tapecheck.source import from_text
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.code}-{kind}-{number}")
     for rule in ALL
-    for kind, examples in (("valid", rule.VALID), ("invalid", rule.INVALID))
+    for kind, examples in (("valid", rule.page.valid), ("invalid", rule.page.invalid))
     for number, example in enumerate(examples, 1)
 ]
 

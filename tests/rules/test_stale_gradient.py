@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tapecheck.check import check
-from tapecheck.rules import StaleGradient, judge
+from tapecheck.rules import judge
+from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.source import from_text
 from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Step, Tape
 from tests.rules.conftest import Builder

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tapecheck.check import check
-from tapecheck.rules import Finding, UntrainedParameter
+from tapecheck.rules import Finding
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.source import from_text
 from tapecheck.tape import GradientRead, GradientSet, InPlace, LeafEscape, LeftOut, Named
 from tests.rules.conftest import Builder

@@ -19,7 +19,7 @@ from tapecheck.source import from_text, read_source
 from tapecheck.tape import Bind, Cut, InPlace, Leaf, Named, Optimizer, Root, Tape
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "cases" / "programs").glob("*.py"))
-EXAMPLES = [(rule.code, one.program) for rule in ALL for one in rule.INVALID]
+EXAMPLES = [(rule.code, one.program) for rule in ALL for one in rule.page.invalid]
 NAMES = st.one_of(
     st.from_regex(r"[a-z_]{1,30}(\.[a-z0-9_]{1,30}){0,5}(\[[^\n\]]{0,30}\])?", fullmatch=True),
     st.text(min_size=1, max_size=120),

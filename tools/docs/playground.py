@@ -18,7 +18,7 @@ def sources() -> dict[str, str]:
     found = {"analysis.py": (ROOT / "playground" / "analysis.py").read_text(encoding="utf-8")}
     for path in sorted(package.rglob("*")):
         place = path.relative_to(package)
-        if path.suffix in (".py", ".json", ".html") and not place.as_posix().startswith(LEFT_OUT):
+        if path.suffix in (".py", ".json", ".html", ".md") and not place.as_posix().startswith(LEFT_OUT):
             found[f"tapecheck/{place.as_posix()}"] = path.read_text(encoding="utf-8")
     return found
 
@@ -34,7 +34,7 @@ def examples() -> list[dict[str, str]]:
     # The one that the first pages speak of comes first.
     found.sort(key=lambda example: "GAN" not in example["title"])
     for rule in ALL:
-        for kind, programs in (("", rule.INVALID), ("no finding: ", rule.VALID[:1])):
+        for kind, programs in (("", rule.page.invalid), ("no finding: ", rule.page.valid[:1])):
             for example in programs:
                 title = f"{kind}{example.title}"
                 found.append({"group": f"{rule.code} {rule.name}", "title": title, "program": example.program})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import json
 from typing import Any
 
@@ -50,7 +49,7 @@ def _row(rule: Rule) -> dict[str, Any]:
         "name": rule.name,
         "severity": rule.severity,
         "summary": rule.summary,
-        "explanation": inspect.getdoc(type(rule)) or rule.summary,
+        "explanation": rule.page.text,
         "url": _url(rule),
         "examples": [
             {
@@ -59,7 +58,7 @@ def _row(rule: Rule) -> dict[str, Any]:
                 "found_on_line": example.line,
                 "raises": example.raises,
             }
-            for example in (*rule.INVALID, *rule.VALID)
+            for example in (*rule.page.invalid, *rule.page.valid)
         ],
     }
 
@@ -70,8 +69,8 @@ def _url(rule: Rule) -> str:
 
 def _page(rule: Rule) -> str:
     title = f"{rule.code} {rule.name} ({rule.severity})"
-    parts = [title, "=" * len(title), "", inspect.getdoc(type(rule)) or rule.summary, ""]
-    for heading, examples in (("Found", rule.INVALID), ("Not found", rule.VALID)):
+    parts = [title, "=" * len(title), "", rule.page.text, ""]
+    for heading, examples in (("Found", rule.page.invalid), ("Not found", rule.page.valid)):
         for example in examples:
             parts += [f"{heading}: {example.title}", ""]
             for number, line in enumerate(example.program.strip("\n").splitlines(), 1):

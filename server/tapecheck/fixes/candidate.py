@@ -11,8 +11,10 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
-from tapecheck.rules import RAISING, BackwardTwice, StaleSavedTensor
+from tapecheck.rules import RAISING
+from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.finding import Finding, Label, Role
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
 if TYPE_CHECKING:

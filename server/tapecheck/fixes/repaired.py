@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 from tapecheck.fixes.edit import MovedLines
 from tapecheck.fixes.story import frames
-from tapecheck.rules import (
-    RAISING,
-    CreateGraphCycle,
-    GraphKeptAcrossIterations,
-    GrowingChain,
-    NeedlessGraph,
-    NeedlessRetainGraph,
-)
+from tapecheck.rules import RAISING
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.needless_graph.rule import NeedlessGraph
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.tape import Backward, GradientCleared, Ledger, Optimizer, Site, Span, Step, Tape
 
 _WASTE = frozenset(

@@ -12,17 +12,13 @@ from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
 from tapecheck.fixes.repaired import unrepaired
 from tapecheck.fixes.story import touches
-from tapecheck.rules import (
-    ALL,
-    RAISING,
-    GraphKeptAcrossIterations,
-    GrowingChain,
-    NeedlessGraph,
-    NeedlessRetainGraph,
-    TermWithoutEffect,
-    judge,
-)
+from tapecheck.rules import ALL, RAISING, judge
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.needless_graph.rule import NeedlessGraph
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
 from tapecheck.tape import (

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, iteration, page, walked
-from tapecheck.rules import BackwardTwice, BackwardWithoutGraph, GrowingChain, MissingCreateGraph, StaleSavedTensor
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.words import freed_text, join, when
 from tapecheck.rules.words import line as line_of
 from tapecheck.tape import Backward, Problem, Span

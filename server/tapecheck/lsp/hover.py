@@ -11,8 +11,8 @@ from tapecheck.lsp.backwards import explain_backward, explain_retain
 from tapecheck.lsp.outline import Word, contains, inside, name_of
 from tapecheck.lsp.telling import CUTS, Telling, count, each_line, page
 from tapecheck.lsp.tensors import Tensors
-from tapecheck.rules import NeedlessRetainGraph
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
 from tapecheck.tape import Cut, Leaf, Optimizer, Span, Tape

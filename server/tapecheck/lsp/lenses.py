@@ -12,7 +12,9 @@ from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.outcome import Next, Outcome
 from tapecheck.lsp.runs import clock
 from tapecheck.lsp.telling import Telling
-from tapecheck.rules import CreateGraphCycle, GraphKeptAcrossIterations, GrowingChain
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.tape import Span
 
 Act = Literal["run", "report"]

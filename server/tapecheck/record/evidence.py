@@ -15,22 +15,19 @@ from tapecheck.record.found import found_by_run
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
 from tapecheck.record.verdicts import DECIDE, never_ran
-from tapecheck.rules import (
-    BackwardTwice,
-    BackwardWithoutGraph,
-    CheckpointWithoutGradient,
-    CreateGraphCycle,
-    Evidence,
-    Finding,
-    GradientCut,
-    GradientDiscarded,
-    GraphKeptAcrossIterations,
-    GrowingChain,
-    MissingCreateGraph,
-    NeedlessGraph,
-    NeedlessRetainGraph,
-    UntrainedParameter,
-)
+from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.needless_graph.rule import NeedlessGraph
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
 

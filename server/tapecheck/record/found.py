@@ -15,29 +15,22 @@ from tapecheck.record.story import (
 )
 from tapecheck.record.verdicts import DECIDE
 from tapecheck.record.words import names_text, steps_text
-from tapecheck.rules import (
-    ALL,
-    RAISING,
-    BackwardTwice,
-    BackwardWithoutGraph,
-    Evidence,
-    Finding,
-    GradientCut,
-    GradientDiscarded,
-    GraphKeptAcrossIterations,
-    Label,
-    LeafInplace,
-    MissingCreateGraph,
-    NeedlessRetainGraph,
-    StaleGradient,
-    StaleSavedTensor,
-    UntrainedParameter,
-)
+from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.finding import Severity
+from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.missing_create_graph import raising_headline
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.leaf_inplace.rule import LeafInplace
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph, raising_headline
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.reading import Run
+from tapecheck.rules.stale_gradient.rule import StaleGradient
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Loop, Node, Optimizer, Raised, Span

@@ -10,16 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tapecheck.rules import (
-    BackwardTwice,
-    BackwardWithoutGraph,
-    Finding,
-    LeafInplace,
-    MissingCreateGraph,
-    Reading,
-    StaleSavedTensor,
-)
+from tapecheck.rules import Finding, Reading
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.leaf_inplace.rule import LeafInplace
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.reading import Run
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape

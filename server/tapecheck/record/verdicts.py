@@ -30,30 +30,25 @@ from tapecheck.record.story import (
     short,
 )
 from tapecheck.record.words import bytes_text, names_text, steps_text, times
-from tapecheck.rules import (
-    RAISING,
-    BackwardTwice,
-    BackwardWithoutGraph,
-    CheckpointWithoutGradient,
-    CreateGraphCycle,
-    Evidence,
-    Finding,
-    GradientCut,
-    GradientDiscarded,
-    GraphKeptAcrossIterations,
-    GrowingChain,
-    MissingCreateGraph,
-    NeedlessGraph,
-    NeedlessRetainGraph,
-    ScaledGradientRead,
-    StaleGradient,
-    StaleSavedTensor,
-    TermWithoutEffect,
-    UntrainedParameter,
-)
+from tapecheck.rules import RAISING, Evidence, Finding
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
 from tapecheck.rules.gradients import gradients_of
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.needless_graph.rule import NeedlessGraph
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.reading import Run, plain
-from tapecheck.rules.term_without_effect import MERGES, Term, terms_of
+from tapecheck.rules.scaled_gradient_read.rule import ScaledGradientRead
+from tapecheck.rules.stale_gradient.rule import StaleGradient
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.rules.term_without_effect.rule import MERGES, Term, TermWithoutEffect, terms_of
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Span

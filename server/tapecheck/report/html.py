@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.text import edited_lines
-from tapecheck.rules import GraphKeptAcrossIterations, Reading
+from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
 from tapecheck.tape import Backward, End, Loop, Measure, Raised, Span, Started, Tape

@@ -1,5 +1,4 @@
-"""The rules' pages for the documentation, made from the docstrings and examples: `python -m
-tapecheck.rules.pages`.
+"""The rules' pages for the documentation, made from the page in each rule's folder: `python -m tapecheck.rules.pages`.
 
 Writes one Markdown file for each rule and an index into docs/rules (or the folder given); with `--check` it
 writes nothing and exits with 1 where a page is not current.
@@ -8,26 +7,17 @@ writes nothing and exits with 1 where a page is not current.
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tapecheck.rules import ALL
-from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.rule import Rule
 
 FOLDER = Path("docs/rules")
 
 _PAGE = re.compile(r"tape\d+-[a-z-]+\.md")
-
-_SEVERITIES = {
-    "TAPE201": "warning or info",
-    "TAPE401": "error or warning",
-    "TAPE407": "warning or info",
-    "TAPE501": "warning or info",
-}
-"""Rules whose severity follows what was found."""
 
 
 def file_name(rule: Rule) -> str:
@@ -36,26 +26,14 @@ def file_name(rule: Rule) -> str:
 
 
 def page(rule: Rule) -> str:
-    """Return a rule's page as Markdown."""
-    parts = [
-        f"# {rule.name} ({rule.code})",
-        f"{rule.summary}. Severity: {_SEVERITIES.get(rule.code, rule.severity)}.",
-        inspect.cleandoc(rule.__doc__ or ""),
-        "## Programs with this finding",
-        *(_example(example, rule) for example in rule.INVALID),
-        "## Programs without",
-        *(_example(example, rule) for example in rule.VALID),
-    ]
-    return "\n\n".join(parts) + "\n"
+    """Return a rule's page as Markdown, with its head."""
+    head = f"# {rule.name} ({rule.code})\n\n{rule.summary}. Severity: {_severity(rule)}.\n\n"
+    return head + rule.markdown
 
 
 def index() -> str:
     """Return the list of all rules as Markdown."""
-    rows = [
-        f"| [{rule.code}]({file_name(rule)}) | {rule.name} | {rule.summary} | "
-        f"{_SEVERITIES.get(rule.code, rule.severity)} |"
-        for rule in ALL
-    ]
+    rows = [f"| [{rule.code}]({file_name(rule)}) | {rule.name} | {rule.summary} | {_severity(rule)} |" for rule in ALL]
     text = (
         "Each page says what the finding is, why PyTorch behaves so, what to do, and what is no finding. The "
         "programs on them run as they stand; the tests check them against torch."
@@ -70,15 +48,8 @@ def pages() -> dict[str, str]:
     return {"index.md": index(), **{file_name(rule): page(rule) for rule in ALL}}
 
 
-def _example(example: Example, rule: Rule) -> str:
-    lines = example.program.rstrip("\n").split("\n")
-    if example.line is not None:
-        lines[example.line - 1] += f"  # {rule.code}"
-    program = "\n".join(lines)
-    text = f"### {example.title}\n\n```python\n{program}\n```"
-    if example.raises is not None:
-        text += f"\n\nPyTorch raises on line {example.line}: `{example.raises}`"
-    return text
+def _severity(rule: Rule) -> str:
+    return " or ".join(rule.severities or (rule.severity,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,49 +1,76 @@
-"""The base of all rules: one class, one file, its page and its examples beside it."""
+"""The base of all rules. A rule is a folder of its own: docs/architecture.md says what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import get_data, iter_modules
 from typing import ClassVar
 
 from tapecheck.rules.finding import Finding, Severity
+from tapecheck.rules.page import Page, parsed
 from tapecheck.rules.reading import Reading
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A whole runnable program for a rule's page and tests.
-
-    `line` is the line (from 1) that carries the finding, None for a valid program. `raises` is the start of
-    the message that real torch raises, None where the program runs to its end.
-    """
-
-    title: str
-    program: str
-    line: int | None = None
-    raises: str | None = None
-
-
 class Rule:
-    """A rule reads the tapes of one program and says what is wrong with it.
+    """A rule reads the tapes of one program and reports what is wrong with it.
 
-    Every tape is one way through the program: a dry run makes several where it cannot decide a condition,
-    a recorded run makes one. The docstring of the subclass is the text of the rule's page.
+    Every tape is one path through the program: a dry run makes several where it cannot decide a condition,
+    a recorded run makes one.
     """
 
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity]
+    severities: ClassVar[tuple[Severity, ...]] = ()
+    """The severities of its findings, highest first, where they differ."""
     summary: ClassVar[str]
     raises: ClassVar[bool] = False
     """Whether PyTorch raises where the rule is right."""
     stands_alone: ClassVar[bool] = False
     """Whether another way that only leaves out what one did, or computes it otherwise, says nothing of its findings."""
-    VALID: ClassVar[Sequence[Example]] = ()
-    INVALID: ClassVar[Sequence[Example]] = ()
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        """Return the findings of this rule over all ways through one program; several of one place are merged
-        later.
-        """
+        """Return the findings of this rule over all paths through one program; those at one place are merged later."""
         raise NotImplementedError
+
+    @property
+    def folder(self) -> str:
+        """Return the dotted name of the package that holds the rule's files."""
+        return type(self).__module__.rpartition(".")[0]
+
+    @property
+    def page(self) -> Page:
+        """Return the rule's page, read from `page.md` in its folder."""
+        return _page(self.folder, self.code)
+
+    @property
+    def markdown(self) -> str:
+        """Return the page as it is written, without a head."""
+        return _markdown(self.folder)
+
+
+@cache
+def _markdown(folder: str) -> str:
+    data = get_data(folder, "page.md")
+    if data is None:
+        raise FileNotFoundError(f"{folder} has no page.md")
+    return data.decode()
+
+
+@cache
+def _page(folder: str, code: str) -> Page:
+    return parsed(_markdown(folder), code)
+
+
+def discovered(package: str, paths: Sequence[str]) -> list[Rule]:
+    """Return a rule for each folder of a package: the one class of its `rule.py` that derives from Rule."""
+    return [
+        defined()
+        for module in iter_modules(paths)
+        if module.ispkg
+        for defined in vars(import_module(f"{package}.{module.name}.rule")).values()
+        if isinstance(defined, type) and issubclass(defined, Rule) and defined is not Rule
+        if defined.__module__ == f"{package}.{module.name}.rule"
+    ]

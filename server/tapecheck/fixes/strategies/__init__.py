@@ -56,25 +56,23 @@ from tapecheck.fixes.strategies.shared import (
     sum_over_loop,
 )
 from tapecheck.fixes.strategies.summed import backward_of_term
-from tapecheck.rules import (
-    BackwardTwice,
-    BackwardWithoutGraph,
-    CheckpointWithoutGradient,
-    CreateGraphCycle,
-    GradientCut,
-    GradientDiscarded,
-    GraphKeptAcrossIterations,
-    GrowingChain,
-    LeafInplace,
-    MissingCreateGraph,
-    NeedlessGraph,
-    NeedlessRetainGraph,
-    ScaledGradientRead,
-    StaleGradient,
-    StaleSavedTensor,
-    TermWithoutEffect,
-    UntrainedParameter,
-)
+from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.leaf_inplace.rule import LeafInplace
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.needless_graph.rule import NeedlessGraph
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.scaled_gradient_read.rule import ScaledGradientRead
+from tapecheck.rules.stale_gradient.rule import StaleGradient
+from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 
 FOR: dict[str, tuple[Strategy, ...]] = {
     BackwardTwice.code: (

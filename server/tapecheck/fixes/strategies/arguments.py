@@ -11,7 +11,7 @@ from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
-from tapecheck.rules import CreateGraphCycle
+from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
 from tapecheck.tape import Backward, Bind, Cut, Escape, GradientCleared, Leaf, Optimizer, Span, Step, Tape
 from tapecheck.tape.tape import replay
 

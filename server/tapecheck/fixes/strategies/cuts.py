@@ -11,7 +11,7 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
-from tapecheck.rules import BackwardWithoutGraph
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.tape import Backward, Cut, CutKind, Optimizer, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")

@@ -12,7 +12,7 @@ from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, wal
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, is_copying, is_list
-from tapecheck.rules import BackwardWithoutGraph
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.tape import Cut
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})

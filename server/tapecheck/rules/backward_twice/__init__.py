@@ -1,0 +1,1 @@
+"""TAPE101, backward-twice."""

@@ -1,0 +1,270 @@
+"""TAPE101, backward-twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import (
+    SWALLOWED,
+    built_text,
+    called_from,
+    headline,
+    line,
+    quoted,
+    span_facts,
+    when,
+)
+from tapecheck.tape import Problem, Span, Step
+
+
+class BackwardTwice(Rule):
+    """A backward reaches nodes whose saved tensors an earlier backward freed."""
+
+    code = "TAPE101"
+    name = "backward-twice"
+    severity = "error"
+    raises = True
+    summary = "A backward runs through a graph that an earlier backward has freed"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "freed" and problem.certain == "yes":
+                    if not _retained_otherwise(readings, reading, run, problem):
+                        findings.append(self._finding(readings, reading, run, problem))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
+        assert problem.node is not None and problem.freed_by is not None
+        home = run.at.span
+        node, freeing = problem.node, reading.run_of[problem.freed_by.id]
+        origin = trace(reading, run, node, freeing)
+        step = reading.step_between(freeing.position, run.position)
+        certain = always(readings, reading, run)
+        time = when(freeing.at, run.at)
+        labels = [Label(node.at.span, built_text(node), "built")]
+        labels += called_from(reading, node.at, run.at)
+        if freeing.at.span == home:
+            # A call that stands twice on the way to its own failure frees first and fails later.
+            labels.append(Label(home, f"freed here{time or ' the time before'}, needed again now", "freed"))
+        else:
+            labels.append(Label(freeing.at.span, f"freed here{time}", "freed"))
+        if origin.kind == "carried" and origin.at is not None:
+            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
+        elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
+            what = "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
+            labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
+        if not certain:
+            labels += path_labels(readings, reading, run)
+        labels += called_from(reading, run.at, run.at)
+        detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
+        return Finding(
+            self.code, self.name, self.severity, home, _headline(origin, run, certain),
+            _help(reading, origin, freeing, run, step, detach_first),
+            tuple(labels), certain,
+            facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
+            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
+        )  # fmt: skip
+
+
+def _retained_otherwise(readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> bool:
+    """Return whether a condition nobody knows the answer to lets a call that retains run instead, in any iteration.
+
+    `if i < last: grad(loss, w, retain_graph=True)`, `else: grad(loss, w)`: the graph is freed by the last iteration,
+    and that the loop goes on after it is what the program's own condition is there to exclude.
+    """
+    if problem.freed_by is None or not run.at.iteration or problem.freed_by.at.iteration == run.at.iteration:
+        return False
+    freeing = problem.freed_by.at.span
+    mine = _indexes(reading, freeing)
+    instead = {
+        call.at.span
+        for other in readings
+        for call in other.runs
+        if call.backward.retain_argument == "yes" and call.at.span != freeing and _index(call) in mine
+    }
+    ways = [(_indexes(one, freeing), {span: _indexes(one, span) for span in instead}) for one in readings]
+    instead = {
+        span
+        for span in instead
+        if not any(freed & there[span] for freed, there in ways)
+        # A flag that is the same in all iterations lets one of the two calls run in all of them.
+        and any(freed and there[span] for freed, there in ways)
+    }
+    return bool(instead) and (run.at.span == freeing or run.at.span in instead)
+
+
+def _indexes(reading: Reading, span: Span) -> set[tuple[int, ...]]:
+    return {_index(run) for run in reading.runs if run.at.span == span}
+
+
+def _index(run: Run) -> tuple[int, ...]:
+    """Return which iterations a call ran in, as every way through the program numbers them."""
+    return tuple(index for _, index in run.at.iteration)
+
+
+def _headline(origin: Origin, run: Run, certain: bool) -> str:
+    second = "second backward through" if certain else "possible second backward through"
+    if origin.name:
+        return headline(second + " the graph of `{}`", origin.name)
+    if origin.kind == "carried":
+        return f"{second} the graph of an earlier iteration"
+    if origin.kind == "outside":
+        return f"{second} a graph that was built before the loop"
+    name = run.backward.roots[0].name if run.backward.roots else ""
+    if not name:
+        return f"{second} a graph that is already freed"
+    return headline(second + (" the graph of `{}`" if origin.kind == "same" else " part of the graph of `{}`"), name)
+
+
+def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
+    """Return whether the step after the freeing backward updates nothing that the shared value was computed from."""
+    optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
+    if optimizer is None or optimizer.complete != "yes" or origin.node is None:
+        return False
+    below = set(reading.ledger.ancestry([origin.node]))
+    return not below & set(optimizer.params)
+
+
+def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
+    home = run.at.span
+    if origin.kind == "carried":
+        if origin.elements == "list":
+            return (
+                f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
+                f"`.detach()` each of them; if it collects them, empty it once its backward has run, "
+                f"`{origin.name}.clear()`, or store them detached where only their numbers are needed; if a part of "
+                "them is used again, store what they are computed from and compute them anew for each backward"
+            )
+        if origin.summed:
+            return (
+                "call backward on the loss of this iteration alone, or add up the losses in the loop and "
+                "call "
+                "backward once after it"
+            )
+        if not origin.name:
+            return (
+                "cut the graph between iterations: `.detach()` what is kept for the next one, each element "
+                "of a tuple or "
+                "list"
+            )
+        if _replaces_stepped(reading, origin):
+            return (
+                f"an optimizer steps `{origin.name}`, which has to stay that tensor: write the new value into it under "
+                f"`torch.no_grad()`, `{origin.name}.copy_(...)` or the in-place form of what changes it"
+            )
+        return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
+    if origin.kind == "outside":
+        if _several_losses(reading, freeing, run):
+            return (
+                "the losses of this loop share a graph: add them up in the loop and call backward once after it, or "
+                "pass `retain_graph=True` to all but the last backward"
+            )
+        where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
+        return (
+            f"if {quoted(origin.name, 'what comes before the loop')}{where} is meant to be a constant there (a "
+            "target, an old policy), `.detach()` it or compute it under `torch.no_grad()`; if it is to be "
+            "trained, compute it anew inside the loop, so that each backward has a graph of its own"
+            + ("" if step is not None else "; for several gradients of one forward pass, pass `retain_graph=True`")
+        )
+    if origin.kind == "same":
+        if freeing.at.span == home:
+            return "call backward once for each forward pass, or compute the loss again before each backward"
+        return (
+            f"call backward once; if two backwards on one graph are really meant, pass `retain_graph=True` "
+            "to the "
+            f"one on {line(freeing.at.span, home)}"
+        )
+    if detach_first:
+        return (
+            f"the backward on {line(freeing.at.span, home)} trains nothing that {origin.text} was computed "
+            f"from: give its loss `{origin.name or 'value'}.detach()`"
+        )
+    if freeing.at.span == home:
+        return (
+            f"compute {quoted(origin.name, 'what both have in common')} anew before each backward, or add "
+            "the losses "
+            "and call backward once"
+        )
+    if "grad" in (freeing.backward.call, run.backward.call):
+        # The result of `autograd.grad` is needed by itself: there is nothing to add up.
+        call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
+        if step is not None and _stepped_on(reading, run):
+            return "run the forward again before this call: the step in between has changed what its graph saved"
+        where = line(freeing.at.span, home)
+        return f"pass `retain_graph=True` to the {call} on {where}: its graph is needed again here"
+    names = [run_.backward.roots[0].name for run_ in (freeing, run) if run_.backward.roots]
+    sum_ = f", `({' + '.join(names)}).backward()`" if all(names) and len(set(names)) == len(names) else ""
+    advice = f"add the losses and call backward once{sum_}"
+    retain = f"pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+    if step is None:
+        return f"{advice}; or {retain}"
+    if _stepped_on(reading, run):
+        return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
+    return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _replaces_stepped(reading: Reading, origin: Origin) -> bool:
+    """Return whether a value took the name of a leaf that an optimizer has, and was computed from that leaf alone."""
+    if origin.node is None:
+        return False
+    leaves = {node for node in reading.ledger.ancestry((origin.node,)) if node in reading.ledger.leaves}
+    stepped = {leaf for made in reading.optimizers.values() for leaf in made.params}
+    named = (bind.name for leaf in leaves for _, bind in reading.binds.get(leaf, ()))
+    return len(leaves) == 1 and leaves <= stepped and origin.name in named
+
+
+def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
+    """Return whether each iteration starts from a loss of its own that was computed before the loop."""
+    roots = [run_.backward.roots[0].node for run_ in (freeing, run) if run_.backward.roots]
+    if len(roots) < 2 or None in roots or roots[0] == roots[1]:
+        return False
+    sites = [reading.site(root) for root in roots if root is not None]
+    return all(site is not None and len(site.iteration) < len(run.at.iteration) for site in sites)
+
+
+def _stepped_on(reading: Reading, run: Run) -> bool:
+    """Return whether an optimizer has changed a tensor that the graph of a failing backward saved."""
+    roots = [root.node for root in run.backward.roots if root.node is not None]
+    for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
+        for saved in reading.ledger.nodes[number].saved:
+            changes = reading.ledger.changes.get(saved.storage, [])[saved.version :]
+            if saved.fact != "no" and any(change.optimizer is not None for change in changes):
+                return True
+    return False
+
+
+def _facts(
+    reading: Reading,
+    origin: Origin,
+    run: Run,
+    problem: Problem,
+    freeing: Run,
+    step: Step | None,
+    detach_first: bool,
+) -> dict[str, Any]:
+    assert problem.node is not None
+    return {
+        "kind": origin.kind,
+        "name": origin.name,
+        "iteration": origin.iteration,
+        "summed": origin.summed,
+        "stored": span_facts(origin.at.span) if origin.at is not None else None,
+        "built": span_facts(problem.node.at.span),
+        "freed": span_facts(freeing.at.span),
+        "freed_retain_argument": span_facts(freeing.backward.retain_span) if freeing.backward.retain_span else None,
+        "roots": [root.name for root in run.backward.roots],
+        "freed_roots": [root.name for root in freeing.backward.roots],
+        "call": run.backward.call,
+        "step": span_facts(step.at.span) if step is not None else None,
+        "detach_first": detach_first,
+        "op": problem.node.op,
+    }

@@ -1,0 +1,1 @@
+"""TAPE103, backward-without-graph."""

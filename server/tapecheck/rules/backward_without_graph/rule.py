@@ -1,0 +1,108 @@
+"""TAPE103, backward-without-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.missing_create_graph.rule import undifferentiable
+from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import (
+    SWALLOWED,
+    called_from,
+    cut_advice,
+    cut_words,
+    headline,
+    off_labels,
+    root_text,
+    span_facts,
+)
+from tapecheck.tape import Cut, Root
+
+
+class BackwardWithoutGraph(Rule):
+    """The root of a backward has no graph."""
+
+    code = "TAPE103"
+    name = "backward-without-graph"
+    severity = "error"
+    raises = True
+    summary = "A backward starts from a tensor that has no graph"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is None or problem.kind != "no-graph" or problem.certain != "yes":
+                    continue
+                root = run.backward.roots[problem.root]
+                cuts = with_sources(reading, root.cuts)
+                if undifferentiable(reading, root.cuts) or (not cuts and _lacks_terms(readings, reading, run)):
+                    continue
+                findings.append(self._finding(readings, reading, run, root, list(cuts.values())))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, root: Root, cuts: list[Cut]) -> Finding:
+        home = run.at.span
+        certain = always(readings, reading, run)
+        notes = [] if cuts else [f"no recorded operation computed {root_text(root)} from a tensor that requires grad"]
+        labels = []
+        for cut in sorted(cuts, key=lambda cut: cut.id):
+            labels.append(Label(cut.at.span, cut_words(cut, home), "cut"))
+            labels += called_from(reading, cut.at, run.at, 1)
+        labels += off_labels(cuts)
+        if not certain:
+            labels += path_labels(readings, reading, run)
+        if reading.caught(run) is not None:
+            notes.append(SWALLOWED)
+        labels += called_from(reading, run.at, run.at)
+        return Finding(
+            self.code, self.name, self.severity, home, _headline(root, certain), _help(cuts, root), tuple(labels),
+            certain,
+            facts={
+                "root": root.name,
+                "cuts": [{"how": cut.how, "name": cut.name, "span": span_facts(cut.at.span)} for cut in cuts],
+                "call": run.backward.call,
+            },
+            notes=tuple(notes),
+        )  # fmt: skip
+
+
+def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
+    """Return whether a root that nothing was cut off from may only lack the terms that conditions on data add to it.
+
+    That it has no graph then needs every such condition to come out so, in every iteration.
+    """
+    if not always(readings, reading, run):
+        return True
+    untried = reading.tape.untried
+    return any(
+        (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
+        for position, decision in reading.decisions
+        if position < run.position
+    )
+
+
+def _headline(root: Root, certain: bool) -> str:
+    names = (root.name,) if root.name else ()
+    tensor = "`{}`" if names else "this tensor"
+    if certain:
+        return headline(f"{tensor} has no graph: nothing to differentiate", *names)
+    return headline(f"possible missing graph of {tensor}: nothing to differentiate", *names)
+
+
+def _help(cuts: list[Cut], root: Root) -> str:
+    if not cuts:
+        return (
+            f"compute {root_text(root)} from at least one parameter with `requires_grad=True`, and not under "
+            "`torch.no_grad()`"
+        )
+    hows = list(dict.fromkeys(cut.how for cut in sorted(cuts, key=lambda cut: cut.id)))
+    advice = "; ".join(filter(None, dict.fromkeys(map(cut_advice, sorted(cuts, key=lambda cut: cut.id)))))
+    advice = advice or f"keep {root_text(root)} a tensor computed from the parameters by torch operations"
+    if "nondifferentiable" in hows or "leaf" in hows:
+        return advice
+    return f"{advice} (setting `requires_grad` on the loss would hide the error and train nothing)"

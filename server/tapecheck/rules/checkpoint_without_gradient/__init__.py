@@ -1,0 +1,1 @@
+"""TAPE406, checkpoint-without-gradient."""

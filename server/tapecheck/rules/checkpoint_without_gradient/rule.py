@@ -1,0 +1,132 @@
+"""TAPE406, checkpoint-without-gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Identity, identity, optimizers_of
+from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, in_full, listed
+from tapecheck.tape import Cut, Span
+
+
+class CheckpointWithoutGradient(Rule):
+    """Reentrant checkpointing of inputs without grad drops the gradients of the parameters inside."""
+
+    code = "TAPE406"
+    name = "checkpoint-without-gradient"
+    severity = "warning"
+    summary = "Reentrant checkpointing of inputs without grad: parameters inside get no gradient"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(cut.how == "checkpoint" for reading in readings for cut in reading.ledger.cuts.values()):
+            return []
+        trained = [(reading, _trained(reading)) for reading in readings]
+        told: dict[Span, Finding] = {}
+        for reading, own in trained:
+            if not reading.complete:
+                continue
+            others = [(other, there) for other, there in trained if other is not reading]
+            here = own.union(*(there for other, there in others if not _of_another_mode(reading, other)))
+            anywhere = here.union(*(there for _, there in others))
+            for span, lost in _lost(reading, here).items():
+                certain = not any(_named(reading, leaf) in anywhere for leaf in lost.leaves)
+                told.setdefault(span, self._finding(reading, lost, certain))
+        return list(told.values())
+
+    def _finding(self, reading: Reading, lost: _Lost, certain: bool) -> Finding:
+        home = lost.cut.at
+        names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in sorted(lost.leaves)))
+        known = (leaf.name for leaf in reading.ledger.leaves.values())
+        verb = "gets" if len(lost.leaves) == 1 else "get"
+        named = [name for name in names if name]
+        what = [f"{{}} {verb} no gradient: reentrant checkpoint, input without grad",
+                f"{{}} {verb} no gradient: reentrant checkpoint"]  # fmt: skip
+        if certain:
+            message = (
+                listed(what, named, known) if named else "reentrant checkpoint of inputs without grad: no gradient"
+            )
+        else:
+            message = "possible loss of gradients: reentrant checkpoint, input without grad"
+        labels = [Label(lost.run.at.span, "this backward does not come to what is checkpointed", "path")]
+        labels += called_from(reading, home, home)
+        return Finding(
+            self.code, self.name, self.severity, home.span, message,
+            "pass `use_reentrant=False` to the checkpoint",
+            tuple(labels),
+            certain,
+            facts={"parameters": names, "optimizers": optimizers_of(reading, lost.leaves)},
+            notes=tuple(in_full(message, named)),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Lost:
+    """A reentrant checkpoint whose result went as a constant into the graph of a backward, and the parameters
+    inside that no backward comes to.
+    """
+
+    cut: Cut
+    run: Run
+    leaves: set[int] = field(default_factory=set)
+
+
+def _trained(reading: Reading) -> set[tuple[str, Identity]]:
+    """Return the leaves that get, or may get, a gradient, or are set in another way."""
+    leaves = reading.ledger.leaves
+    reached = {node for run in reading.runs for node in run.traversal.executed if node in leaves}
+    for _, escape in reading.escapes:
+        reached |= {node for node in reading.ledger.ancestry(escape.nodes) if node in leaves}
+    return {_named(reading, number) for number in reached | reading.given if number in leaves}
+
+
+def _of_another_mode(reading: Reading, other: Reading) -> bool:
+    """Return whether two ways differ in a condition that each answers once and for all: a program that is started with
+    or without checkpoints, and not one that uses them in some iterations.
+    """
+    mine, theirs = _asked_once(reading), _asked_once(other)
+    return any(span in theirs and theirs[span] != taken for span, taken in mine.items())
+
+
+def _asked_once(reading: Reading) -> dict[Span, bool]:
+    asked: dict[Span, list[bool]] = {}
+    for _, decision in reading.decisions:
+        asked.setdefault(decision.at.span, []).append(decision.taken)
+    return {span: taken[0] for span, taken in asked.items() if len(taken) == 1}
+
+
+def _named(reading: Reading, leaf: int) -> tuple[str, Identity]:
+    """Return what is the same parameter in several tapes: layers that one line makes differ in their names."""
+    event = reading.ledger.leaves[leaf]
+    return event.name, identity(reading, event)
+
+
+def _lost(reading: Reading, trained: set[tuple[str, Identity]]) -> dict[Span, _Lost]:
+    """Return what checkpoints keep from the backwards of a tape, by the place of the call."""
+    ledger = reading.ledger
+    # What no optimizer has is not to be trained, where it is known what they have.
+    optimizers = [reading.optimizers[number] for number in {step.optimizer for _, step in reading.steps}
+                  if number in reading.optimizers]  # fmt: skip
+    listed = {leaf for optimizer in optimizers for leaf in optimizer.params}
+    whole = bool(optimizers) and all(optimizer.complete == "yes" for optimizer in optimizers)
+    found: dict[Span, _Lost] = {}
+    for run, (_, constants) in zip(reading.runs, reading.constants, strict=True):
+        if not run.backward.accumulates or run.traversal.problem is not None:
+            continue
+        for cut in with_sources(reading, sorted(constants)).values():
+            if cut.how != "checkpoint":
+                continue
+            leaves = {
+                number
+                for number in covered(reading, cut)
+                if number in ledger.leaves
+                and ledger.leaves[number].parameter
+                and _named(reading, number) not in trained
+                and (number in listed or not whole)
+            }
+            if leaves:
+                found.setdefault(cut.at.span, _Lost(cut, run)).leaves |= leaves
+    return found

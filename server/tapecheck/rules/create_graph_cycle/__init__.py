@@ -1,0 +1,1 @@
+"""TAPE203, create-graph-cycle."""

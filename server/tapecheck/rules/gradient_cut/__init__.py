@@ -1,0 +1,1 @@
+"""TAPE402, gradient-cut."""

@@ -1,0 +1,584 @@
+"""TAPE402, gradient-cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import gradients_of, name_of, optimizers_of, set_by_hand
+from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import (
+    CUT_CAUSES,
+    SHORT_CAUSES,
+    Untraining,
+    called_from,
+    cut_advice,
+    cut_words,
+    in_full,
+    join,
+    line,
+    listed,
+    off_labels,
+    span_facts,
+)
+from tapecheck.tape import Cut, Leaf, Optimizer, Root, Site, Span
+
+_Identity = tuple[str, str, int, int]
+"""Name, file, line and column of a leaf: what makes it the same in several tapes."""
+
+_MOST_RUNS = 6
+"""Backward calls that are looked at for each cut value."""
+
+_WRITTEN = frozenset(["detach", "data"])
+"""Cuts that somebody wrote for the sake of cutting."""
+
+
+class GradientCut(Rule):
+    """An optimizer's parameters never get a gradient because the graph is cut on the way."""
+
+    code = "TAPE402"
+    name = "gradient-cut"
+    severity = "warning"
+    summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(reading.steps and reading.runs for reading in readings):
+            return []
+        reached: set[_Identity] = set()
+        written: set[_Identity] = set()
+        fed: set[_Identity] = set()
+        for reading in readings:
+            reached |= _reached(reading)
+            written |= _written(reading)
+            fed |= {_identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
+        findings: list[Finding] = []
+        for reading in readings:
+            if reading.complete and reading.steps:
+                findings += self._of(reading, reached, written, fed)
+        return findings
+
+    def _of(
+        self, reading: Reading, reached: set[_Identity], written: set[_Identity], fed: set[_Identity]
+    ) -> Iterable[Finding]:
+        trained = reached | written
+        stepped = {step.optimizer for _, step in reading.steps}
+        # A parameter whose requires_grad is switched off is meant to stay as it is.
+        frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
+        owner: dict[int, str] = {}
+        useless: set[int] = set()
+        for number in stepped & reading.optimizers.keys():
+            optimizer = reading.optimizers[number]
+            if optimizer.complete == "yes" and _steps_nothing(reading, optimizer, reached):
+                # What sets a copy of a network anew does not make sense of an optimizer that has nothing else.
+                useless |= {leaf for leaf in optimizer.params if leaf in reading.ledger.leaves} - frozen
+                owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
+            for leaf in optimizer.params:
+                event = reading.ledger.leaves.get(leaf)
+                if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
+                    owner.setdefault(leaf, optimizer.name)
+            for leaf in optimizer.idle:
+                event = reading.ledger.leaves.get(leaf)
+                if event is not None and _identity(reading, event) not in trained:
+                    owner.setdefault(leaf, optimizer.name)
+        copies = {leaf for leaf in useless if _identity(reading, reading.ledger.leaves[leaf]) in written}
+        places: dict[tuple[str, int], list[_Cause]] = {}
+        causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
+        causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)), copies)
+        if rest := owner.keys() - copies - set().union(*(cause.lost for cause in causes)):
+            causes += _before_their_own_step(reading, list(_causes(reading, rest, within=True)))
+        causes = _not_of_a_rollout(reading, causes, trained)
+        cleared = _cleared(reading, fed)
+        for cause in cleared:
+            owner.update((leaf, _owner_of(reading, leaf)) for leaf in cause.lost - owner.keys())
+        causes += cleared
+        for cause in causes:
+            places.setdefault((cause.at.file, cause.at.line), []).append(cause)
+        # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
+        every = [cause for causes in places.values() for cause in causes]
+        by_hand = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
+        # Places that cut off the same parameters are one story, told where it happens most often.
+        stories: dict[frozenset[int], list[list[_Cause]]] = {}
+        for causes in places.values():
+            if all(cause.how == "nondifferentiable" and cause.lost <= by_hand for cause in causes):
+                continue
+            causes.sort(key=lambda cause: cause.copied is not None)
+            stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
+        for story in stories.values():
+            told = max(story, key=lambda causes: (not _rolled_out(reading, causes[0], trained), len(causes)))
+            others = [causes[0] for causes in story if causes is not told]
+            yield self._finding(reading, told, owner, others)
+
+    def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]) -> Finding:
+        cut = causes[0]
+        home = cut.at.span
+        lost = sorted({leaf for cause in causes for leaf in cause.lost})
+        names = list(dict.fromkeys(name_of(reading, leaf) for leaf in lost))
+        named = [name for name in names if name]
+        optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
+        note = cut_words(cut, home)
+        if cut.copied is not None:
+            past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
+            note = f"the update is written into a copy of the model {past}, past autograd"
+        plural = len(lost) != 1
+        message = _headline(reading, cut, named, len(lost))
+        labels = []
+        for source in {source.id: source for cause in causes for source in cause.before}.values():
+            labels.append(Label(source.at.span, cut_words(source, home), "cut"))
+        for other in others:
+            labels.append(Label(other.at.span, cut_words(other, home) + ", too", "cut"))
+        labels += off_labels(causes)
+        if cut.copied is not None:
+            labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
+        run = causes[0].run
+        them = "them" if plural else "it"
+        path = f"this backward does not reach {them}"
+        if cut.how == "cleared":
+            path = f"this backward gives {them} a gradient"
+        labels.append(Label(run.at.span, path, "path"))
+        step = next(
+            (
+                step for _, step in reading.steps
+                if step.optimizer in reading.optimizers and set(lost) & set(reading.optimizers[step.optimizer].params)
+            ),
+            None,
+        )  # fmt: skip
+        if step is not None:
+            steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
+            labels.append(Label(step.at.span, f"{steps} {them} here without a gradient", "step"))
+        labels += called_from(reading, cut.at, cut.at)
+        advice = cut_advice(cut) or "keep the value in the graph"
+        if cut.how == "leaf" and causes[0].before:
+            first = causes[0].before[0]
+            mend = cut_advice(first) or "keep the value in the graph"
+            advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
+        if cut.how in ("detach", "data", "no_grad") and cut.off_at is None and _shared(reading, cut):
+            # Without the cut the first of the backwards would free what the others need.
+            advice = "keep the graph here, and `.detach()` the value only for the losses that are not to train them"
+        if cut.copied is not None:
+            advice = (
+                "compute the updated parameters as new tensors of the original ones and run the model with them: "
+                "`torch.func.functional_call(model, updated, inputs)`"
+            )
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
+            tuple(labels),
+            facts={
+                **(_replacing(reading, cut, lost) if cut.how == "replaced" else {}),
+                "how": cut.how,
+                "name": cut.name,
+                "parameters": names,
+                "optimizers": optimizers_of(reading, lost),
+                "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
+            },
+            notes=(*in_full(message, named), note),
+        )  # fmt: skip
+
+
+def _replacing(reading: Reading, cut: _Cause, lost: Sequence[int]) -> dict[str, Any]:
+    """Return what a fix needs to know of parameters that were replaced."""
+    owners = gradients_of(reading).steppable
+    optimizer = reading.optimizers_made[min(owners[lost[0]])][0][1]
+    return {
+        "kind": "registered",
+        "whole": True,
+        "optimizer": span_facts(optimizer.at.span),
+        "made": [span_facts(cut.at.span)],
+        "calls": [span_facts(span) for span in cut.at.stack],
+    }
+
+
+def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -> str:
+    """Return the headline: the parameters as far as they fit, and what keeps the gradient from them."""
+    cause = CUT_CAUSES.get(cut.how, "a cut")
+    if cut.copied is not None:
+        cause = "the update goes into a copy"
+    elif cut.off_at is not None:
+        cause = "recording is switched off"
+    if count == 1:
+        verb, cause = "is never trained", cause.format("its")
+    else:
+        verb, cause = "are never trained", cause.format("their")
+    if not names:
+        return f"{'a parameter' if count == 1 else f'{count} parameters'} {verb}: {cause}"
+    short = SHORT_CAUSES.get(cut.how, cause) if cut.copied is None and cut.off_at is None else cause
+    known = (leaf.name for leaf in reading.ledger.leaves.values())
+    return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, known)
+
+
+@dataclass(slots=True)
+class _Cause:
+    """A cut value that a backward's graph was built with, and the parameters behind it.
+
+    `how` and `name` are the cut's, `at` its place, `before` the cuts that came before a value was made a leaf
+    again. `copied` is where the deep copy was made that took the update instead of the parameters.
+    """
+
+    how: Untraining
+    name: str
+    at: Site
+    lost: set[int]
+    run: Run
+    before: list[Cut]
+    copied: Site | None = None
+    off_at: Span | None = None
+
+
+def _shared(reading: Reading, cause: _Cause) -> bool:
+    """Return whether another backward of the same round starts from what was computed of the cut value, too."""
+    numbers = {number for number, cut in reading.ledger.cuts.items() if cut.at == cause.at}
+    for run in reading.runs:
+        if run.at.span != cause.run.at.span and run.at.iteration == cause.run.at.iteration:
+            nodes = reading.graph_nodes(run.traversal.executed)
+            if any(not numbers.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
+                return True
+    return False
+
+
+def _identity(reading: Reading, leaf: Leaf) -> _Identity:
+    """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
+    change.
+    """
+    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
+
+
+def _reached(reading: Reading) -> set[_Identity]:
+    """Return the leaves that get, or may get, a gradient."""
+    reached: set[int] = set()
+    for run in reading.runs:
+        reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
+    for _, escape in reading.escapes:
+        reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
+    # Unknown code that has a model may train it, and what it makes with it may lead there.
+    reached |= gradients_of(reading).escaped
+    return {
+        _identity(reading, leaf)
+        for number, leaf in reading.ledger.leaves.items()
+        if number in reached or number in reading.given
+    }
+
+
+def _written(reading: Reading) -> set[_Identity]:
+    """Return the leaves that the program sets in another way than by their gradients."""
+    written = set_by_hand(reading)
+    replaced = _replaced(reading)
+    return {
+        _identity(reading, leaf)
+        for leaf in reading.ledger.leaves.values()
+        if leaf.id in written
+        or any(_class(leaf.at) == cls and name_of(reading, leaf.id).endswith(name) for cls, name in replaced)
+    }
+
+
+def _replaced(reading: Reading) -> set[tuple[str, str]]:
+    """Return the attributes for which methods make a new parameter in a loop, with their class: a codebook that is
+    averaged, say.
+    """
+    leaves = reading.ledger.leaves
+    return {
+        (_class(bind.at), bind.name.removeprefix("self"))
+        for node, binds in reading.binds.items()
+        if node in leaves and leaves[node].parameter and leaves[node].at.iteration
+        for _, bind in binds
+        if bind.name.startswith("self.") and _class(bind.at)
+    }
+
+
+def _class(site: Site) -> str:
+    return site.function.rpartition(".")[0]
+
+
+def _fed(reading: Reading) -> set[int]:
+    """Return the leaves that have a gradient, or may have one, at some step."""
+    gradients = gradients_of(reading)
+    found: set[int] = set()
+    for leaf in gradients.steppable:
+        has = gradients.unseen(leaf)
+        for moment in gradients.moments(leaf):
+            if moment.kind in ("added", "set"):
+                has = True
+            elif moment.kind == "cleared":
+                has = gradients.unseen(leaf)
+            elif moment.kind == "stepped" and has:
+                found.add(leaf)
+                break
+    return found & reading.ledger.leaves.keys()
+
+
+def _steps_nothing(reading: Reading, optimizer: Optimizer, reached: set[_Identity]) -> bool:
+    """Return whether none of what an optimizer has ever gets a gradient."""
+    leaves = [reading.ledger.leaves.get(leaf) for leaf in optimizer.params]
+    return bool(leaves) and all(leaf is not None and _identity(reading, leaf) not in reached for leaf in leaves)
+
+
+def _owner_of(reading: Reading, leaf: int) -> str:
+    """Return the name of the optimizer that has a leaf."""
+    made = reading.optimizers_made[min(gradients_of(reading).steppable[leaf])]
+    return made[0][1].name
+
+
+def _cleared(reading: Reading, fed: set[_Identity]) -> list[_Cause]:
+    """Return where gradients are set to None between each backward and its step, though others of the same backward
+    are used: what clears all of a backward is told by TAPE404.
+    """
+    gradients = gradients_of(reading)
+    if not gradients.listed:
+        return []
+    leaves = reading.ledger.leaves
+    found: dict[Span, _Cause] = {}
+    for leaf in sorted(gradients.steppable.keys() & leaves.keys()):
+        moments = gradients.moments(leaf)
+        if _identity(reading, leaves[leaf]) in fed or sum(moment.kind == "stepped" for moment in moments) < 2:
+            continue
+        pending: Run | None = None
+        for moment in moments:
+            if moment.kind == "added":
+                pending = moment.run if moment.fact == "yes" and moment.run is not None else pending
+            elif moment.kind == "cleared" and pending is not None:
+                if moment.how == "none" and _used_otherwise(reading, pending):
+                    cause = found.setdefault(moment.at.span, _Cause("cleared", "", moment.at, set(), pending, []))
+                    cause.lost.add(leaf)
+                break
+    return list(found.values())
+
+
+def _used_otherwise(reading: Reading, run: Run) -> bool:
+    """Return whether a step uses what a backward gives some leaf."""
+    gradients = gradients_of(reading)
+    for leaf in run.traversal.executed:
+        for moment in gradients.moments(leaf) if leaf in gradients.steppable else ():
+            if moment.position > run.position and moment.kind in ("stepped", "cleared"):
+                if moment.kind == "stepped":
+                    return True
+                break
+    return False
+
+
+def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> Iterable[_Cause]:
+    """Return the cuts that keep parameters from the backwards of a tape, each at the place where it happens.
+
+    `within` looks at what went into the values that were cut instead.
+    """
+    wanted = set(lost)
+    done: set[int] = set()
+    told: dict[int, int] = {}
+    for run in reading.runs:
+        for root in run.backward.roots:
+            made = _made_again(reading, root)
+            if made is not None:
+                sources = with_sources(reading, root.cuts)
+                done |= sources.keys()
+                before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
+                before = [cut for cut in before if covered(reading, cut) & wanted] or before
+                # A backward from a leaf reaches nothing else, whatever the value was made of.
+                behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
+                if behind:
+                    yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
+        numbers = {number for root in run.backward.roots for number in root.cuts}
+        for node in reading.graph_nodes(run.traversal.executed):
+            numbers.update(reading.ledger.nodes[node].cuts)
+        for number in run.traversal.executed:
+            leaf = reading.ledger.leaves.get(number)
+            if leaf is not None and not leaf.parameter and leaf.at.iteration:
+                # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
+                numbers.update(leaf.cuts)
+        # One cut value may go into several losses: of whose step it is, the steps after each tell.
+        numbers = {number for number in numbers if number not in done and told.get(number, 0) < _MOST_RUNS}
+        for number in numbers:
+            told[number] = told.get(number, 0) + 1
+        sources = with_sources(reading, sorted(numbers))
+        if within:
+            every = with_sources(reading, sorted(_inside(reading, sources)))
+            sources = {number: cut for number, cut in every.items() if number not in sources}
+        cuts = {number: cut for number, cut in sources.items() if number not in done}
+        direct = {
+            number: behind
+            for number, cut in cuts.items()
+            # What a reentrant checkpoint drops is told by TAPE406.
+            if cut.how not in ("grad", "leaf", "checkpoint") and (behind := covered(reading, cut) & wanted)
+        }
+        for number, behind in direct.items():
+            cut = cuts[number]
+            # Under one no_grad block each operation cuts; the first is the place.
+            if cut.how == "no_grad" and any(
+                source in direct and cuts[source].how == "no_grad"
+                for source in with_sources(reading, cut.sources)
+                if source != number
+            ):
+                continue
+            yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
+        yield from _updated_copies(reading, run, wanted)
+
+
+def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:
+    """Return cuts with those whose values went into what they cut: a number in a branch that is detached."""
+    found = set(cuts)
+    stack = [cut for cut in cuts.values() if cut.how in ("detach", "data")]
+    while stack:
+        nodes = reading.ledger.ancestry(stack.pop().nodes)
+        for node in nodes:
+            event = reading.ledger.nodes.get(node)
+            for number in event.cuts if event is not None else ():
+                if number not in found and number in reading.ledger.cuts:
+                    found.add(number)
+                    stack.append(reading.ledger.cuts[number])
+    return found
+
+
+def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_Cause]:
+    """Return why parameters get no gradient that no cut keeps it from: frozen, replaced, or in no loss at all.
+
+    `copies` are set anew from others: they may be used, as a teacher is, with what comes of it cut off on purpose.
+    """
+    found: list[_Cause] = []
+    gradients = gradients_of(reading)
+    steps: dict[int, list[int]] = {}
+    for position, step in reading.steps:
+        for leaf in gradients.params_at(step.optimizer, position):
+            steps.setdefault(leaf, []).append(position)
+    lost = {leaf for leaf in lost if len(steps.get(leaf, ())) >= 2 and not gradients.unseen(leaf)}
+    if not lost or not reading.runs or not gradients.listed:
+        return found
+    last = reading.runs[-1]
+    leaves = reading.ledger.leaves
+    for cut in reading.ledger.cuts.values():
+        behind = lost & set(cut.leaves) if cut.how == "frozen" else set()
+        if behind:
+            lost -= behind
+            found.append(_Cause("frozen", cut.name, cut.at, behind, last, []))
+    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
+    trained = {
+        leaves[number].name: number
+        for run in reading.runs
+        for number, fact in run.traversal.executed.items()
+        if number in leaves and fact == "yes" and leaves[number].name
+    }
+    for leaf in sorted(lost):
+        other = trained.get(leaves[leaf].name)
+        owner = min(gradients.steppable.get(leaf, ()), default=None)
+        if other is None or owner is None or other <= leaf:
+            continue
+        position, event = reading.optimizers_made[owner][0]
+        if made.get(other, 0) > position:
+            lost.discard(leaf)
+            at = _seen_from(leaves[other].at, event.at)
+            found.append(_Cause("replaced", leaves[leaf].name, at, {leaf}, last, []))
+    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
+        return found
+    used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
+    for number, optimizer in reading.optimizers.items():
+        own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
+        if own and own <= lost and not (own - copies) & used:
+            found.append(_Cause("unreached", "", optimizer.at, own, last, []))
+    return found
+
+
+def _seen_from(at: Site, home: Site) -> Site:
+    """Return the place of something in the file of another: the call there that led to it."""
+    frames = (at.span, *at.stack)
+    here = next((index for index, span in enumerate(frames) if span.file == home.file), None)
+    return home if here is None else Site(frames[here], at.function, frames[here + 1 :], at.iteration)
+
+
+def _rolled_out(reading: Reading, cause: _Cause, trained: set[_Identity]) -> bool:
+    """Return whether a function that cuts under `no_grad` computes so, too, what is trained elsewhere: a rollout.
+
+    Where another line cuts the same parameters as well, that line is the one to mend.
+    """
+    return cause.how == "no_grad" and any(
+        cut.how == "no_grad"
+        and (cut.at.file, cut.at.function, cut.at.stack) == (cause.at.file, cause.at.function, cause.at.stack)
+        and any(
+            leaf in reading.ledger.leaves and _identity(reading, reading.ledger.leaves[leaf]) in trained
+            for leaf in covered(reading, cut)
+        )
+        for cut in reading.ledger.cuts.values()
+    )
+
+
+def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[_Identity]) -> list[_Cause]:
+    """Return the causes without evaluations under `no_grad` of parameters whose like, made by the same line, is cut off
+    elsewhere: what cuts the one layer of a kind in training cuts the others, too.
+    """
+    rolled = [cause for cause in causes if _rolled_out(reading, cause, trained)]
+    others = [cause for cause in causes if cause not in rolled]
+    made = {_made_at(reading, leaf) for cause in others for leaf in cause.lost}
+    return [
+        cause
+        for cause in causes
+        if cause not in rolled or any(_made_at(reading, leaf) not in made for leaf in cause.lost)
+    ]
+
+
+def _made_at(reading: Reading, leaf: int) -> tuple[str, int, int]:
+    at = reading.ledger.leaves[leaf].at
+    return at.file, at.span.line, at.span.column
+
+
+def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
+    """Return the cuts without which a step of the parameters' own optimizer would have found a gradient.
+
+    A discriminator's step detaches what the generator made, as it should: what the generator would get there is
+    cleared before its own step, and where that step's loss has lost it, too, that one is to be mended.
+    """
+    runs = sorted(run.position for run in reading.runs)
+    steps: dict[int, list[int]] = {}
+    for position, step in reading.steps:
+        if step.optimizer in reading.optimizers:
+            for leaf in reading.optimizers[step.optimizer].params:
+                steps.setdefault(leaf, []).append(position)
+    kept: list[_Cause] = []
+    lost: set[int] = set()
+    others: list[_Cause] = []
+    cleared: list[_Cause] = []
+    for cause in causes:
+        run = cause.run.position
+        following = next((position for position in runs if position > run), None)
+        after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), None) for leaf in cause.lost}
+        if all(
+            step is not None and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
+            for leaf, step in after.items()
+        ):
+            cleared.append(cause)
+            continue
+        if any(step is not None and (following is None or step < following) for step in after.values()):
+            kept.append(cause)
+            lost |= cause.lost
+        else:
+            others.append(cause)
+    found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
+    if found or any(cause.how == "leaf" for cause in cleared):
+        return found or [cause for cause in cleared if cause.how == "leaf"]
+    # Without any other cause the gradient is lost where it is cut last, whatever is cleared after it.
+    last: dict[int, int] = {}
+    for cause in cleared:
+        for leaf in cause.lost:
+            following = next((position for position in steps.get(leaf, ()) if position > cause.run.position), 0)
+            last[following] = max(last.get(following, 0), cause.run.position)
+    return [cause for cause in cleared if cause.run.position in last.values()]
+
+
+def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:
+    """Return copies of parameters that a differentiable update was written into past autograd.
+
+    A gradient with a graph of its own is taken to be differentiated further; written into a copy's memory it leads
+    nowhere, and the copy not to what it was copied from.
+    """
+    leaves = reading.ledger.leaves
+    for position, change in reading.changes:
+        copy = leaves.get(change.leaf) if change.leaf is not None and change.lost else None
+        if copy is None or copy.copy_of not in wanted or position > run.position:
+            continue
+        if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
+            written_by_data = change.bumps == "no" and change.optimizer is None
+            how: Untraining = "data" if change.grad_mode == "yes" or written_by_data else "no_grad"
+            yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
+
+
+def _made_again(reading: Reading, root: Root) -> Leaf | None:
+    """Return the leaf that a backward starts from: a loss that was made a leaf of its own."""
+    leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
+    return leaf if leaf is not None and not leaf.parameter else None

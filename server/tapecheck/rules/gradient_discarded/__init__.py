@@ -1,0 +1,1 @@
+"""TAPE404, gradient-discarded."""

@@ -1,0 +1,173 @@
+"""TAPE404, gradient-discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts
+from tapecheck.tape import Span, Step
+
+
+class GradientDiscarded(Rule):
+    """The gradients of a whole backward are cleared before anything uses them."""
+
+    code = "TAPE404"
+    name = "gradient-discarded"
+    severity = "warning"
+    summary = "The gradients of a whole backward are cleared before anything uses them"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        stories: dict[Span, _Story] = {}
+        used: set[Span] = set()
+        for reading in readings:
+            for place, found in _fates(reading).items():
+                if found.discarded and found.discarded >= found.used and not found.unknown:
+                    stories.setdefault(place, found)
+                elif found.used or found.unknown:
+                    # On this way the gradients are used: what else there is hangs on a condition.
+                    used.add(place)
+        return [self._finding(story) for place, story in stories.items() if place not in used]
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, run, cleared = story.reading, story.run, story.cleared
+        assert reading is not None and run is not None and cleared is not None
+        home = run.at.span
+        form, names = backward_form(run.backward)
+        message = headline(
+            [f"the gradients of {form} are cleared before any step", f"{form}: cleared before any step"], *names
+        )
+        labels = [Label(cleared.at.span, "cleared here, and nothing has used them", "changed")]
+        if story.step is not None and story.step.at.span != cleared.at.span:
+            labels.append(Label(story.step.at.span, "this step does not have them", "step"))
+        labels += called_from(reading, run.at, run.at)
+        leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
+        named = [name for name in dict.fromkeys(leaves) if name]
+        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
+        of = f" of {join(shown)}" if named else ""
+        note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
+        if story.used:
+            # How often, the first iterations alone do not say.
+            note += " more often than a step uses them"
+        advice = "clear before the backward or after the step, not in between; or leave the backward out"
+        if not story.leaves & gradients_of(reading).steppable.keys():
+            advice = "give these parameters to an optimizer, none has them; or leave the backward out"
+        return Finding(
+            self.code, self.name, self.severity, home, message, advice,
+            tuple(labels),
+            facts={"parameters": leaves, "cleared": span_facts(cleared.at.span)},
+            notes=(note,),
+        )  # fmt: skip
+
+
+_COUNTED = 3
+"""Iterations of a loop that are looked at: these begin as the program does."""
+_Fate = Literal["discarded", "used", "left", "unknown"]
+
+
+@dataclass(slots=True)
+class _Story:
+    """What became of the gradients of one call in one tape, run for run."""
+
+    discarded: int = 0
+    used: int = 0
+    unknown: int = 0
+    reading: Reading | None = None
+    run: Run | None = None
+    cleared: Moment | None = None
+    step: Step | None = None
+    leaves: set[int] = field(default_factory=set)
+
+
+def _fates(reading: Reading) -> dict[Span, _Story]:
+    found: dict[Span, _Story] = {}
+    if not reading.steps or not reading.cleared:
+        return found
+    gradients = gradients_of(reading)
+    starved = _starved(gradients)
+    for run in reading.runs:
+        # What a later iteration counts need not be known any more, and how often it clears neither.
+        if not run.backward.accumulates or (run.at.iteration and run.at.iteration[-1][1] > _COUNTED):
+            continue
+        story = found.setdefault(run.at.span, _Story())
+        fate, cleared, leaves = _fate(reading, gradients, run, starved)
+        if fate == "discarded":
+            story.discarded += 1
+            if story.run is None and cleared is not None:
+                story.reading, story.run, story.cleared, story.leaves = reading, run, cleared, leaves
+                story.step = _next_step(reading, gradients, cleared, leaves)
+        elif fate == "used":
+            story.used += 1
+        elif fate == "unknown":
+            story.unknown += 1
+    return found
+
+
+def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -> tuple[_Fate, Moment | None, set[int]]:
+    """Return what becomes of the gradients of a backward, with the first clearing and the leaves that it clears."""
+    if run.failed or any(fact != "yes" for fact in run.traversal.executed.values()):
+        return "unknown", None, set()
+    last = run.position
+    first: Moment | None = None
+    leaves: set[int] = set()
+    unowned: dict[int, Moment | None] = {}
+    for number in run.traversal.executed:
+        if number not in reading.ledger.leaves:
+            continue
+        moments = [moment for moment in gradients.moments(number) if moment.position > run.position]
+        if gradients.unseen(number):
+            return "unknown", None, set()
+        if number not in gradients.steppable:
+            if looked_at(moments):
+                return "used", None, set()
+            moment = next((moment for moment in moments if moment.kind == "cleared"), None)
+            if gradients.listed and reading.ledger.leaves[number].parameter:
+                # Parameters that no optimizer has, and the program clears them as if one had.
+                unowned[number] = moment
+            continue
+        moment = next((moment for moment in moments if moment.kind != "added"), None)
+        if moment is None:
+            return "left", None, set()
+        if moment.kind != "cleared":
+            return "used", None, set()
+        leaves.add(number)
+        last = max(last, moment.position)
+        if first is None or moment.position < first.position:
+            first = moment
+    if first is None and unowned:
+        cleared = [moment for moment in unowned.values() if moment is not None]
+        if len(cleared) < len(unowned):
+            return "left", None, set()
+        leaves, first = set(unowned), min(cleared, key=lambda moment: moment.position)
+    if first is None:
+        return "unknown", None, set()
+    for node, positions in gradients.nodes_read.items():
+        if node in run.traversal.executed and any(run.position <= position for position in positions):
+            return "used", None, set()
+    # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
+    if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
+        return "unknown", None, set()
+    return "discarded", first, leaves
+
+
+def _starved(gradients: Gradients) -> set[int]:
+    """Return the optimizers that have a parameter to which no backward adds anything."""
+    return {
+        optimizer
+        for leaf, optimizers in gradients.steppable.items()
+        if not any(moment.kind == "added" for moment in gradients.moments(leaf))
+        for optimizer in optimizers
+    }
+
+
+def _next_step(reading: Reading, gradients: Gradients, cleared: Moment, leaves: set[int]) -> Step | None:
+    """Return the first step after the clearing that has the leaves."""
+    for position, step in reading.steps:
+        if position > cleared.position and leaves & set(gradients.params_at(step.optimizer, position)):
+            return step
+    return None

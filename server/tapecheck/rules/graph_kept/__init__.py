@@ -1,0 +1,1 @@
+"""TAPE201, graph-kept-across-iterations."""

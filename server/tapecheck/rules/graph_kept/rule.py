@@ -1,0 +1,713 @@
+"""TAPE201, graph-kept-across-iterations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.path import told_apart
+from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, headline, quoted, span_facts
+from tapecheck.tape import Decision, Fact, Node, Site, Span
+
+LARGE_BOUND = 64
+"""A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
+_SAMPLES = 3
+_VIEWS = 4
+"""How many views of views are looked through."""
+
+
+class GraphKeptAcrossIterations(Rule):
+    """A value that outlives the iteration keeps its graph, and more of it each time round."""
+
+    code = "TAPE201"
+    name = "graph-kept-across-iterations"
+    severity = "warning"
+    severities = ("warning", "info")
+    summary = "A value that outlives the iteration keeps the graph of every iteration"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        level: set[_Place] = set()
+        grown: list[tuple[Reading, list[_Growth]]] = []
+        for reading in readings:
+            growths, steady = _growing(reading)
+            level |= {_place(held) for held in steady}
+            grown.append((reading, growths))
+        wanted = {_place(growth.held) for _, growths in grown for growth in growths}
+        excused = _told_by_failures(readings, wanted) if wanted else set()
+        for reading in readings if wanted else ():
+            for held in reading.held:
+                if _place(held) in wanted - excused and (
+                    _backwarded_later(reading, held) or _begun_anew(reading, held)
+                ):
+                    excused.add(_place(held))
+        for place in wanted - excused:
+            emptied = _emptied(place, grown)
+            if emptied == "yes":
+                excused.add(place)
+            elif emptied == "may":
+                level.add(place)
+        return [
+            self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
+            for reading, growths in grown
+            for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
+        ]
+
+    def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
+        held = growth.held
+        store = _store(reading, growth)
+        home = said_at(store, held.loop)
+        kept = _saved(reading, growth)
+        within = kept and _of_one_forward(reading, growth)
+        severity: Severity = "warning" if kept and not within else "info"
+        freeing = _freeing(reading, growth)
+        holder = reading.written(held.holder, store)
+        note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
+        if within:
+            note += "; all of them belong to one forward pass, made before the loop"
+        elif kept and freeing is None:
+            note += "; no backward frees them: the activations of all iterations stay in memory"
+        elif kept:
+            note += "; some are never freed and keep their activations in memory"
+        elif freeing is not None:
+            note += "; their activations are freed: little memory, but it grows"
+        else:
+            note += "; they saved no activations: little memory, but it grows"
+        labels = []
+        example = growth.example
+        if example is not None and example.at.line != home.line:
+            labels.append(Label(example.at.span, "nodes built here are kept", "built"))
+        if freeing is not None and freeing != home:
+            labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
+        if home != store.span or store.span.line != held.last.at.span.line:
+            stored = held.last.at.span if home == store.span else store.span
+            labels.append(Label(stored, f"{quoted(holder, 'it')} is stored for the next iteration", "kept"))
+        labels += [label for label in called_from(reading, store, store) if label.span != home]
+        labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
+        return Finding(
+            self.code, self.name, severity, home, _headline(holder, certain),
+            _help(reading, growth, holder, kept, freeing is not None), tuple(labels), certain,
+            facts={
+                "holder": held.holder,
+                "kind": "chain" if growth.chain else "container",
+                "stored": span_facts(held.last.at.span),
+                "loop": span_facts(held.loop.event.at.span),
+                "nodes_per_iteration": growth.nodes,
+                "saved_tensors_kept": kept,
+                "backwarded": freeing is not None,
+                "bound": held.last.bound,
+            },
+            notes=(note,),
+        )  # fmt: skip
+
+
+def said_at(store: Site, loop: LoopRun) -> Span:
+    """Return where it is said that a store keeps graphs: where it lies in another file than the loop, at the loop's
+    call that leads to it, which is what its reader sees and can mend.
+    """
+    here = loop.event.at
+    if store.file == here.file:
+        return store.span
+    within = store.stack[: len(store.stack) - len(here.stack)]
+    return next((call for call in within if call.file == here.file), store.span)
+
+
+def _headline(holder: str, certain: bool) -> str:
+    names = (holder,) if holder else ()
+    form = ("`{}`" if names else "a value") + " keeps every iteration's graph alive"
+    return headline(form if certain else f"possible leak: {form}", *names)
+
+
+def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
+    """Return the stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none
+    either.
+    """
+    told: set[_Place] = set()
+    for reading in readings:
+        for run in reading.runs:
+            problem = run.traversal.problem
+            if problem is None or problem.certain != "yes" or problem.node is None:
+                continue
+            for place in wanted - told:
+                stored = reading.bound_at(place[1], place[2], run.position)
+                if problem.node.id in stored or problem.node.id in reading.ledger.ancestry(stored):
+                    told.add(place)
+    return told
+
+
+def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
+    """Return whether the program empties, or cuts back, in time what grows in a place.
+
+    It does on a way on which nothing grows there, and which differs from the growing one by the answer to one condition
+    alone, asked after the store: what that condition guards empties it. "yes" where the condition asks how much is
+    kept or counts iterations (`if len(losses) > window:`, `if i % every == 0:`, `if count >= every:`), and so holds
+    some time; "may" where it asks a flag or the data; "no" where there is no such way.
+    """
+    answer: Fact = "no"
+    for reading, growths in grown:
+        for growth in growths:
+            if _place(growth.held) != place:
+                continue
+            for other, others in grown:
+                if any(_place(one.held) == place for one in others) or other.ended != "finished":
+                    continue
+                apart = told_apart(reading, other)
+                if len(apart) == 1 and _decides_after(apart[0], growth.held) and _goes_on(other, apart[0], place[3]):
+                    if apart[0].counted or _holds_in_time(apart[0].text, growth.held.holder):
+                        return "yes"
+                    answer = "may"
+    return answer
+
+
+def _goes_on(other: Reading, condition: Decision, loop: Span) -> bool:
+    """Whether a loop goes on in a way that has answered a condition otherwise: `break` empties nothing."""
+    return any(
+        0 < iteration_in(decision.at, run) < run.iterations
+        for run in other.loops.values()
+        if run.event.at.span == loop
+        for _, decision in other.decisions
+        if decision.at.span == condition.at.span and decision.taken != condition.taken
+    )
+
+
+def _decides_after(decision: Decision, held: Held) -> bool:
+    """Whether a condition is asked in a loop, of what is kept or once it has been stored."""
+    store, at = held.last.at.span, decision.at.span
+    if not iteration_in(decision.at, held.loop):
+        return False
+    return _asks_length(decision.text, held.holder) or (at.file == store.file and at.line > store.end_line)
+
+
+def _holds_in_time(condition: str, holder: str) -> bool:
+    """Whether a condition asks how much is kept, or for every so many iterations."""
+    return _asks_length(condition, holder) or any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in _parts_of(condition)
+    )
+
+
+def _asks_length(condition: str, holder: str) -> bool:
+    return any(isinstance(part, ast.Call) and ast.unparse(part) == f"len({holder})" for part in _parts_of(condition))
+
+
+def _parts_of(condition: str) -> list[ast.AST]:
+    try:
+        return list(ast.walk(ast.parse(condition, mode="eval")))
+    except SyntaxError:
+        # The text of a long condition is cut.
+        return []
+
+
+@dataclass(slots=True)
+class _Growth:
+    """A holder that keeps more at the end of each iteration. `chain` says that its value is computed from its
+    value in the iteration before, `steps` are the iterations at which it grew.
+    """
+
+    held: Held
+    chain: bool
+    steps: list[int]
+    reached: set[int]
+    nodes: int
+    example: Node | None
+
+
+_Place = tuple[str, str, int, Span]
+"""Holder, file and line of the store, and the loop: what makes a holder the same one in several tapes."""
+
+
+def _place(held: Held) -> _Place:
+    at = held.last.at
+    return held.holder, at.file, at.line, held.loop.event.at.span
+
+
+def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
+    """Return the holders that grow with their loop, and those that were seen not to."""
+    by_loop: dict[int, list[Held]] = {}
+    for held in reading.held:
+        if not held.loop.event.inside_forward and len(held.holds) >= 2:
+            by_loop.setdefault(held.loop.id, []).append(held)
+    growths: list[_Growth] = []
+    level: list[Held] = []
+    for group in by_loop.values():
+        if not _reaches_parameters(reading, group[0].loop):
+            continue
+        reached = reading.iterations_reached(group[0].loop)
+        for held in group:
+            older = _from_before(reading, held)
+            steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached, older)
+            if len(steps) < 2 or _is_full(held, steps):
+                level.append(held)
+            elif held.loop.iterations >= 3 and not _bounded(held):
+                growth = _growth(reading, held, steps)
+                if growth is not None and not (
+                    _explained(reading, growth) or _by_depth(reading, growth) or _asks_itself(reading, held)
+                ):
+                    growths.append(growth)
+    return growths, level
+
+
+def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether a loop itself runs a model or a backward.
+
+    One that only does arithmetic on a graph built before it (over the channels of an image, say) is a part of
+    that forward pass: it ends after as many steps as there are parts.
+    """
+    end = loop.end if loop.end is not None else len(reading.tape.events)
+    if any(loop.start < run.position < end and not _differentiable(run) for run in reading.runs):
+        return True
+    differentiated = {run.at.span for run in reading.runs if loop.start < run.position < end}
+    return any(
+        isinstance(event, Node)
+        and event.at.span not in differentiated
+        and any(source in reading.ledger.leaves for source in event.inputs)
+        for event in reading.tape.events[loop.start : end]
+    )
+
+
+def _differentiable(run: Run) -> bool:
+    """Return whether a call gives gradients that are to be differentiated again: arithmetic like any other."""
+    return run.backward.call != "backward" and run.backward.create == "yes"
+
+
+def _bounded(held: Held) -> bool:
+    bound = held.last.bound
+    if bound is None or bound > LARGE_BOUND:
+        return False
+    # A window that the whole loop never fills keeps every iteration like a list.
+    return not (held.loop.more == "no" and held.loop.iterations <= bound)
+
+
+def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
+    """Return the iterations at which the graphs of more iterations were kept than before, those of `older` nodes left
+    out; none where it lets go of any.
+    """
+    steps: list[int] = []
+    before = 0
+    for index in sorted(held.nodes):
+        bits = _iterations(held.nodes[index] - older, reached)
+        if steps and (before & ~bits or index - 1 not in held.nodes):
+            return []
+        if bits.bit_count() > max(before.bit_count(), 1):
+            steps.append(index)
+        before = bits
+    return steps
+
+
+def _is_full(held: Held, steps: Sequence[int]) -> bool:
+    """Return whether a holder has grown for the first iterations alone, as one that keeps the first five of them."""
+    widest = max((after - before for before, after in zip(steps, steps[1:])), default=1)
+    return max(held.nodes) - steps[-1] > widest
+
+
+def _from_before(reading: Reading, held: Held) -> frozenset[int]:
+    """Return the graphs of unknown values in what was stored before the loop: they are as old as it is, though the
+    dry run learned of each of them in an iteration, from the first backward that reached it.
+    """
+    if iteration_in(held.last.at, held.loop):
+        return frozenset()
+    return frozenset(
+        number for nodes in held.nodes.values() for number in nodes if reading.ledger.leads_anywhere(number)
+    )
+
+
+def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bool:
+    """Return whether the same holder, stored by another line from then on, lets go of what it held: a ring that was
+    filled.
+    """
+    last = max(held.nodes)
+    kept = _iterations(held.nodes[last], reached)
+    return any(
+        other is not held
+        and other.holder == held.holder
+        and min(other.nodes) == last + 1
+        and bool(kept & ~_iterations(other.nodes[max(other.nodes)], reached))
+        for other in group
+    )
+
+
+def _iterations(nodes: Iterable[int], reached: dict[int, int]) -> int:
+    """Return the iterations whose graphs some nodes reach, as bits."""
+    bits = 0
+    for node in nodes:
+        bits |= reached.get(node, 0)
+    return bits
+
+
+def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
+    """Return how a holder grows; None where its value does not come from what it held before."""
+    last = steps[-1]
+    before = held.nodes.get(_previous(held, last), set())
+    now = held.nodes[last]
+    reached = reading.graph_nodes(reading.ledger.ancestry(now))
+    if not before & reached:
+        return None
+    onward = reading.ledger.ancestry(source for node in now for source in reading.sources(node)).keys()
+    chain = bool(before & onward) and not before & now
+    older = reading.graph_nodes(reading.ledger.ancestry(before))
+    return _Growth(held, chain, steps, reached, len(reached - older), _example(reading, held, older))
+
+
+def _asks_itself(reading: Reading, held: Held) -> bool:
+    """Return whether a store is guarded by a question to the very value that it replaces, as `if z < 0:` is where `z`
+    was taken out of it: what it has stored once may answer that the other way for good.
+    """
+    store = held.last.at
+    answered = False
+    for _, decision in reading.decisions:
+        index = iteration_in(decision.at, held.loop)
+        if decision.at.file != store.file or not decision.at.line <= store.line <= decision.end_line:
+            continue
+        before = held.nodes.get(index - 1)
+        if before is not None and index in held.nodes:
+            asked = [reading.ledger.cuts[cut].nodes for cut in decision.cuts if cut in reading.ledger.cuts]
+            if not asked or not all(any(_is_of(reading, node, before) for node in nodes) for nodes in asked):
+                return False
+            answered = True
+    return answered
+
+
+def _is_of(reading: Reading, node: int, held: set[int]) -> bool:
+    """Return whether a node is a held one, or a view of it."""
+    for _ in range(_VIEWS):
+        event = reading.ledger.nodes.get(node)
+        if node in held or event is None:
+            return node in held
+        if event.keeps != "no" or len(event.inputs) != 1:
+            return False
+        node = event.inputs[0]
+    return False
+
+
+def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
+    """Return the growing holders that would grow even if the others' values were cut: the ones to fix."""
+    kept: list[_Growth] = []
+    chains = [growth for growth in growths if growth.chain]
+    for growth in growths:
+        blocked: set[int] = set()
+        doubled = False
+        for other in chains:
+            if other is growth or _place(other.held)[:3] == _place(growth.held)[:3]:
+                continue
+            if growth.chain and _same(growth, other):
+                doubled = doubled or chains.index(other) < chains.index(growth)
+            else:
+                blocked.update(*other.held.nodes.values())
+        if doubled:
+            continue
+        if blocked:
+            around = reading.iterations_reached(growth.held.loop, frozenset(blocked))
+            if len(_steps(growth.held, around, _from_before(reading, growth.held))) < 2:
+                continue
+        kept.append(growth)
+    return kept
+
+
+def _same(left: _Growth, right: _Growth) -> bool:
+    return left.held.nodes == right.held.nodes
+
+
+def _previous(held: Held, index: int) -> int:
+    return max((other for other in held.nodes if other < index), default=0)
+
+
+def _example(reading: Reading, held: Held, older: set[int]) -> Node | None:
+    """Return the newest node of an earlier iteration that is kept: where the kept graph ends."""
+    candidates = [node for node in older if reading.iteration_of(node, held.loop)]
+    return reading.ledger.nodes[max(candidates)] if candidates else None
+
+
+def _explained(reading: Reading, growth: _Growth) -> bool:
+    """Return whether a failing backward or a growing chain already tells this story."""
+    for run in reading.runs:
+        problem = run.traversal.problem
+        if problem is not None and problem.certain == "yes" and problem.node is not None:
+            if problem.node.id in growth.reached:
+                return True
+    for chain in reading.growing_chains:
+        for run in chain.runs[1:]:
+            now = iteration_in(run.at, growth.held.loop)
+            for index, nodes in growth.held.nodes.items():
+                if index < now and nodes & run.traversal.executed.keys():
+                    return True
+    return False
+
+
+def _by_depth(reading: Reading, growth: _Growth) -> bool:
+    """Return whether each iteration applies other parameters: a loop over layers, part of one forward pass.
+
+    One that runs a backward itself, in each iteration, is a loop over models that are trained one after the other.
+    """
+    loop = growth.held.loop
+    trained = {iteration_in(run.at, loop) for run in reading.runs if run.backward.call == "backward"}
+    if trained.issuperset(growth.steps):
+        return False
+    used: dict[int, set[int]] = {}
+    for number in growth.reached:
+        iteration = reading.iteration_of(number, growth.held.loop)
+        if iteration:
+            parameters = {
+                source
+                for source in reading.sources(number)
+                if (leaf := reading.ledger.leaves.get(source)) is not None and leaf.parameter
+            }
+            used.setdefault(iteration, set()).update(parameters)
+    filled = [parameters for parameters in used.values() if parameters]
+    if len(filled) < 2:
+        return False
+    return sum(len(parameters) for parameters in filled) == len(set().union(*filled))
+
+
+def _backwarded_later(reading: Reading, held: Held) -> bool:
+    """Return whether what was held is there for a later backward.
+
+    That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
+    in a later loss, and where it is handed to somebody who may still call backward.
+    """
+    loop = held.loop
+    indexes = sorted(held.nodes)
+    # Long loops are judged by their beginning and their end.
+    chosen = sorted({*indexes[:_SAMPLES], *indexes[-_SAMPLES:]})
+    reached = {index: reading.ledger.ancestry(held.nodes[index]).keys() for index in chosen}
+    for index in chosen:
+        position, direct = held.positions[index], held.nodes[index]
+        later = [run for run in reading.runs if run.position > position]
+        escapes = [escape for place, escape in reading.escapes if place > position]
+        if not later and not escapes:
+            continue
+        old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
+        for run in later:
+            walked = _walked(reading, run, old)
+            if not walked:
+                continue
+            # A backward in the last iteration through what all of them made: the loop was one window.
+            window = loop.more == "no" and not any(
+                walked & other.traversal.executed.keys() for other in reading.runs if other.position < run.position
+            )
+            after = [i for i in chosen if held.positions[i] > run.position and not (window and i == loop.iterations)]
+            if not any(walked & reached[i] for i in after):
+                if not _aimed_at(reading, held, reached[index]):
+                    return True
+        if any(reading.ledger.is_freed(node) != "no" for node in old):
+            continue
+        used = _constant_later(reading, direct, position)
+        # What is used so and kept on is a queue or a running value that was to be cut where it is stored.
+        if used is not None and not _kept_on(reading, held.holder, old, used):
+            return True
+        if escapes:
+            gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
+            if direct & gone.keys():
+                return True
+    return False
+
+
+def _begun_anew(reading: Reading, held: Held) -> bool:
+    """Return whether a short loop of a known length makes leaves of what it computed of the held values.
+
+    It is an unrolled computation whose steps were cut apart: what it carries is gone behind it, and the cut is told.
+    """
+    if held.loop.more != "no" or held.loop.iterations > LARGE_BOUND:
+        return False
+    leaves = [leaf for leaf in reading.ledger.leaves.values() if leaf.cuts and iteration_in(leaf.at, held.loop)]
+    cuts = with_sources(reading, [cut for leaf in leaves for cut in leaf.cuts]).values()
+    behind = set().union(*(covered(reading, cut) for cut in cuts))
+    earlier = sorted(held.nodes)[:-1]
+    return bool(earlier) and all(held.nodes[index] & behind for index in earlier)
+
+
+def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> bool:
+    """Return whether a holder still keeps some of these nodes at the end of an iteration after a position."""
+    for held in reading.held:
+        later = [index for index in sorted(held.nodes) if held.positions[index] > position]
+        if held.holder == holder and later:
+            # Long loops are judged by their beginning and their end.
+            if any(nodes & reading.ledger.ancestry(held.nodes[index]).keys() for index in {later[0], later[-1]}):
+                return True
+    return False
+
+
+def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
+    """Return the nodes that a backward runs through; not those at which it only takes a gradient."""
+    executed = run.traversal.executed.keys()
+    problem = run.traversal.problem
+    walked = nodes & executed
+    if run.backward.inputs and (problem is None or problem.certain != "yes"):
+        # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
+        ledger = reading.ledger
+        whole = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
+        walked |= nodes & (whole - ledger.ancestry(run.backward.inputs).keys())
+    for target in walked & set(run.backward.inputs or ()):
+        if executed.isdisjoint(reading.sources(target)):
+            walked.discard(target)
+    return walked
+
+
+def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
+    """Return whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
+
+    An input that is changed step by step by its own gradient: a later backward through all the steps is an
+    accident, not what they were kept for. A leaf that several steps use, as a learned rate, is what they are kept for.
+    """
+    direct = set().union(*held.nodes.values())
+    if not any(direct & set(run.backward.inputs or ()) for run in reading.runs):
+        return False
+    stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+    used: dict[int, int] = {}
+    for number in reached:
+        leaf = reading.ledger.leaves.get(number)
+        if leaf is not None and (leaf.parameter or leaf.id in stepped):
+            return False
+        iteration = reading.iteration_of(number, held.loop)
+        for source in reading.sources(number) if iteration else ():
+            if source in reading.ledger.leaves and used.setdefault(source, iteration) != iteration:
+                return False
+    return True
+
+
+def _constant_later(reading: Reading, direct: set[int], position: int) -> int | None:
+    """Return where held values, detached after this, go into the graph of a loss; None where they do not."""
+    for place, cuts in reading.constants:
+        if place > position and any(
+            cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
+            for cut in with_sources(reading, cuts).values()
+        ):
+            return place
+    return None
+
+
+def _store(reading: Reading, growth: _Growth) -> Site:
+    """Return the line that stores, or, where a value is computed from its own old value in several lines, the
+    first.
+    """
+    held = growth.held
+    index = growth.steps[-1]
+    before = held.nodes.get(_previous(held, index), set())
+    start = held.positions.get(_previous(held, index))
+    if growth.chain and start is not None:
+        stored = held.holds[index].at
+        for bind in reading.binds_in(held.holder, start, held.positions[index]):
+            if bind.node is None or bind.node in before or bind.at.stack != stored.stack:
+                continue
+            if before & reading.ledger.ancestry([bind.node]).keys():
+                return bind.at
+    return held.holds[index].at
+
+
+def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
+    """Return whether the statement that stores is an op that writes into the held tensor, and nothing is bound
+    there.
+    """
+    place = growth.held.last.at.span
+    binds = reading.binds_in(growth.held.holder, 0, len(reading.tape.events))
+    bound = any(bind.at.span.line == place.line for bind in binds)
+    return not bound and any(
+        change.at.span.file == place.file and change.at.span.line == place.line for _, change in reading.changes
+    )
+
+
+def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
+    """Return the kept nodes of iterations before the last."""
+    last = growth.steps[-1]
+    return [
+        reading.ledger.nodes[node] for node in growth.reached if 0 < reading.iteration_of(node, growth.held.loop) < last
+    ]
+
+
+def _linked(reading: Reading, growth: _Growth) -> bool:
+    """Return whether a kept node is more than what unknown code may have computed."""
+    return any(node.linked == "yes" for node in _old_nodes(reading, growth))
+
+
+def _saved(reading: Reading, growth: _Growth) -> bool:
+    """Return whether kept nodes hold activations that would be freed without them; parameters live on anyway."""
+    scalars = _scalars(reading, growth)
+    for node in _old_nodes(reading, growth):
+        if _freed_in_loop(reading, growth, node) is not None and _is_freed(reading, node):
+            continue
+        if node.keeps == "no" or node.id in scalars:
+            continue
+        for saved in node.saved:
+            leaf = reading.ledger.leaves.get(saved.of) if saved.of is not None else None
+            if leaf is None or iteration_in(leaf.at, growth.held.loop):
+                return True
+        if not node.saved and node.keeps == "may":
+            return True
+    return False
+
+
+def _of_one_forward(reading: Reading, growth: _Growth) -> bool:
+    """Return whether all that is kept was computed from graphs that were there before the loop, and from no parameter:
+    the losses of parts of one batch, whose graph is there for as long as the function runs anyway.
+    """
+    inside = {number for number in growth.reached if reading.iteration_of(number, growth.held.loop)}
+    for number in inside:
+        sources = reading.sources(number)
+        if not sources or any(source in reading.ledger.leaves for source in sources):
+            return False
+    return bool(inside)
+
+
+def _scalars(reading: Reading, growth: _Growth) -> set[int]:
+    """Return the kept nodes that are computed of nothing but roots of backward calls.
+
+    Such a root is a single number, and so is what arithmetic makes of it: what its nodes save is a few bytes.
+    """
+    roots = {root.node for run in reading.runs if run.backward.call == "backward" for root in run.backward.roots}
+    scalars: set[int] = set()
+    for number in sorted(growth.reached):
+        sources = reading.ledger.nodes[number].inputs
+        if sources and all(source in roots or source in scalars for source in sources):
+            scalars.add(number)
+    return scalars
+
+
+def _is_freed(reading: Reading, node: Node) -> bool:
+    """Whether a backward has certainly freed a node, or has if it exists at all."""
+    ledger = reading.ledger
+    if ledger.is_freed(node.id) == "yes":
+        return True
+    unproven = node.id in ledger.provisional or ledger.leads_anywhere(node.id)
+    return unproven and ledger.is_freed(node.id) == "may"
+
+
+def _freeing(reading: Reading, growth: _Growth) -> Span | None:
+    """Return where a backward has freed the kept nodes."""
+    for node in sorted(_old_nodes(reading, growth), key=lambda node: -node.id):
+        run = _freed_in_loop(reading, growth, node)
+        if run is not None:
+            return run.at.span
+    return None
+
+
+def _freed_in_loop(reading: Reading, growth: _Growth, node: Node) -> Run | None:
+    """Return the backward that freed a node while the loop still ran."""
+    backward = reading.ledger.freed_by(node.id)
+    run = reading.run_of[backward.id] if backward is not None else None
+    end = growth.held.loop.end
+    return run if run is not None and (end is None or run.position < end) else None
+
+
+def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: bool) -> str:
+    holder = quoted(name, "it")
+    if growth.chain and not backwarded and _changed_in_place(reading, growth):
+        return f"make this change under `torch.no_grad()`: {holder} then keeps no graph"
+    if growth.chain:
+        if backwarded or not kept:
+            return (
+                f"detach what comes from the iteration, or use its number: `.detach()` or `.item()` where "
+                f"{holder} is "
+                "computed"
+            )
+        return (
+            f"detach {holder} before the next iteration uses it, or run the loop under `torch.no_grad()` if "
+            "nothing in "
+            "it is trained"
+        )
+    if backwarded or not kept:
+        return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
+    return (
+        f"store `.detach()` of the value in {holder}, or run the loop under `torch.no_grad()` if nothing in "
+        "it is trained"
+    )

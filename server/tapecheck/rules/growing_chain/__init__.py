@@ -1,0 +1,1 @@
+"""TAPE202, growing-chain."""

@@ -1,0 +1,1 @@
+"""TAPE104, leaf-inplace."""

@@ -1,0 +1,66 @@
+"""TAPE104, leaf-inplace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, headline, quoted, span_facts
+from tapecheck.tape import InPlace
+
+
+class LeafInplace(Rule):
+    """A leaf that requires grad is changed in place outside no_grad."""
+
+    code = "TAPE104"
+    name = "leaf-inplace"
+    severity = "error"
+    raises = True
+    summary = "A leaf that requires grad is changed in place while autograd records"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for _, change in reading.changes:
+                if change.leaf is not None and change.grad_mode == "yes" and change.bumps != "no":
+                    if change.optimizer is None:
+                        findings.append(self._finding(readings, reading, change))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, change: InPlace) -> Finding:
+        home = change.at.span
+        leaf = reading.ledger.leaves.get(change.leaf) if change.leaf is not None else None
+        name = (leaf.name if leaf is not None else "") or change.name
+        certain = change.bumps == "yes" and all(
+            any(
+                other.at.span == home and other.leaf is not None and other.grad_mode == "yes"
+                for _, other in far.changes
+            )
+            for far in readings
+            if any(other.at.span == home for _, other in far.changes)
+        )
+        on_view = change.on_view and (leaf is None or change.name != leaf.name)
+        labels = []
+        if leaf is not None and leaf.at.span != home:
+            what = "parameter" if leaf.parameter else "leaf that requires grad"
+            labels.append(Label(leaf.at.span, f"{quoted(name, 'it')} is created here, a {what}", "built"))
+        labels += called_from(reading, change.at, change.at)
+        return Finding(
+            self.code, self.name, self.severity, home, _headline(name, on_view, certain),
+            f"put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
+            f"{quoted(name, 'the leaf')}",
+            tuple(labels), certain,
+            facts={"name": name, "how": change.how, "on_view": change.on_view, "change": span_facts(home)},
+        )  # fmt: skip
+
+
+def _headline(name: str, on_view: bool, certain: bool) -> str:
+    update = "in-place update" if certain else "possible in-place update"
+    if not name:
+        return f"{update} of a {'view of a ' if on_view else ''}leaf outside `torch.no_grad()`"
+    if on_view:
+        forms = [update + " of a view of leaf `{}` outside `torch.no_grad()`"]
+        return headline([*forms, update + " of a view of `{}` outside `torch.no_grad()`"], name)
+    return headline(update + " of leaf `{}` outside `torch.no_grad()`", name)

@@ -1,0 +1,1 @@
+"""TAPE401, missing-create-graph."""

@@ -1,0 +1,222 @@
+"""TAPE401, missing-create-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.reading import SUMS, Reading, Run, plain, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, headline, line, span_facts
+from tapecheck.tape import Cut, Node, Span
+
+_EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
+"""Cuts that say themselves that the value is meant as a constant from there on."""
+
+
+class MissingCreateGraph(Rule):
+    """A gradient that is not differentiable goes into a loss."""
+
+    code = "TAPE401"
+    name = "missing-create-graph"
+    severity = "warning"
+    severities = ("error", "warning")
+    summary = "A gradient taken without create_graph=True goes into a loss as a constant"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings: list[Finding] = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "no-graph" and problem.certain == "yes":
+                    root = run.backward.roots[problem.root]
+                    cuts = undifferentiable(reading, root.cuts)
+                    if cuts:
+                        findings.append(self._raising(readings, reading, run, cuts, problem.root, unused=None))
+                elif problem is not None and problem.kind == "unused":
+                    cuts = _cut_off_from(reading, run, problem.root)
+                    if cuts:
+                        findings.append(self._raising(readings, reading, run, cuts, 0, unused=problem.root))
+                if problem is None or problem.certain != "yes":
+                    findings += self._silent(reading, run)
+        return findings
+
+    def _raising(
+        self,
+        readings: Sequence[Reading],
+        reading: Reading,
+        run: Run,
+        cuts: list[Cut],
+        index: int,
+        unused: int | None,
+    ) -> Finding:
+        home = run.at.span
+        first = min(cuts, key=lambda cut: cut.id)
+        taken = line(first.at.span, home)
+        certain = always(readings, reading, run) if unused is None else True
+        target = run.backward.inputs[unused] if unused is not None and run.backward.inputs is not None else None
+        leaf = reading.name(target) if target is not None else None
+        message = raising_headline(
+            run.backward.roots[index].name, None if unused is None else leaf[0] if leaf else "", certain
+        )
+        labels = _labels(reading, cuts)
+        if not certain:
+            labels += path_labels(readings, reading, run)
+        labels += called_from(reading, run.at, run.at)
+        return Finding(
+            self.code, self.name, "error", home, message,
+            f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`)",
+            tuple(labels), certain,
+            facts={
+                "kind": "raises",
+                "gradients": [span_facts(cut.at.span) for cut in cuts],
+                "root": run.backward.roots[index].name,
+            },
+        )  # fmt: skip
+
+    def _silent(self, reading: Reading, run: Run) -> Iterable[Finding]:
+        terms = sorted({term for root in run.backward.roots for term in root.constant_terms})
+        for term in terms:
+            cut = reading.ledger.cuts.get(term)
+            node = _meeting(reading, run, term) if cut is not None else None
+            if cut is None or node is None or _stepped_since(reading, cut, node):
+                continue
+            inputs = run.backward.inputs
+            if inputs is not None and reading.ledger.ancestry(cut.nodes).keys().isdisjoint(inputs):
+                # With a graph of its own it would lead to nothing that this call differentiates by.
+                continue
+            home = node.at.span
+            taken = line(cut.at.span, home)
+            labels = _labels(reading, [cut])
+            if run.at.span != home:
+                labels.append(Label(run.at.span, "this backward does not see the term", "path"))
+            labels += called_from(reading, node.at, node.at)
+            yield Finding(
+                self.code, self.name, "warning", home, _silent_headline(reading, run, node),
+                f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if the term is "
+                "meant as a constant, say so with `.detach()`",
+                tuple(labels),
+                facts={
+                    "kind": "silent",
+                    "gradients": [span_facts(cut.at.span)],
+                    "root": run.backward.roots[0].name,
+                },
+            )  # fmt: skip
+
+
+def _stepped_since(reading: Reading, cut: Cut, meeting: Node) -> bool:
+    """Return whether an optimizer stepped between the backward of a gradient and the term that it is part of.
+
+    The gradient is of parameters that are gone by then: what was learned from it is a constant.
+    """
+    events = reading.tape.events
+    taken = next((place for place, event in enumerate(events) if event is cut), 0)
+    used = next((place for place, event in enumerate(events) if event is meeting), 0)
+    computed = max((run.position for run in reading.runs if run.position <= taken), default=taken)
+    return reading.step_between(computed, used) is not None
+
+
+def raising_headline(root: str, unreached: str | None, certain: bool) -> str:
+    """Return the headline for a call that raises; `unreached` is the name of an input it finds no way to."""
+    missing, tensor = "missing `create_graph=True`", "`{}`" if root else "the gradient"
+    if unreached is not None:
+        names = [name for name in (unreached, root) if name]
+        what = f"{'`{}`' if unreached else 'an input'} is unreachable from {'`{}`' if root else 'the root'}"
+        return headline(f"{what}: {missing}", *names)
+    names = [root] if root else []
+    if certain:
+        return headline(f"{tensor} cannot be differentiated: {missing}", *names)
+    return headline(f"possible {missing}: {tensor} cannot be differentiated", *names)
+
+
+def _silent_headline(reading: Reading, run: Run, meeting: Node) -> str:
+    """Return the headline for a gradient that a loss takes for a constant.
+
+    Where it is only added, nothing is learned of it; elsewhere it scales or shifts what is.
+    """
+    root = run.backward.roots[0]
+    way = reading.path([root.node], meeting.id) if root.node is not None else []
+    added = all(plain(reading.ledger.nodes[node].op) in SUMS for node in way if node in reading.ledger.nodes)
+    names = (root.name,) if root.name else ()
+    loss = "`{}`" if names else "the loss"
+    if not added:
+        return headline(f"gradient in {loss} is a constant (missing `create_graph=True`)", *names)
+    effect = f"penalty in {loss} has no effect (missing `create_graph=True`)"
+    return headline([f"gradient {effect}", effect], *names)
+
+
+def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
+    """Return the gradients without graph that values with some cuts come from, where nothing else cut them
+    afterwards.
+    """
+    found: dict[int, Cut] = {}
+    stack = list(numbers)
+    while stack:
+        cut = reading.ledger.cuts.get(stack.pop())
+        if cut is not None and cut.how == "grad" and cut.id not in found:
+            found[cut.id] = cut
+            stack.extend(cut.sources)
+    return list(found.values())
+
+
+def gradients_taken(readings: Sequence[Reading]) -> set[Span]:
+    """Return the calls that this rule wants `create_graph=True` for."""
+    if not any(cut.how == "grad" for reading in readings for cut in reading.ledger.cuts.values()):
+        return set()
+    return {
+        label.span
+        for finding in MissingCreateGraph().judge(readings)
+        for label in finding.labels
+        if label.role == "cut"
+    }
+
+
+def _labels(reading: Reading, cuts: Iterable[Cut]) -> list[Label]:
+    labels = []
+    for cut in sorted(cuts, key=lambda cut: cut.id):
+        labels.append(Label(cut.at.span, "not differentiable: taken here without `create_graph=True`", "cut"))
+        labels += called_from(reading, cut.at, cut.at, 1)
+    return labels
+
+
+def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
+    """Return the first operation that takes the constant gradient into the graph that the backward runs."""
+    roots = [root.node for root in run.backward.roots if root.node is not None]
+    nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
+    if run.backward.inputs is not None:
+        # What the inputs were made of is behind them: parameters that earlier steps have moved.
+        nodes = (nodes & run.traversal.executed.keys()) - set(run.backward.inputs)
+    for number in sorted(nodes):
+        node = reading.ledger.nodes[number]
+        for cut in node.cuts:
+            if cut == term or term in _derived(reading, cut):
+                return node
+    return None
+
+
+def _derived(reading: Reading, number: int) -> set[int]:
+    """Return the gradients that a cut value was made of, unless it was made a constant on purpose."""
+    found: set[int] = set()
+    stack = [number]
+    while stack:
+        cut = reading.ledger.cuts.get(stack.pop())
+        if cut is None or cut.id in found or cut.how in _EXPLICIT:
+            continue
+        found.add(cut.id)
+        stack.extend(cut.sources)
+    return found
+
+
+def _cut_off_from(reading: Reading, run: Run, index: int) -> list[Cut]:
+    """Return the gradients without graph that would have led from the roots of a grad call to one of its inputs."""
+    backward = run.backward
+    if backward.inputs is None or index >= len(backward.inputs):
+        return []
+    target = backward.inputs[index]
+    roots = [root.node for root in backward.roots if root.node is not None]
+    numbers = {cut for root in backward.roots for cut in root.cuts}
+    for node in reading.graph_nodes(reading.ledger.ancestry(roots)):
+        numbers.update(reading.ledger.nodes[node].cuts)
+    cuts = with_sources(reading, numbers).values()
+    return [cut for cut in cuts if cut.how == "grad" and target in reading.ledger.ancestry(cut.nodes)]

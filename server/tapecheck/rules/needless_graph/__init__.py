@@ -1,0 +1,1 @@
+"""TAPE302, needless-graph."""

@@ -1,0 +1,260 @@
+"""TAPE302, needless-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, span_facts
+from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
+
+_MODE = "set_grad_enabled"
+"""What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
+
+
+class NeedlessGraph(Rule):
+    """A loop builds graphs that no backward walks: evaluation or sampling without `torch.no_grad()`."""
+
+    code = "TAPE302"
+    name = "needless-graph"
+    severity = "info"
+    summary = "No backward walks the graphs of a loop: evaluation without torch.no_grad()"
+    stands_alone = True
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        unused: dict[_Key, tuple[Reading, _Unused]] = {}
+        loops: dict[_Key, list[tuple[Reading, LoopRun, list[int]]]] = {}
+        grown: list[object] | None = None
+        backwards = _backward_lines(readings)
+        for reading in readings:
+            for loop in reading.loops.values():
+                # Where recording is off around the loop, something inside has switched it on again.
+                if loop.event.inside_forward or loop.event.hidden or loop.event.off:
+                    continue
+                key = (loop.event.at.span, loop.event.at.stack)
+                built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
+                loops.setdefault(key, []).append((reading, loop, built))
+                if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
+                    unused[key] = reading, found
+        used = {key for key in unused if any(_used(reading, loop, built) for reading, loop, built in loops[key])}
+        for key in [key for key in unused if key not in used]:
+            if any(_kept(reading, loop, built) for reading, loop, built in loops[key]):
+                # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read
+                # by whoever called it. Where they pile up, that is another rule's finding.
+                grown = _grown(readings) if grown is None else grown
+                if span_facts(key[0]) in grown or any(
+                    reading.tape.started or _constant(reading, built) for reading, _, built in loops[key]
+                ):
+                    used.add(key)
+        off = {
+            (cut.at.span, cut.at.stack)
+            for reading in readings
+            for cut in reading.ledger.cuts.values()
+            if cut.how == "no_grad"
+        }
+        told: dict[Span, Finding] = {}
+        trained = {
+            loop.event.at.span
+            for reading in readings
+            for loop in reading.loops.values()
+            if loop.event.trains and _walked_in(reading, loop)
+        }
+        cutting = _cutting(readings) if unused.keys() - used else set()
+        for key, (reading, found) in unused.items():
+            if found.loop.event.trains and key[0] not in trained:
+                # It trains once a condition is met that no iteration seen here has met.
+                continue
+            if _cuts_training(reading, found.loop, cutting):
+                # What the loop computes was meant to be trained on: where the graph is lost is the finding.
+                continue
+            if (found.node.at.span, found.node.at.stack) in off:
+                # Some other way has recording switched off there: the program sees to it.
+                continue
+            if key not in used and key[0] not in told and not _within_another(reading, found, unused, used):
+                told[key[0]] = self._finding(reading, found)
+        return list(told.values())
+
+    def _finding(self, reading: Reading, found: _Unused) -> Finding:
+        at = found.loop.event.at
+        labels = []
+        if found.node.at.span.line != at.span.line:
+            labels.append(Label(found.node.at.span, "a graph is recorded here in each iteration", "built"))
+        labels += called_from(reading, at, at)
+        return Finding(
+            self.code, self.name, self.severity, at.span,
+            "graphs built in this loop are never used (missing `torch.no_grad()`)" if found.certain
+            else "possible graphs of this loop are never used (missing `torch.no_grad()`)",
+            "run the loop under `torch.no_grad()` or `torch.inference_mode()`: same values, and nothing is saved for a "
+            "backward",
+            tuple(labels),
+            found.certain,
+            facts={"loop": span_facts(at.span), "calls": [span_facts(span) for span in at.stack]},
+            notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
+        )  # fmt: skip
+
+
+def _walked_in(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether a backward ran in a run of a loop."""
+    end = loop.end if loop.end is not None else len(reading.tape.events)
+    return any(loop.start < run.position < end for run in reading.runs)
+
+
+def _cutting(readings: Sequence[Reading]) -> set[Span]:
+    """Return the places where values are cut off their graph that a loss needs, as other rules report it."""
+    rules: tuple[Rule, ...] = (GradientCut(), BackwardWithoutGraph())
+    found = [finding for rule in rules for finding in rule.judge(readings)]
+    return {span for one in found for span in (one.span, *(label.span for label in one.labels if label.role == "cut"))}
+
+
+def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
+    """Return whether a run of a loop cuts off what a loss needs."""
+    return any(cut.at.span in cutting and iteration_in(cut.at, loop) for cut in reading.ledger.cuts.values())
+
+
+_Key = tuple[Span, tuple[Span, ...]]
+"""Where a loop stands, and the calls that led to it."""
+
+
+@dataclass(slots=True)
+class _Unused:
+    """A run of a loop whose graphs no backward walks; `node` is the last one of its first iteration.
+
+    `certain` says that some of them lead to parameters which are known to require grad.
+    """
+
+    loop: LoopRun
+    node: Node
+    certain: bool
+
+
+def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
+    """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
+    if loop.end is None or loop.iterations < 2 or not reading.complete or not _recording(reading):
+        return None
+    if any(loop.start < run.position < loop.end for run in reading.runs):
+        return None
+    if any(loop.start < at < loop.end and isinstance(event, LeafEscape) for at, event in reading.gradient_events):
+        # Unknown code that has the model differentiates it, perhaps.
+        return None
+    nodes = reading.ledger.nodes
+    for certain in (True, False):
+        leading = reading.of_parameters if certain else reading.of_parameters | reading.of_made_models
+        trained = [node for node in built if node in leading]
+        own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
+        if own and any(_forward(reading, nodes[node]) for node in trained):
+            break
+    else:
+        return None
+    for position, decision in reading.decisions:
+        if position < loop.end and decision.text == _MODE:
+            return None
+        if loop.start < position < loop.end and _decides(decision, backwards):
+            return None
+    first = iteration_in(nodes[own[0]].at, loop)
+    return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]], certain)
+
+
+def _within_another(
+    reading: Reading, found: _Unused, unused: Mapping[_Key, tuple[Reading, _Unused]], used: set[_Key]
+) -> bool:
+    """Return whether a loop runs within another one that builds graphs in vain: switched off there, both are."""
+    around = [reading.loops[number].event.at for number, _ in found.loop.event.at.iteration if number in reading.loops]
+    return any((at.span, at.stack) in unused and (at.span, at.stack) not in used for at in around)
+
+
+def _forward(reading: Reading, node: Node) -> bool:
+    """Return whether an operation runs data through a parameter and saves it, as layers do: arithmetic on parameters
+    alone, such as an average or a norm of them, saves no activations.
+    """
+    leaves = reading.ledger.leaves
+    if node.keeps != "yes":
+        return False
+    parameters = [
+        leaves[source]
+        for source in node.inputs
+        if source in leaves and (leaves[source].parameter or source in reading.learned)
+    ]
+    if any(leaf.many for leaf in parameters):
+        return True
+    own = {leaf.storage for leaf in parameters}
+    return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False
+
+
+def _recording(reading: Reading) -> bool:
+    """Return whether recording is known to be on where a tape begins: a function's caller may have switched it off."""
+    return not reading.tape.started or any(
+        run.backward.accumulates and run.traversal.problem is None and all(root.graph == "yes" for root in roots)
+        for run in reading.runs
+        if (roots := run.backward.roots)
+    )
+
+
+def _innermost(reading: Reading, site: Site) -> int | None:
+    """Return the innermost loop around a place that is not a part of a forward pass."""
+    for number, _ in reversed(site.iteration):
+        loop = reading.loops.get(number)
+        if loop is not None and not loop.event.inside_forward:
+            return number
+    return None
+
+
+def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
+    """Return whether something may use the graphs of parameters that a run of a loop builds."""
+    return loop.end is None or any(
+        node in reading.used and (node in reading.of_parameters or node in reading.of_made_models) for node in built
+    )
+
+
+def _grown(readings: Sequence[Reading]) -> list[object]:
+    """Return the loops of which it is told that they keep the graphs of all their iterations."""
+    rules: tuple[Rule, ...] = (GraphKeptAcrossIterations(), GrowingChain())
+    return [finding.facts.get("loop") for rule in rules for finding in rule.judge(readings)]
+
+
+def _constant(reading: Reading, built: Sequence[int]) -> bool:
+    """Return whether values of some graphs went as constants into a graph that a backward walked: kept for a loss."""
+    cuts = {cut for _, gone in reading.constants for cut in gone}
+    nodes = set(built)
+    return any(not nodes.isdisjoint(covered(reading, cut)) for cut in with_sources(reading, cuts).values())
+
+
+def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
+    """Return whether a run of a loop keeps what it builds past its iteration."""
+    if loop.end is None:
+        return True
+    nodes = reading.ledger.nodes
+    for held in reading.held if built else ():
+        if held.loop.id != loop.id:
+            continue
+        for index, kept in held.nodes.items():
+            seen: set[int] = set()
+            stack = [node for node in kept if node in nodes]
+            while stack:
+                node = stack.pop()
+                # What is older than the loop leads to nothing that the loop has built.
+                if node in seen or node < built[0]:
+                    continue
+                seen.add(node)
+                if 0 < iteration_in(nodes[node].at, loop) < index:
+                    return True
+                stack.extend(source for source in nodes[node].inputs if source in nodes)
+    return False
+
+
+def _backward_lines(readings: Sequence[Reading]) -> set[tuple[str, int]]:
+    """Return the lines of all backward calls, and of the calls that lead to them."""
+    sites = {run.at for reading in readings for run in reading.runs}
+    return {(span.file, span.line) for site in sites for span in (site.span, *site.stack)}
+
+
+def _decides(decision: Decision, lines: set[tuple[str, int]]) -> bool:
+    """Return whether one of some lines lies in the statement that a condition decides about."""
+    first, last = decision.at.line, max(decision.end_line, decision.at.line)
+    return any(file == decision.at.file and first <= line <= last for file, line in lines)

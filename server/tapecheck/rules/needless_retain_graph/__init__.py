@@ -1,0 +1,1 @@
+"""TAPE301, needless-retain-graph."""

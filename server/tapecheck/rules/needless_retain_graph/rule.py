@@ -1,0 +1,110 @@
+"""TAPE301, needless-retain-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tapecheck.rules.finding import Finding
+from tapecheck.rules.missing_create_graph.rule import gradients_taken
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import call_text, span_facts
+from tapecheck.tape import Span
+
+
+class NeedlessRetainGraph(Rule):
+    """Retain_graph=True where nothing traverses the graph again."""
+
+    code = "TAPE301"
+    name = "needless-retain-graph"
+    severity = "info"
+    summary = "retain_graph=True where no later backward runs through this graph"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        # There the argument is not one too many, it is the wrong one.
+        needed: set[Span] = gradients_taken(readings)
+        # An argument that no call writes itself (that of a `functools.partial`, `**options`) may go for several calls.
+        elsewhere: set[Span] = set()
+        seen: dict[Span, Run] = {}
+        beyond = {id(tape): tape for reading in readings for tape in reading.tape.beyond}
+        ending = [reading for reading in readings if not reading.tape.beyond]
+        for reading in [*ending, *map(Reading, beyond.values())]:
+            chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
+            for span, runs in reading.runs_by_site.items():
+                retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
+                if any(run.backward.retain_span is None for run in retaining):
+                    elsewhere.add(span)
+                if not retaining or span in needed:
+                    continue
+                whole = reading.complete or reading.tape.left_over
+                if span in chains or not whole or not _all_needless(reading, retaining):
+                    needed.add(span)
+                    continue
+                if not reading.complete:
+                    continue
+                sure = next((run for run in retaining if run.backward.retain_argument == "yes"), retaining[0])
+                if span not in seen or seen[span].backward.retain_argument != "yes":
+                    seen[span] = sure
+        if elsewhere & needed:
+            needed |= elsewhere
+        return [self._finding(run) for span, run in seen.items() if span not in needed]
+
+    def _finding(self, run: Run) -> Finding:
+        home = run.at.span
+        argument = run.backward.retain_span
+        always = run.backward.retain_argument == "yes"
+        message = "unnecessary `retain_graph=True`" if always else "unnecessary `retain_graph` argument"
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            "remove the argument: same gradients, and the graph's memory is released during this call",
+            (), True, True,
+            facts={
+                "argument": span_facts(argument) if argument is not None else None,
+                "call": run.backward.call,
+            },
+            notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
+        )  # fmt: skip
+
+
+def _walks_the_unknown(reading: Reading, run: Run) -> bool:
+    """Return whether a call walks a graph whose origin is unknown."""
+    ledger = reading.ledger
+    if run.backward.open and not run.backward.roots:
+        return True
+    if any(root.node is None and root.graph == "may" for root in run.backward.roots):
+        return True
+    walked: Iterable[int] = run.traversal.executed
+    if run.traversal.problem is not None:
+        walked = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+    return any(ledger.leads_anywhere(node) for node in walked)
+
+
+def _all_needless(reading: Reading, runs: list[Run]) -> bool:
+    """Return whether nothing after any run of a retaining call depends on what it retained."""
+    if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
+        return False
+    if any(run.backward.id in reading.needed for run in runs):
+        return False
+    # Two values out of unknown code may have been computed from a third.
+    unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
+    if any(run.position < unknown[-1].position for run in runs if run in unknown):
+        return False
+    given_away = [
+        position
+        for position, escape in reading.escapes
+        if escape.open or any(map(reading.ledger.leads_anywhere, escape.nodes))
+    ]
+    if given_away and any(run.position < given_away[-1] and _walks_the_unknown(reading, run) for run in runs):
+        return False
+    # A failing backward stops early: what it would have walked counts. So does what unknown code got.
+    failing = [run for run in reading.runs if run.traversal.problem is not None]
+    starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]
+    starts += [node for _, escape in (*reading.escapes, *reading.built_by_unknown) for node in escape.nodes]
+    if not starts:
+        return True
+    beyond = {
+        node
+        for node in reading.ledger.ancestry(starts)
+        if node in reading.ledger.nodes and reading.ledger.nodes[node].keeps != "no"
+    }
+    return not any(beyond & run.traversal.executed.keys() for run in runs)

@@ -1,0 +1,1 @@
+"""TAPE501, scaled-gradient-read."""

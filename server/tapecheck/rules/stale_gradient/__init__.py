@@ -1,0 +1,1 @@
+"""TAPE403, stale-gradient."""

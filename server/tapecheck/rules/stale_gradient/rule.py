@@ -1,0 +1,190 @@
+"""TAPE403, stale-gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import SHAPING, Moment, gradients_of, name_of
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts, when
+from tapecheck.tape import Site, Span, Step
+
+
+class StaleGradient(Rule):
+    """A backward adds to gradients that a step has used already."""
+
+    code = "TAPE403"
+    name = "stale-gradient"
+    severity = "warning"
+    summary = "A backward adds to gradients that a step has used and that nothing has cleared"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        stories: dict[Span, _Story] = {}
+        fresh: set[Span] = set()
+        for reading in readings:
+            for place, found in _stale(reading).items():
+                if found.story is not None:
+                    stories.setdefault(place, found.story)
+                elif found.renewed:
+                    fresh.add(place)
+        # Where some way clears in time, it hangs on a condition that nobody has decided.
+        return [
+            self._finding(story)
+            for place, story in stories.items()
+            if place not in fresh and not _may_go_otherwise(story)
+        ]
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, run = story.reading, story.run
+        home = run.at.span
+        form, names = backward_form(run.backward)
+        message = headline(
+            [f"{form} adds to gradients that a step has already used", f"{form} adds to gradients already used"], *names
+        )
+        used, again = story.used, story.again
+        labels = [Label(used.at.span, f"this step has used them{when(used.at, run.at)}", "step")]
+        if again.at.span != used.at.span:
+            labels.append(Label(again.at.span, "this step uses them once more", "step"))
+        labels += called_from(reading, run.at, run.at)
+        leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
+        named = [name for name in dict.fromkeys(leaves) if name]
+        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
+        what = f"the gradients of {join(shown)}" if named else "the gradients"
+        note = f"{what} are the sum of this backward's and of what the step before it used"
+        cleared = story.cleared
+        if cleared is None:
+            note += "; nothing clears them"
+        else:
+            note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
+        call = _clearing_call(used)
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"clear the gradients for each step: {call} before this backward",
+            tuple(labels),
+            facts={
+                "parameters": leaves,
+                "step": span_facts(used.at.span),
+                "clear": call.strip("`"),
+                "cleared": span_facts(cleared.span) if cleared is not None else None,
+            },
+            notes=(note,),
+        )  # fmt: skip
+
+
+def _may_go_otherwise(story: _Story) -> bool:
+    """Return whether the work limit has left a condition untried between the two steps: another way may clear there."""
+    first, last = story.between
+    untried = story.reading.tape.untried
+    return bool(untried) and any(
+        first < position < last and (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
+        for position, decision in story.reading.decisions
+    )
+
+
+def _clearing_call(step: Step) -> str:
+    """Return the call that clears what a step uses, as the program would write it."""
+    owner, _, method = step.call.rpartition(".")
+    return f"`{owner}.zero_grad()`" if owner and method == "step" else "`zero_grad()` of the optimizer"
+
+
+@dataclass(slots=True)
+class _Story:
+    """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
+
+    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps.
+    """
+
+    reading: Reading
+    run: Run
+    used: Step
+    again: Step
+    leaves: set[int]
+    between: tuple[int, int]
+    cleared: Site | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one tape shows of a backward call: that it is stale, or that it ran on cleared gradients after a step."""
+
+    story: _Story | None = None
+    renewed: bool = False
+    leaves: set[int] = field(default_factory=set)
+
+
+def _stale(reading: Reading) -> dict[Span, _Found]:
+    found: dict[Span, _Found] = {}
+    if not reading.steps or len(reading.runs) < 2:
+        return found
+    gradients = gradients_of(reading)
+    for leaf in gradients.steppable:
+        moments = gradients.moments(leaf)
+        if gradients.unseen(leaf):
+            for moment in moments:
+                if moment.run is not None:
+                    found.setdefault(moment.at.span, _Found()).renewed = True
+            continue
+        for place, run, used, again in _uses(reading, moments):
+            one = found.setdefault(place, _Found())
+            if used is None or again is None or used.step is None or again.step is None:
+                one.renewed = one.renewed or used is None
+                continue
+            if one.story is None:
+                cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
+                between = used.position, again.position
+                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared)
+            one.story.leaves.add(leaf)
+    for one in found.values():
+        if one.story is not None:
+            one.renewed = False
+    return found
+
+
+def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
+    """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
+    or with None for the first where those were cleared.
+    """
+    used: Moment | None = None
+    stepped = sure = False
+    pending: tuple[Run, Moment] | None = None
+    for moment in moments:
+        if moment.kind == "set" and pending is not None and moment.how in SHAPING:
+            # The sum is clipped or scaled, what is stale in it stays.
+            continue
+        if moment.kind in ("cleared", "set"):
+            # A step that finds nothing uses nothing.
+            used, pending, sure = None, None, sure and moment.kind == "set"
+        elif moment.kind == "added" and moment.run is not None:
+            if moment.fact != "yes":
+                used, pending, sure = None, None, False
+            elif used is not None:
+                pending = pending or (moment.run, used)
+            else:
+                sure = True
+                if stepped:
+                    yield moment.at.span, moment.run, None, None
+        elif moment.kind == "stepped" and moment.step is not None:
+            if pending is not None:
+                run, before = pending
+                yield run.at.span, run, before, moment
+            # A step without a backward since the one before it uses the same gradient once more.
+            used = moment if sure or pending is not None or used is not None else None
+            stepped, pending, sure = stepped or used is not None, None, False
+    if pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
+        run, before = pending
+        if _comes_again(reading, run.at, before.at):
+            yield run.at.span, run, before, before
+
+
+def _comes_again(reading: Reading, added: Site, stepped: Site) -> bool:
+    """Return whether a step comes round again in a loop that would go on, where its tape was cut short: a step in
+    every fourth of the batches of a loader, say.
+    """
+    for one, other in zip(added.iteration, stepped.iteration, strict=False):
+        if one != other:
+            loop = reading.loops.get(one[0])
+            return one[0] == other[0] and one[1] > other[1] and loop is not None and loop.more != "no"
+    return False

@@ -1,0 +1,1 @@
+"""TAPE102, stale-saved-tensor."""

@@ -1,0 +1,188 @@
+"""TAPE102, stale-saved-tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import (
+    SWALLOWED,
+    backward_form,
+    called_from,
+    headline,
+    line,
+    quoted,
+    span_facts,
+    when,
+)
+from tapecheck.tape import InPlace, Problem
+
+_MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace operation"
+
+
+class StaleSavedTensor(Rule):
+    """A backward reaches a node whose saved tensor was changed in place since."""
+
+    code = "TAPE102"
+    name = "stale-saved-tensor"
+    severity = "error"
+    raises = True
+    summary = "A backward needs a tensor that was changed in place after the forward pass saved it"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "stale" and problem.certain == "yes":
+                    findings.append(self._finding(readings, reading, run, problem))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
+        assert problem.node is not None and problem.saved is not None and problem.changed_by is not None
+        home, node, change = run.at.span, problem.node, problem.changed_by
+        origin = trace(reading, run, node, None, change)
+        certain = always(readings, reading, run)
+        saved = _saved_name(reading, problem)
+        culprit = _culprit(reading, change)
+        labels = [
+            Label(node.at.span, f"{quoted(saved, 'it')} was saved here", "built"),
+            Label(
+                change.at.span,
+                f"modified in place here{'' if ' ' in change.how else f' by {culprit}'}{when(change.at, run.at)}",
+                "changed",
+            ),
+        ]
+        if origin.kind == "carried" and origin.at is not None:
+            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
+        labels += called_from(reading, node.at, run.at)
+        labels += [
+            Label(span, "the change is called from here", "called")
+            for span in reading.telling_calls(change.at)[:2]
+            if span != home and span not in run.at.stack
+        ]
+        if not certain:
+            labels += path_labels(readings, reading, run)
+        retained = next(
+            (
+                other
+                for other in reading.runs
+                if other.position < run.position
+                and node.id in other.traversal.executed
+                and other.backward.retain != "no"
+            ),
+            None,
+        )
+        return Finding(
+            self.code, self.name, self.severity, home, _headline(run, saved, certain),
+            _help(reading, run, origin, change, culprit, retained, saved),
+            tuple(labels), certain,
+            facts={
+                "kind": origin.kind if origin.kind == "carried" else "in-place",
+                "name": origin.name if origin.kind == "carried" else "",
+                "iteration": origin.iteration,
+                "stored": span_facts(origin.at.span) if origin.at is not None else None,
+                "built": span_facts(node.at.span),
+                "changed": span_facts(change.at.span),
+                "how": change.how,
+                "optimizer": _optimizer_name(reading, change),
+                "saved": saved,
+                "retained": span_facts(retained.at.span) if retained is not None else None,
+                "roots": [root.name for root in run.backward.roots],
+                "op": node.op,
+            },
+            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
+        )  # fmt: skip
+
+
+def _headline(run: Run, saved: str, certain: bool) -> str:
+    call, names = backward_form(run.backward)
+    tensor = "`{}`" if saved else "a saved tensor"
+    names = (saved, *names) if saved else names
+    if certain:
+        return headline(f"{tensor} was modified in place before {call}", *names)
+    return headline(f"possible in-place modification of {tensor} before {call}", *names)
+
+
+def _saved_name(reading: Reading, problem: Problem) -> str:
+    assert problem.saved is not None and problem.changed_by is not None
+    if problem.saved.of is not None:
+        leaf = reading.ledger.leaves.get(problem.saved.of)
+        if leaf is not None and leaf.name:
+            return leaf.name
+    return problem.changed_by.name or problem.saved.name
+
+
+def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
+    if change.optimizer is None:
+        return None
+    optimizer = reading.optimizers.get(change.optimizer)
+    return optimizer.name if optimizer is not None else ""
+
+
+def _or_sum(reading: Reading, run: Run, change: InPlace) -> str:
+    """Return the advice that one step can do for both losses, where the optimizer has parameters of both."""
+    optimizer = reading.optimizers.get(change.optimizer) if change.optimizer is not None else None
+    own = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+    behind = {leaf for leaf in own if leaf in reading.ledger.leaves}
+    if optimizer is None or not behind or not behind <= set(optimizer.params):
+        return ""
+    return ", add the losses for one backward and one step"
+
+
+def _culprit(reading: Reading, change: InPlace) -> str:
+    optimizer = _optimizer_name(reading, change)
+    if optimizer is not None:
+        called = next((step.call for _, step in reading.steps if step.at.span == change.at.span and step.call), "")
+        if called:
+            return f"`{called}()`"
+        return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
+    if " " in change.how:
+        # A recorded run sees that a statement changed a tensor, and not by which op.
+        return f"an {change.how}"
+    if change.how.startswith("setitem"):
+        # What torch calls it is no name that a program has.
+        return "an assignment to a part of it"
+    return f"`{change.how}`" if change.how else "an in-place operation"
+
+
+def _help(
+    reading: Reading,
+    run: Run,
+    origin: Origin,
+    change: InPlace,
+    culprit: str,
+    retained: Run | None,
+    saved: str,
+) -> str:
+    home = run.at.span
+    if origin.kind == "carried":
+        advice = "cut the graph between iterations: `.detach()` what is kept for the next one"
+        if origin.name:
+            advice = f"cut the graph between iterations, {origin.cutting}"
+        if retained is not None:
+            return f"{advice}; `retain_graph=True` keeps the graph but not the values: remove it then"
+        return advice
+    if change.optimizer is not None:
+        advice = (
+            f"run every backward before the step: move {culprit} ({line(change.at.span, home)}) below this "
+            f"line{_or_sum(reading, run, change)}, or do the forward pass again after it"
+        )
+        if retained is not None:
+            return f"{advice}; `retain_graph=True` keeps the graph but not the values"
+        return advice
+    if "[" in change.name or "[" in change.how or "setitem" in change.how:
+        return (
+            "do not write into a tensor that the graph still needs: collect the parts in a list and "
+            "`torch.stack` them, "
+            f"or write into a `.clone()` of {quoted(change.name or saved, 'it')}"
+        )
+    return (
+        f"use the form that makes a new tensor instead of changing {quoted(change.name or saved, 'it')} in "
+        "place "
+        "(`x = x + 1` for `x += 1`, `torch.relu(x)` for `x.relu_()`), or make the change after the backward"
+    )

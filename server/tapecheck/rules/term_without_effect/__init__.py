@@ -1,0 +1,1 @@
+"""TAPE407, term-without-effect."""

@@ -1,0 +1,272 @@
+"""TAPE407, term-without-effect."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of, looked_at
+from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, span_facts
+from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
+
+MERGES = frozenset(("add", "sub", "rsub"))
+"""The operations that add two terms."""
+_FACTORS = frozenset(("mul", "div", "neg"))
+_SAID = frozenset(("detach", "data"))
+_DEPTH = 60
+
+
+class TermWithoutEffect(Rule):
+    """A term of a loss reaches no parameter that the step after its backward trains."""
+
+    code = "TAPE407"
+    name = "term-without-effect"
+    severity = "warning"
+    severities = ("warning", "info")
+    summary = "A term of a loss reaches no parameter that its step trains"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(reading.steps and reading.runs for reading in readings):
+            return []
+        dead: dict[_Key, tuple[Reading, Term]] = {}
+        alive: set[_Key] = set()
+        for reading in readings:
+            for run in reading.runs:
+                for term in terms_of(reading, run):
+                    key = run.at.span, term.merge.at.span, term.place
+                    if term.reaches == "yes":
+                        alive.add(key)
+                    elif term.reaches == "no" and reading.complete and not _told_as_cut(reading, term):
+                        dead.setdefault(key, (reading, term))
+        return [self._finding(reading, term) for key, (reading, term) in dead.items() if key not in alive]
+
+    def _finding(self, reading: Reading, term: Term) -> Finding:
+        home, run = term.merge.at, term.run
+        root = run.backward.roots[0].name
+        cut = term.cuts[0] if term.cuts else None
+        severity: Severity = "warning" if cut is not None and not (term.node is None and cut.how in _SAID) else "info"
+        # A value that was given a new value of the same name has no name of its own any more.
+        called = term.name if term.name != root else ""
+        names = [name for name in (called, root) if name]
+        what = "`{}`" if called else "a term"
+        forms = [f"{what} in {'`{}`' if root else 'the loss'} has no effect on what its step trains",
+                 f"{what} in {'`{}`' if root else 'the loss'} trains nothing"]  # fmt: skip
+        labels = [Label(run.at.span, "this backward adds nothing for the term to what is stepped", "path")]
+        labels += [Label(each.at.span, cut_words(each, home.span), "cut") for each in term.cuts]
+        labels += called_from(reading, home, home)
+        advice = cut_advice(cut) if cut is not None else ""
+        if not advice:
+            advice = "compute the term of what is to be trained, or take it out of the loss"
+        notes = ("the gradients it gives to other parameters are cleared before their own step",)
+        return Finding(
+            self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
+            facts={
+                "root": root,
+                "term": term.name,
+                "constant": term.node is None,
+                "cuts": [span_facts(each.at.span) for each in term.cuts],
+            },
+            notes=notes if term.node is not None else (),
+        )  # fmt: skip
+
+
+_Key = tuple[Span, Span, Span]
+"""The backward, the operation that adds the term, and where the term was computed or cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of the loss that a backward starts from.
+
+    `merge` is the operation that adds it to another one. `node` is its own, None where it is a constant; `cuts` are
+    what keeps it from parameters that are trained. `reaches` says whether some step, or something else, uses a
+    gradient that it gives, or may do so; it is "may" only where the program ends before that shows.
+    """
+
+    run: Run
+    merge: Node
+    node: int | None
+    name: str
+    place: Span
+    cuts: tuple[Cut, ...]
+    reaches: Fact
+
+
+def terms_of(reading: Reading, run: Run) -> Iterator[Term]:
+    """Yield the terms of the sum that a backward starts from, where the step after it is seen and all that it may reach
+    is known.
+    """
+    backward = run.backward
+    if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None or backward.create != "no":
+        return
+    root = backward.roots[0]
+    if root.node is None or root.graph != "yes" or run.traversal.problem is not None:
+        return
+    gradients = gradients_of(reading)
+    ledger = reading.ledger
+    trained = {leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
+    if trained:
+        yield from _Sum(reading, run, gradients, trained).terms(root.node)
+
+
+def _of_another_iteration(cut: Cut, merge: Node) -> bool:
+    """Return whether a value was cut in another iteration of a loop than that in which it is added."""
+    pairs = zip(cut.at.iteration, merge.at.iteration, strict=False)
+    return any(one[0] == other[0] and one[1] != other[1] for one, other in pairs)
+
+
+def _told_as_cut(reading: Reading, term: Term) -> bool:
+    """Return whether what keeps a term from the parameters keeps all of a loss from some of them: TAPE402 says that."""
+    behind = set().union(*(covered(reading, cut) for cut in term.cuts)) & gradients_of(reading).steppable.keys()
+    return any(all(leaf not in run.traversal.executed for run in reading.runs) for leaf in behind)
+
+
+def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
+    """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
+    for moment in gradients.moments(leaf):
+        if moment.position > run.position and moment.kind not in ("added", "read"):
+            if moment.kind == "set" and moment.how in SHAPING:
+                continue
+            return moment.kind == "stepped"
+    return False
+
+
+def _next(gradients: Gradients, leaf: int, run: Run) -> str:
+    """Return what first uses or clears the gradient of a leaf after a backward: stepped, cleared, read, or nothing."""
+    for moment in gradients.moments(leaf):
+        if moment.position > run.position and moment.kind != "added":
+            return "read" if moment.kind == "set" else moment.kind
+    return ""
+
+
+class _Sum:
+    """The sum that one backward starts from; `trained` are the leaves that the step after it uses."""
+
+    def __init__(self, reading: Reading, run: Run, gradients: Gradients, trained: set[int]) -> None:
+        self.reading = reading
+        self.run = run
+        self.gradients = gradients
+        self.trained = trained
+        self._found: list[Term] = []
+
+    def terms(self, root: int) -> Iterator[Term]:
+        """Yield the terms, of nested sums the outermost that tell something."""
+        self._visit(root, 0)
+        yield from self._found
+
+    def _visit(self, number: int, depth: int) -> Fact:
+        """Return whether some term below a node has an effect; note the terms on the way."""
+        node = self.reading.ledger.nodes.get(number)
+        if node is None or depth > _DEPTH or node.linked != "yes":
+            return self._used(number)
+        op = plain(node.op)
+        if op in _FACTORS and len(set(node.inputs)) == 1:
+            return self._visit(node.inputs[0], depth + 1)
+        if op not in MERGES:
+            return self._used(number)
+        operands = list(dict.fromkeys(node.inputs))
+        facts = [self._visit(operand, depth + 1) for operand in operands]
+        if len(operands) > 1:
+            for operand, reaches in zip(operands, facts, strict=True):
+                self._found.append(self._term(node, operand, reaches))
+        elif node.cuts and facts[0] != "no":
+            self._constant(node)
+        return "yes" if "yes" in facts else "may" if "may" in facts else "no"
+
+    def _term(self, merge: Node, operand: int, reaches: Fact) -> Term:
+        cuts = () if reaches != "no" else self._cutting(self.reading.ledger.ancestry([operand]))
+        name, place = self._called(operand)
+        return Term(self.run, merge, operand, name, place, cuts, reaches)
+
+    def _constant(self, merge: Node) -> None:
+        """Note a term without graph that could have had one."""
+        found = [self.reading.ledger.cuts[number] for number in merge.cuts if number in self.reading.ledger.cuts]
+        if any(cut.how == "grad" for cut in found):
+            return
+        # What else went into it, a frozen teacher's values, has nothing to train.
+        found = [cut for cut in found if cut.how not in ("frozen", "leaf")]
+        # Detached where it is added, it is meant as a constant.
+        if any(cut.how in _SAID and cut.at.line == merge.at.line and cut.at.file == merge.at.file for cut in found):
+            return
+        # What an earlier iteration left behind is detached because its graph is gone.
+        if any(_of_another_iteration(cut, merge) for cut in found):
+            return
+        wanted = self.trained | self.gradients.steppable.keys()
+        cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
+        if cuts:
+            name = self.reading.constant(merge.cuts, self.run.position)
+            self._found.append(Term(self.run, merge, None, name, cuts[0].at.span, cuts[:1], "no"))
+
+    def _cutting(self, reached: Iterable[int]) -> tuple[Cut, ...]:
+        """Return the cuts within a term that keep it from what the step, or another one, trains."""
+        nodes, leaves = self.reading.ledger.nodes, self.reading.ledger.leaves
+        wanted = self.trained | self.gradients.steppable.keys()
+        reached = list(reached)
+        numbers = {cut for node in reached if node in nodes for cut in nodes[node].cuts}
+        numbers |= {cut for leaf in reached if leaf in leaves for cut in leaves[leaf].cuts}
+        cuts = with_sources(self.reading, sorted(numbers)).values()
+        found = [cut for cut in cuts if cut.how != "grad" and covered(self.reading, cut) & wanted]
+        return tuple({cut.at.span: cut for cut in found}.values())
+
+    def _called(self, number: int) -> tuple[str, Span]:
+        """Return the name of a term and where it was computed, without the factors around it."""
+        while True:
+            known = self.reading.name(number, self.run.position)
+            node = self.reading.ledger.nodes.get(number)
+            if known is not None:
+                return known[0], known[1].span
+            if node is None or plain(node.op) not in _FACTORS | MERGES or len(set(node.inputs)) != 1:
+                site = self.reading.site(number)
+                return "", site.span if site is not None else self.run.at.span
+            number = node.inputs[0]
+
+    def _used(self, number: int) -> Fact:
+        """Return whether something uses a gradient that goes to what is below a node; yes where that is not known."""
+        ledger = self.reading.ledger
+        found: Fact = "no"
+        for reached, fact in ledger.ancestry([number]).items():
+            leaf = ledger.leaves.get(reached)
+            if leaf is None:
+                if fact != "yes" or ledger.leads_anywhere(reached) or reached in ledger.provisional:
+                    return "yes"
+                continue
+            if fact == "yes" and self._made_again(leaf):
+                continue
+            found = either(found, "yes" if fact != "yes" or not leaf.parameter else self._matters(reached))
+            if found == "yes":
+                return found
+        return found
+
+    def _made_again(self, leaf: Leaf) -> bool:
+        """Return whether a leaf is a cut value that each iteration makes a leaf again and whose gradient is of no use:
+        `torch.tensor(loss.item(), requires_grad=True)`.
+        """
+        if leaf.parameter or not leaf.at.iteration or not leaf.cuts or self.gradients.unseen(leaf.id):
+            return False
+        if leaf.id in self.gradients.steppable or any(
+            moment.kind in ("read", "set") for moment in self.gradients.moments(leaf.id)
+        ):
+            return False
+        wanted = self.trained | self.gradients.steppable.keys()
+        return any(covered(self.reading, cut) & wanted for cut in with_sources(self.reading, leaf.cuts).values())
+
+    def _matters(self, leaf: int) -> Fact:
+        """Return whether what this backward adds to a parameter's gradient is used."""
+        if leaf in self.trained or self.gradients.unseen(leaf):
+            return "yes"
+        if self.gradients.listed and leaf not in self.gradients.steppable:
+            after = [each for each in self.gradients.moments(leaf) if each.position > self.run.position]
+            kept = itertools.takewhile(lambda moment: moment.kind != "cleared", after)
+            return "yes" if looked_at(list(kept)) else "no"
+        following = _next(self.gradients, leaf, self.run)
+        if following == "cleared":
+            # That its own optimizer steps it elsewhere says that it is not only left for later.
+            owners = self.gradients.steppable.get(leaf, set())
+            return "no" if any(step.optimizer in owners for _, step in self.reading.steps) else "yes"
+        if following or not self.gradients.listed:
+            return "yes"
+        return "may" if leaf in self.gradients.steppable else "no"

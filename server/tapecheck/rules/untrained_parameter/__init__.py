@@ -1,0 +1,1 @@
+"""TAPE405, untrained-parameter."""

@@ -1,0 +1,260 @@
+"""TAPE405, untrained-parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
+from tapecheck.rules.reading import Reading, Run, plain
+from tapecheck.rules.renamed import renamed
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.term_without_effect.rule import MERGES
+from tapecheck.rules.words import called_from, join, listed, span_facts
+from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span, Step
+
+_ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
+
+
+class UntrainedParameter(Rule):
+    """A parameter gets gradients, and no optimizer has it."""
+
+    code = "TAPE405"
+    name = "untrained-parameter"
+    severity = "warning"
+    summary = "A parameter gets gradients, but no optimizer has it"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        remade = any(leaf.cuts for reading in readings if reading.steps for leaf in reading.ledger.leaves.values())
+        if not remade and not any(reading.left_out for reading in readings):
+            return []
+        handled: set[Identity] = set()
+        for reading in readings:
+            handled |= _handled(reading)
+        findings = renamed(readings, handled, self.code, self.name) if remade else []
+        for reading in readings:
+            stories: dict[tuple[int, str], _Story] = {}
+            for leaf, event in _left_out(reading):
+                if identity(reading, leaf) in handled:
+                    continue
+                run = _reached(reading, leaf, event)
+                if run is not None:
+                    key = (event.optimizer, _group(leaf))
+                    story = stories.setdefault(key, _Story(reading, event, run))
+                    story.leaves.append(leaf)
+            findings += [self._finding(story) for story in stories.values()]
+        return findings
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, event = story.reading, story.event
+        optimizer = reading.optimizers[event.optimizer]
+        first = story.leaves[0]
+        at, labels = _place(first, optimizer, event)
+        home = at.span
+        names = [name_of(reading, leaf.id) for leaf in story.leaves]
+        named = [name for name in dict.fromkeys(names) if name]
+        plural = len(names) != 1
+        known = (leaf.name for leaf in reading.ledger.leaves.values())
+        verb = "are" if plural else "is"
+        forms = [f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"]
+        message = listed(forms, named, known) if named else "a parameter is in no optimizer: it is never trained"
+        for leaf in story.leaves:
+            if leaf.at.file == home.file and leaf.at.line != home.line:
+                labels.append(Label(leaf.at.span, f"`{leaf.name}` is made here", "built"))
+        what = "without them" if plural else "without it"
+        if optimizer.at.span != home:
+            labels.append(Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step"))
+        labels.append(Label(story.run.at.span, f"gives {'them' if plural else 'it'} gradients", "path"))
+        labels += called_from(reading, at, at)
+        siblings = [reading.ledger.leaves[leaf].name for leaf in optimizer.params if leaf in reading.ledger.leaves]
+        owner = _owner(first.name)
+        shared = not owner or any(_owner(name) == owner for name in siblings)
+        note, advice = _why(event, optimizer, owner, plural, shared)
+        notes = [note]
+        if any(f"`{name}`" not in message for name in named):
+            rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
+            notes.insert(0, f"never trained: {join(rest)}")
+        return Finding(
+            self.code, self.name, self.severity, home, message, advice, tuple(labels),
+            facts={
+                "parameters": names,
+                "backward": span_facts(story.run.at.span),
+                "kind": "registered" if event.registered else "unregistered" if event.whole else "loose",
+                "whole": event.whole,
+                "siblings": siblings[:64],
+                "optimizer": span_facts(optimizer.at.span),
+                "calls": [span_facts(span) for leaf in story.leaves[:1] for span in leaf.at.stack],
+                "made": [span_facts(leaf.at.span) for leaf in story.leaves],
+            },
+            notes=tuple(notes),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Story:
+    reading: Reading
+    event: LeftOut
+    run: Run
+    leaves: list[Leaf] = field(default_factory=list)
+
+
+def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared: bool) -> tuple[str, str]:
+    """Return why the optimizer lacks the leaves, and what to do; `shared` says that it has others of their owner."""
+    they, were = ("they are", "they were") if plural else ("it is", "it was")
+    of = f"`{owner}`" if owner else "the module"
+    keep = "if they are meant to stay as they are" if plural else "if it is meant to stay as it is"
+    frozen = f"; {keep}, switch `requires_grad` off"
+    if not event.registered and not event.whole:
+        return (
+            f"{they} in no module: `{optimizer.name}` was given the parameters of modules only",
+            f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
+        )
+    if not event.registered:
+        missing = "`.parameters()` lists nothing of a plain list or dict, and no tensor that is no `nn.Parameter`"
+        return (
+            f"{they} not registered as parameters of {of}: {missing}",
+            "keep modules in `nn.ModuleList` or `nn.ModuleDict`, and make tensors `nn.Parameter`s" + frozen,
+        )
+    if event.whole:
+        return (
+            f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
+            "make the optimizer after the model is complete, or call `optimizer.add_param_group`" + frozen,
+        )
+    given = f"other parts of {of}" if shared else f"the parameters of other modules than {of}"
+    return (
+        f"`{optimizer.name}` was given {given}",
+        f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
+    )
+
+
+def _owner(name: str) -> str:
+    return name.partition(".")[0] if "." in name else ""
+
+
+def _group(leaf: Leaf) -> str:
+    """Return what tells one mistake from another: the attribute that holds the leaf, else the line that made it."""
+    found = _ATTRIBUTE.match(leaf.name)
+    return found[0] if found is not None else f"{leaf.at.file}:{leaf.at.line}"
+
+
+def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut) -> tuple[Site, list[Label]]:
+    """Return where a leaf was made, as the file sees it that makes the optimizer.
+
+    A module that a plain container loses is not to be mended where it makes its own layers.
+    """
+    frames = (leaf.at.span, *leaf.at.stack)
+    lost = None
+    if event.lost_in is not None:
+        lost = next((index for index, span in enumerate(frames) if _lies_in(span, event.lost_in)), None)
+    if lost and frames[lost].file == optimizer.at.file:
+        return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), []
+    here = next((index for index, span in enumerate(frames) if span.file == optimizer.at.file), None)
+    if here == 0:
+        return leaf.at, []
+    made = [Label(leaf.at.span, "made here", "built")]
+    if here is None:
+        return optimizer.at, made
+    # The call in the training file, not the line of the model's own.
+    return Site(frames[here], "", frames[here + 1 :], leaf.at.iteration), made
+
+
+def _lies_in(span: Span, outer: Span) -> bool:
+    return span.file == outer.file and outer.line <= span.line and span.end_line <= outer.end_line
+
+
+def _left_out(reading: Reading) -> Iterator[tuple[Leaf, LeftOut]]:
+    seen: set[int] = set()
+    for _, event in reading.left_out:
+        for number in event.leaves:
+            leaf = reading.ledger.leaves.get(number)
+            if leaf is not None and number not in seen:
+                seen.add(number)
+                yield leaf, event
+
+
+def _handled(reading: Reading) -> set[Identity]:
+    """Return the leaves that are trained, or may be, or that the program looks after itself."""
+    gradients = gradients_of(reading)
+    ledger = reading.ledger
+    if not gradients.listed or gradients.all_escaped:
+        return {identity(reading, leaf) for leaf in ledger.leaves.values()}
+    numbers = set(gradients.steppable) | gradients.escaped
+    for leaf in gradients.leaves():
+        if any(moment.kind in ("read", "set") for moment in gradients.moments(leaf)):
+            numbers.add(leaf)
+    for run in reading.runs:
+        # Its gradient is asked for by name, as that of the fixed weight in a penalty on invariance.
+        numbers.update(run.backward.inputs or ())
+    numbers |= set_by_hand(reading)
+    for number, event in ledger.leaves.items():
+        if event.copy_of is not None:
+            numbers |= {number, event.copy_of}
+    for _, escape in reading.escapes:
+        numbers.update(node for node in ledger.ancestry(escape.nodes) if node in ledger.leaves)
+    numbers -= {number for number in numbers if number in gradients.steppable and number not in ledger.leaves}
+    return {identity(reading, ledger.leaves[number]) for number in numbers if number in ledger.leaves}
+
+
+def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
+    """Return a backward that gives a leaf a gradient which nothing uses, None where that is not so each time."""
+    gradients = gradients_of(reading)
+    adds = [moment for moment in gradients.moments(leaf.id) if moment.kind == "added" and moment.run is not None]
+    if len(adds) < 2 or any(moment.fact != "yes" for moment in adds):
+        return None
+    steps = [step for _, step in reading.steps if step.optimizer == event.optimizer]
+    if len(steps) < 2 or not _apart(steps, adds[0].at, adds[-1].at):
+        return None
+    run = adds[0].run
+    if run is None:
+        return None
+    stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
+    if not stepped & run.traversal.executed.keys():
+        return None
+    if not event.whole and not event.registered and not _takes_part(reading, run, leaf):
+        return None
+    if not event.whole and event.registered and not _above(reading, run, leaf.id, stepped):
+        # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
+        return None
+    return run
+
+
+def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
+    """Return whether gradients came at different times, and not from losses of one step."""
+    return first.iteration != last.iteration or first.span != last.span
+
+
+def _takes_part(reading: Reading, run: Run, leaf: Leaf) -> bool:
+    """Return whether a loss hangs on a tensor beside all modules: what a checkpoint is given so that it records a graph
+    does nothing, and what is no parameter may begin a sum, `total = torch.zeros(1, requires_grad=True) + loss`.
+    """
+    nodes = reading.ledger.nodes
+    ops = {nodes[number].op for number in run.traversal.executed if number in nodes and leaf.id in nodes[number].inputs}
+    if not ops - {"CheckpointFunctionBackward"}:
+        return False
+    return leaf.parameter or not (leaf.at.iteration or {plain(op) for op in ops} <= MERGES)
+
+
+def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:
+    """Return whether a leaf, or what was picked or computed of it alone, is combined with what trained parameters have
+    made.
+    """
+    nodes = reading.ledger.nodes
+    alone = {leaf}
+    for number in sorted(run.traversal.executed):
+        node = nodes.get(number)
+        if node is None or alone.isdisjoint(node.inputs):
+            continue
+        others = [source for source in node.inputs if source not in alone]
+        if not others and not plain(node.op).startswith(_LAYERS):
+            alone.add(number)
+        # A body's features meet the weights of what is trained above it, which are leaves.
+        met = others if leaf in node.inputs else [source for source in others if source in nodes]
+        if stepped & reading.ledger.ancestry(met).keys():
+            return True
+    return False
+
+
+_LAYERS = ("addmm", "addmv", "baddbmm", "bilinear", "bmm", "conv", "dot", "einsum", "linear", "matmul", "mm", "mv")
+"""Ops that run data through a weight: what comes of them is an output, no part of the weight."""
