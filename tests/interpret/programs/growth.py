@@ -42,6 +42,32 @@ for step in range(12):
     last[step % 4] = train()
     pass  # count
 """,
+    "a dict under the number of each step": """
+history = {}
+for step in range(12):
+    loss = train()
+    history[step] = {"loss": loss, "step": step}  # grows
+    pass  # count
+""",
+    "a tuple under the number of each step": """
+history = {}
+for step in range(12):
+    history[step] = (step, train())  # grows
+    pass  # count
+""",
+    "a dict under the same key": """
+last = {}
+for step in range(12):
+    last["run"] = {"loss": train()}
+    print(last["run"]["step"] if step < 0 else step)
+    pass  # count
+""",
+    "lists and dicts that are made once under their keys": """
+history = {"loss": [], "by step": {}}
+for step in range(12):
+    history["loss"].append(train())  # grows
+    pass  # count
+""",
     "a list that is filled place by place": """
 losses = [None] * 12
 for step in range(12):

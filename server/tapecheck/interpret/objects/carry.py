@@ -221,10 +221,25 @@ class _Scan:
                         last = _place(value, key) or last
                 elif self.reaches_back(item) and self.read_across(value, key):
                     self.hold(_place(value, key), name, [item])
-            else:
-                self.entry(item, name, value, key)
+                continue
+            if key not in value.rewritten and self.is_record(item, value.slots.get(key)):
+                kept += [one for one in tensors_in(item, into_objects=False) if not is_leaf(one)]
+                last = _place(value, key) or last
+            self.entry(item, name, value, key)
         if any(self.reaches_back(item) for item in kept):
             self.hold(self.written_into(kept, last), path, kept, bound)
+
+    def is_record(self, value: Value, slot: Slot | None) -> bool:
+        """Return whether a container is as this loop stored it under a key: one that fills is reported by itself."""
+        if slot is None or not isinstance(value, (tuple, List, Dict)):
+            return False
+        stored = slot.at.iteration
+        if all(loop != self.loop for loop, _ in stored):
+            return False
+        if isinstance(value, Dict):
+            return all(one.clock <= slot.clock for one in value.slots.values())
+        at = value.stored_at if isinstance(value, List) else None
+        return at is None or at.iteration[: len(stored)] == stored
 
     def object(self, value: Value, path: str) -> bool:
         """Look into an object; answers whether no graph can be there before something else is stored."""
