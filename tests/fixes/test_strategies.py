@@ -121,6 +121,34 @@ def test_carried_state_is_detached_after_the_backward(form: str) -> None:
     assert "earlier iterations" in fixes[0].title
 
 
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("pass", ["prev = out.detach()"]),
+        # Read before the backward, a value that is stored detached would no longer be learned from.
+        ("loss = loss + prev.mean()", ["prev = prev.detach()"]),
+    ],
+)
+def test_what_is_stored_before_the_backward_is_detached_there_where_nothing_reads_it(
+    between: str, expected: list[str]
+) -> None:
+    body = f"""
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    prev = None
+    for i in range(20):
+        out = net(torch.ones(1, 4))
+        loss = out.pow(2).sum()
+        if prev is not None:
+            loss = loss + (out - prev).pow(2).sum()
+        prev = out
+        {between}
+        opt.zero_grad(); loss.backward(); opt.step()
+    """
+    text, fixes = _fixes(body, "TAPE101")
+    assert (_lines_changed(text, fixes[0]), fixes[0].applicability) == (expected, "safe")
+
+
 def test_an_attribute_that_starts_as_none_is_detached_before_it_is_read() -> None:
     text, fixes = _fixes(
         """

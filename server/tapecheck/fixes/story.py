@@ -101,6 +101,19 @@ class Collision:
         bound = {bind.name for bind in self.binds.get(node, ())}
         return bound | {hold.holder for hold in self.holders.get(node, ())}
 
+    def bound_anew(self, name: str, node: int, at: Site) -> bool:
+        """Return whether a name of a node was given another value in the iteration of a place, on a line before it."""
+        return any(
+            bind.name == name
+            and bind.at.file == at.file
+            and bind.at.line < at.line
+            and bind.at.iteration == at.iteration
+            and bind.at.stack == at.stack
+            for other, binds in self.binds.items()
+            if other != node
+            for bind in binds
+        )
+
     def leaves(self, nodes: Iterable[int]) -> set[int]:
         return {number for number in self.ledger.ancestry(nodes) if number in self.ledger.leaves}
 
@@ -360,6 +373,9 @@ def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) 
                 if text is None or text == "self":
                     continue
                 stores = storing_statements(code, collision, read, source)
+                if text in names and collision.bound_anew(text, source, consumer.at):
+                    # It named the value too, but means a newer one where it is read.
+                    break
                 if text in names or stores:
                     known = True
                     tensor = text in tensor_names

@@ -54,13 +54,11 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
     if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
         return [_where_made] if learned else [_where_made, _at_read]
-    places: list[Placing] = [_after_backward, _at_store, _at_read, _before_read, _after_store, _at_loop_start]
+    places: list[Placing] = [_at_store, _after_backward, _at_read, _before_read, _after_store, _at_loop_start]
     first = collision.first
     if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
         # Read between the backward and the end of its iteration: the shortest way is there.
         places.insert(0, places.pop(places.index(_at_read)))
-    if not learned:
-        places.insert(0, places.pop(places.index(_at_store)))
     return places
 
 
@@ -368,8 +366,24 @@ def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: s
         if loop is not None and last is not None and store.lineno > (last.end_lineno or 0):
             return _Place(changes, "where it is stored")
         learned = collision.learned() & collision.leaves(carrier.sources)
-        return _Place(changes, f"where it is stored (line {store.lineno})", narrow=bool(learned))
+        narrow = bool(learned) and not _unread_until(code, carrier, store, last)
+        return _Place(changes, f"where it is stored (line {store.lineno})", narrow)
     return None
+
+
+def _unread_until(code: Code, carrier: Carrier, store: ast.stmt, last: ast.stmt | None) -> bool:
+    """Return whether nothing reads a variable between a store and the backward below it in the same loop's body."""
+    loop = _shared_loop(code, store, last) if last is not None else None
+    if loop is None or last is None or not carrier.text.isidentifier() or store not in loop.body:
+        return False
+    end = last.end_lineno or last.lineno
+    loads = code.loads(code.tree, carrier.text)
+    return all(
+        code.function(load) is carrier.function
+        and (load.lineno <= store.lineno or load.lineno > end)
+        and not code.inside(load, store)
+        for load in loads
+    )
 
 
 def _where_made(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
