@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapecheck.record import RunRequest, run
+from tapecheck.report import peak
 from tapecheck.tape import Measure, Started, Tape
 
 PROGRAM = """\
@@ -65,5 +66,17 @@ def test_bytes_by_kind_and_line(tmp_path: Path) -> None:
     assert begins[2][3] == {9: one, 14: 2 * one}
 
 
+def test_the_peak_is_the_fullest_moment_by_line(tmp_path: Path) -> None:
+    tape = _run(tmp_path, held=True)
+    (row,) = peak.rows(tape)
+    last = {"row": 8, "iteration": 6}
+    one = 4 * (50 * 100 + 50 * 10)
+    assert (row["iterations"], row["bytes"]) == ([last], sum(row["kinds"].values()))
+    assert row["bytes"] == max(moment.total for moment in peak.moments_of(tape))
+    # Before the last backward five iterations' values are kept, and this one's graph is there.
+    assert [(line["row"], line["bytes"]) for line in row["lines"]] == [(14, 5 * one), (9, one)]
+
+
 def test_a_run_that_is_not_asked_tells_nothing(tmp_path: Path) -> None:
-    assert not _held(_run(tmp_path, held=False))
+    tape = _run(tmp_path, held=False)
+    assert not _held(tape) and peak.rows(tape) == []

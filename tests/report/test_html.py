@@ -13,7 +13,7 @@ import pytest
 
 from tapecheck.fixes import Edit, Fix
 from tapecheck.record.ranks import merge
-from tapecheck.report import Checked, html
+from tapecheck.report import Checked, html, peak
 from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.tape import (
     Backward,
@@ -159,7 +159,10 @@ def test_the_page_tells_memory_by_kind_and_line(tmp_path: Path) -> None:
     (held,) = data_of(html.render(run))["ranks"][0]["held"]
     assert {kind: held[kind] for kind in kinds} == kinds
     assert held["moment"] == "backward" and held["call"] == 2 and held["when"] == [[1, 2]]
-    assert held["lines"] == [[[0, 2, 5, 2, 20], 100]]
+    assert held["lines"] == [[[0, 2, 5, 2, 20], 100]] and held["peak"]
+    (row,) = peak.rows(run.tape)
+    assert (row["bytes"], row["row"], row["iterations"]) == (115, 4, [{"row": 1, "iteration": 2}])
+    assert row["lines"] == [{"filename": run.checked.path, "cell": None, "row": 2, "bytes": 100}]
 
 
 def test_the_page_draws_what_a_holder_kept_and_the_fix(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tapecheck.record.parallel import not_reduced
 from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, named, reread, side, with_text
 from tapecheck.record.untrained import untrained
-from tapecheck.report import Checked, Sources, html
+from tapecheck.report import Checked, Sources, html, peak
 from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding
@@ -101,6 +101,7 @@ def run_script(options: argparse.Namespace) -> int:
             checked.trials = _trials(program, interrupted)
     apply_configuration(checked, program.project, options.fail_on or "hint", asked=True)
     checked.recorded = True
+    checked.peak = peak.rows(result.tape)
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
@@ -226,7 +227,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         launcher=options.launcher,
         grace=options.grace,
         stdin=options.stdin,
-        held=options.tape is not None or options.html is not None or options.output_format == "html",
+        held=options.tape is not None or options.html is not None or options.output_format in ("html", "json-report"),
     )
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.

@@ -109,6 +109,8 @@ class Checked:
     refused: list[str] = field(default_factory=list)
     facts: str = ""
     """The version of torch whose facts the check used."""
+    peak: list[dict[str, Any]] = field(default_factory=list)
+    """What a recorded run held where most was alive, for each of its processes."""
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""

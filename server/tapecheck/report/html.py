@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
+from tapecheck.report.peak import moments_of, peak_of
 from tapecheck.report.text import edited_lines
 from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
@@ -288,19 +289,20 @@ def _call_at(known: list[tuple[int, int]], index: int, otherwise: int) -> int:
 
 def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[dict[str, Any]]:
     """Return bytes by kind at moments of the run, each with the lines whose graphs saved most of them."""
-    found: list[dict[str, Any]] = []
-    for event in reading.tape.events:
-        if not isinstance(event, Measure) or not event.name.startswith("alive"):
-            continue
-        name, _, about = event.name.partition(":")
-        if name == "alive":
-            when = [[lines.get(loop, 0), index] for loop, index in event.at.iteration]
-            found.append({"moment": about, "call": int(event.value), "when": when, "lines": []})
-        elif name == "alive-bytes" and found:
-            found[-1][about] = int(event.value)
-        elif name == "alive-line" and found:
-            found[-1]["lines"].append([files.place(event.at.span), int(event.value)])
-    return found
+    found = moments_of(reading.tape)
+    peak = peak_of(found)
+    return [
+        {
+            "moment": moment.moment,
+            "call": moment.call,
+            "at": files.place(moment.at.span),
+            "when": [[lines.get(loop, 0), index] for loop, index in moment.at.iteration],
+            **moment.kinds,
+            "lines": [[files.place(site.span), size] for site, size in moment.lines],
+            "peak": moment is peak,
+        }
+        for moment in found
+    ]
 
 
 def _untrained(reading: Reading, files: _Files) -> list[dict[str, Any]]:

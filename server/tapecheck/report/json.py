@@ -44,7 +44,7 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
 
     `files` has each file with the torch version whose facts were used, and whether all of it was checked; `limits` what
     a work limit left out; `fixed` and `not_fixed` a line for each fix that was made or refused; `elsewhere` what is
-    done in imported files that were not asked for.
+    done in imported files that were not asked for; `peak` what a recorded run held where most was alive.
     """
     files = list(files)
     found = [finding for file in files for finding in file.findings]
@@ -66,6 +66,7 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
         "elsewhere": [_finding(one, [], None, evidence=False) for file in files for one in file.elsewhere],
         "fixed": [line for file in files if file.rewrite is not None for line in file.rewrite.done],
         "not_fixed": [line for file in files for line in file.refused],
+        "peak": [row for file in files for row in file.peak],
     }
     return json.dumps(whole, indent=2) + "\n"
 
