@@ -112,19 +112,30 @@ class Limit:
     line: int
 
 
+def _either(names: Sequence[str]) -> str:
+    """Return alternatives in words: "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _look_further(report: Report) -> str:
+    return f"; `tapecheck check --effort {report.project.setup.effort * 4}` looks further"
+
+
 def limits_of(report: Report) -> list[Limit]:
-    """Return what the limits left out of a file's analysis, in one line each."""
+    """Return what the limits left out of a file's analysis, and how to look further, in one line each."""
+    further = _look_further(report)
     found: list[Limit] = []
     cut = report.interpretation.cut_short
     for one in cut:
         inside = f"`{one.name}`" if one.name else "the module"
         line = one.line if one.file == report.source.path else 1
         if one.kind == "way":
-            message = f"analysis of {inside} stopped here: work limit reached; later code was not checked"
+            message = f"analysis of {inside} stopped here: work limit reached; later code was not checked{further}"
             found.append(Limit(message, line))
         elif one.kind == "paths":
-            conditions = "condition was" if one.count == 1 else "conditions were"
-            found.append(Limit(f"work limit reached: {one.count} {conditions} not tried both ways in {inside}", line))
+            conditions = "a condition was" if one.count == 1 else f"{one.count} conditions were"
+            missed = f"may miss {_either(one.hides)}" if one.hides else f"{conditions} tried one way only"
+            found.append(Limit(f"work limit reached in {inside}: {missed}{further}", line))
         elif one.kind == "calls":
             found.append(Limit(f"calls too deep in other calls in {inside}: what they do is unknown", line))
     found = list(dict.fromkeys(found))
@@ -132,7 +143,7 @@ def limits_of(report: Report) -> list[Limit]:
     if started:
         names = ", ".join(f"`{one.name}`" for one in started[:3])
         more = f" and {len(started) - 3} more" if len(started) > 3 else ""
-        found.append(Limit(f"work limit reached: {names}{more} not checked on their own", started[0].line))
+        found.append(Limit(f"work limit reached: {names}{more} not checked on their own{further}", started[0].line))
     return found
 
 
@@ -283,7 +294,7 @@ def check(
         return resting_on(judge(list(tapes), select=resting, read=read))
 
     facts = facts_for(project)
-    asked = (tuple(codes), facts)
+    asked = (tuple(codes), facts, project.setup.effort)
     starts = memory.starts if memory is not None else None
     with HEADROOM:
         with torchfacts.using(facts):

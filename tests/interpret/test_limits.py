@@ -18,6 +18,7 @@ from tapecheck.interpret.library import nnlib
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import from_text
 from tapecheck.source.modules import SOURCES, Modules
+from tapecheck.source.project import Setup
 
 HEAD = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\nx = torch.ones(4, 2)\n"
 TWICE = "loss = net(x).mean()\nloss.backward()\nloss.backward()\n"
@@ -91,8 +92,26 @@ def test_conditions_that_were_not_tried_are_counted(monkeypatch: pytest.MonkeyPa
     program = f"import sys\n{HEAD}loss = net(x).mean()\n{undecided}"
     report = check(from_text(program + "loss.backward()\n", "untried.py"))
     assert [limit.message for limit in limits_of(report)] == [
-        "work limit reached: 1 condition was not tried both ways in the module"
+        "work limit reached in the module: may miss a second backward; `tapecheck check --effort 4` looks further"
     ]
+
+
+def test_more_effort_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOTAL_BUDGET", 200)
+    slow = "for i in range(50):\n    if i == 49:\n        x = x + 1\n"
+    source = from_text(f"{HEAD}{slow * 8}{TWICE}", "slow.py")
+    (limit,) = limits_of(check(source))
+    assert limit.message.endswith("`tapecheck check --effort 4` looks further")
+    report = check(source, project=Setup(effort=100).project_of(source.path))
+    assert ([finding.code for finding in report.findings], limits_of(report)) == (["TAPE101"], [])
+
+
+def test_what_can_only_make_a_finding_less_certain_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FURTHER_WORK", 0)
+    monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    x = x * 2\n{TWICE}"
+    report = check(from_text(program, "certainty.py"))
+    assert ([finding.code for finding in report.findings], limits_of(report)) == (["TAPE101"], [])
 
 
 def test_work_grows_with_the_program_and_not_with_its_ways() -> None:
@@ -147,8 +166,8 @@ def test_a_way_that_answers_otherwise_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
     """What the other answer leads to may lie behind the end of the way."""
-    program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    net(x).sum().backward()\n{TWICE}"
-    source = from_text(program, "cut.py")
+    undecided = "if len(sys.argv) > 5:\n    pass\nelse:\n    net(x).sum().backward()\n"
+    source = from_text(f"import sys\n{HEAD}{undecided}{TWICE}", "cut.py")
     whole: list[Explored] = []
     interpret(source, log=whole)
     assert len(whole) > 1 and not any(way.tape.untried for way in whole)

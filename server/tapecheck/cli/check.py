@@ -318,7 +318,8 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
         if wrong is not None:
             raise UsageError(wrong if "did you mean" in wrong else f"{wrong}: `tapecheck rule` lists them all")
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
-    return CheckOptions(rules, options.fixes and shown, projects=Projects(Setup(options.config, options.isolated)))
+    setup = Setup(options.config, options.isolated, effort=options.effort)
+    return CheckOptions(rules, options.fixes and shown, projects=Projects(setup))
 
 
 def _selection(options: argparse.Namespace) -> Selection:

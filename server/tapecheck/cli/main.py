@@ -18,6 +18,7 @@ from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
 from tapecheck.source.configuration import LEVELS, did_you_mean, valid_pattern
+from tapecheck.source.project import MOST_EFFORT
 from tapecheck.source.suppress import rule_name
 from tapecheck.version import __version__
 
@@ -382,6 +383,17 @@ def _add_common(
     rules.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
     rules.add_argument("--config", metavar="FILE", help="use this configuration for every file")
     rules.add_argument("--isolated", action="store_true", help="use no configuration file")
+    rules.add_argument(
+        "--effort", type=_effort, default=1, metavar="N",
+        help="allow N times the default analysis work per file, where a work limit was reached (default: 1)",
+    )  # fmt: skip
+
+
+def _effort(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < number <= MOST_EFFORT:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {MOST_EFFORT}, got {text!r}")
+    return number
 
 
 def _names(text: str) -> list[str]:

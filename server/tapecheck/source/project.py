@@ -6,7 +6,7 @@ Nothing here is kept between two calls: who checks a file looks its project up o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tapecheck.source.configuration import (
@@ -18,6 +18,9 @@ from tapecheck.source.configuration import (
 )
 from tapecheck.source.selection import Selection, Wanted
 
+MOST_EFFORT = 100
+"""The most that the work of an analysis may be multiplied by: minutes for a file that reaches the limit again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -25,18 +28,19 @@ class Setup:
 
     `config` is the one configuration file that holds for everything, `isolated` says that none does. `interpreters` are
     the Pythons that the user has chosen, as folder and path of the executable; the one under "" is for every other
-    folder.
+    folder. `effort` multiplies the work that the analysis of a file may take.
     """
 
     config: str | None = None
     isolated: bool = False
     interpreters: tuple[tuple[str, str], ...] = ()
+    effort: int = 1
 
     def with_interpreters(self, chosen: Mapping[str, str]) -> Setup:
         """Return the same with other Pythons, by folder."""
         # Links are not followed: the places that it is held against are as they were given.
         found = [(str(Path(folder).absolute()) if folder else "", path) for folder, path in chosen.items() if path]
-        return Setup(self.config, self.isolated, tuple(found))
+        return replace(self, interpreters=tuple(found))
 
     def configuration_for(self, path: str) -> Configuration:
         """Return the configuration that holds for a file: the nearest above it, unless another was chosen."""

@@ -15,9 +15,10 @@ from tapecheck.interpret.explore.alike import Seen
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import index_of
+from tapecheck.interpret.explore.losses import mistakes_of
 from tapecheck.interpret.explore.queue import Queue
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
-from tapecheck.interpret.explore.stakes import Stake
+from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
@@ -33,9 +34,10 @@ _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 
 @dataclass(slots=True)
 class Budget:
-    """The work that is left for a start, in units."""
+    """The work that is left for a start, in units; `effort` multiplies the limits of single paths."""
 
     left: int
+    effort: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Exploration:
     """Those that a way answered otherwise and came to its end."""
     begun: set[Place] = field(default_factory=set)
     """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+    watched: dict[Place, Watched] = field(default_factory=dict)
+    """What can depend on the conditions that a path is to answer otherwise, as the last path showed it."""
 
     def __post_init__(self) -> None:
         self.queue = Queue(self.wanted)
@@ -102,7 +106,8 @@ class Exploration:
 
     def explore(self) -> None:
         """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
-        self.further = limits.FURTHER_WORK if self.entry is None or self.entry.backward else 0
+        trains = self.entry is None or self.entry.backward
+        self.further = limits.FURTHER_WORK * self.budget.effort if trains else 0
         self.queue.add(Way(Policy()))
         while self._goes_on():
             way = self.queue.take(self.dull)
@@ -134,6 +139,8 @@ class Exploration:
         for one in self._worth_trying(following, run, other_graph):
             assert one.turned is not None
             watched = watcher.watched.get(one.turned)
+            if watched is not None:
+                self.watched[one.turned] = watched
             self.queue.add_or_defer(one, watched, at_once=one.turned in way.policy.patterns)
         if self.wanted.log is not None:
             self.wanted.log.append(self._explored(run, kept))
@@ -141,7 +148,9 @@ class Exploration:
     def _run_way(self, way: Way) -> Run:
         """Run one way with the work that it may take, and charge it."""
         first = way.turned is None
-        most = limits.RUN_BUDGET if first else min(limits.RUN_BUDGET, max(self.further, limits.TURNED_BUDGET))
+        most = limits.RUN_BUDGET * self.budget.effort
+        if not first:
+            most = min(most, max(self.further, limits.TURNED_BUDGET * self.budget.effort))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.writer.tape.started = self.name
         world.choices.passes_failures = self.passes_failures
@@ -153,7 +162,7 @@ class Exploration:
         work = started - world.budget.work + limits.RUN_WORK
         self.budget.left -= work
         if first:
-            self.further = max(self.further, limits.FURTHER_TIMES * work)
+            self.further = max(self.further, limits.FURTHER_TIMES * work * self.budget.effort)
         else:
             self.further -= work
         return Run(way, machine, world, watcher, before, work, error)
@@ -231,23 +240,33 @@ class Exploration:
         if untried:
             for tape in self.found.tapes:
                 tape.untried = untried
-        if left and not self.passes_failures:
-            line = min(line for _, line, _ in left)
-            self.found.cut_short.append(CutShort("paths", self.name, self.source.path, line, len(left)))
+        lost = {place for place in left if self._could_report(place)}
+        if lost and not self.passes_failures:
+            line = min(line for _, line, _ in lost)
+            effects = 0
+            for place in lost:
+                effects |= self.watched[place].effects if place in self.watched else 0
+            hides = mistakes_of(effects)
+            self.found.cut_short.append(CutShort("paths", self.name, self.source.path, line, len(lost), hides))
+
+    def _could_report(self, place: Place) -> bool:
+        """Return whether the other answer to a condition could add a finding, not only make one less certain."""
+        watched = self.watched.get(place)
+        return watched is None or watched.stake > Stake.CERTAINTY
 
 
 def explore_start(
     source: Source,
     project: Imports,
     entry: Entry | None,
-    left: int,
+    budget: Budget,
     cancelled: Callable[[], bool] | None,
     wanted: Wanted,
 ) -> Outcome:
     """Explore from one start with the work that is left for the file, and where a failing backward cuts a way off that
     retained a graph, explore what lies beyond.
     """
-    budget = Budget(left)
+    left = budget.left
     exploration = Exploration(source, project, entry, budget, cancelled, wanted)
     _explore(exploration)
     cut_off = [tape for tape in exploration.found.tapes if _cut_off(tape)]

@@ -12,7 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
 from tapecheck.interpret.explore.effects import speaks_of_autograd
 from tapecheck.interpret.explore.entries import Entry, entries_of
-from tapecheck.interpret.explore.exploration import explore_start
+from tapecheck.interpret.explore.exploration import Budget, explore_start
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
@@ -64,8 +64,9 @@ def interpret(
         _note_files(result, files)
         return result
     with HEADROOM:
-        left = limits.TOTAL_BUDGET
-        collecting = limits.COLLECTING_BUDGET
+        effort = project.setup.effort if project is not None else 1
+        left = limits.TOTAL_BUDGET * effort
+        collecting = limits.COLLECTING_BUDGET * effort
         called: set[str] = set()
         imports = Imports(files)
         past = _Past(source, imports, asked, memory) if memory is not None else None
@@ -81,7 +82,7 @@ def interpret(
             most = min(left, collecting) if entry is not None and entry.collects else left
             outcome = past.find(entry, most) if past is not None else None
             if outcome is None:
-                outcome = explore_start(source, imports, entry, most, cancelled, Wanted(ask, log))
+                outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, Wanted(ask, log))
                 outcome.group = Group(outcome.found.tapes)
                 if past is not None:
                     past.keep(entry, outcome)

@@ -21,7 +21,7 @@ class CutShort:
     `kind` is "way" where the program itself was not followed to its end (`line` is the last line that was), "paths"
     where conditions were not tried both ways, "start" where a function was not started, "calls" where calls lie too
     deep in other calls. `name` is the function that was started, empty for the module. `count` says how many
-    conditions, or calls of the text, were left.
+    conditions, or calls of the text, were left, `hides` which mistakes what was left out could make.
     """
 
     kind: Literal["way", "paths", "start", "calls"]
@@ -29,6 +29,7 @@ class CutShort:
     file: str = ""
     line: int = 0
     count: int = 0
+    hides: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
