@@ -32,7 +32,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.tape import Fact, Span
+from tapecheck.tape import Fact
 
 
 class Engine(Protocol):
@@ -43,26 +43,10 @@ class Engine(Protocol):
     """The namespaces of the calls being run, outermost first."""
     modules: dict[str, Module]
     """The user's modules that this run has imported, by path."""
-    called: set[int]
-    """The functions that were called: ids of their nodes."""
-    called_names: set[str]
-    depth: int
-    entered: dict[tuple[int, tuple[Span, ...]], int]
-    """How often each loop was entered, by its node and the calls that led to it."""
-    loop_work: dict[tuple[int, tuple[Span, ...]], int]
-    """The work that earlier entries of each loop took, by the same."""
-    folded: dict[int, tuple[int, bool]]
-    """Of loops that came to repeat themselves the first iteration that did, and whether no earlier entry had."""
-    compared: dict[tuple[int, tuple[Span, ...]], list[int]]
-    """What the numbers came to that a loop compared, up to the end of each iteration."""
-    shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]]
-    """What each iteration of such a loop does, by its node and the calls that led to it."""
     summaries: dict[int, Any]
     """What calls of functions did, by the id of the function's node: see `python/summaries.py`."""
     reads: list[tuple[dict[str, Value], str, Value]] | None
     """The names that a call which is being summed up has taken from other namespaces; None where none is."""
-    running: list[int]
-    """The functions being run: ids of their nodes."""
     handlers: int
     """How many blocks being run look out for exceptions."""
     unread: set[ast.AST]

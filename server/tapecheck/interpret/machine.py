@@ -8,7 +8,6 @@ generator function of the program can be suspended at its `yield` wherever it st
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tapecheck.interpret.library.registry import Libraries
 from tapecheck.interpret.objects import syntax
@@ -27,7 +26,6 @@ from tapecheck.interpret.python import (
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Frame, World
 from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, Signal, Unknown, Value
-from tapecheck.tape import Span
 
 _EVALUATE = expressions.EVALUATE
 _SIMPLE = statements.SIMPLE
@@ -42,17 +40,8 @@ class Machine:
         self.imports = imports
         self.envs: list[Env] = []
         self.modules: dict[str, Module] = {}
-        self.called: set[int] = set()
-        self.called_names: set[str] = set()
-        self.depth = 0
-        self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
-        self.loop_work: dict[tuple[int, tuple[Span, ...]], int] = {}
-        self.folded: dict[int, tuple[int, bool]] = {}
-        self.compared: dict[tuple[int, tuple[Span, ...]], list[int]] = {}
-        self.shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]] = {}
         self.summaries: dict[int, summaries.Calls] = {}
         self.reads: list[summaries.Read] | None = None
-        self.running: list[int] = []
         self.handlers = 0
         self.unread: set[ast.AST] = set()
         self.gathering: list[tuple[ast.AST, List | Dict]] = []

@@ -122,7 +122,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
         computed = any(not value.data and value.leaf is None for value in passed)
         machine.escape((result, *passed), node, "the caller", more=computed)
         if isinstance(owner, Instance):
-            machine.escape(tuple(lived.outlives(owner, machine.called, node)), node, "the next call")
+            machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
     finally:
         env.vars.update(before)
         machine.world.position.pop()

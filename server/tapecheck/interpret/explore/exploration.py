@@ -176,7 +176,7 @@ class Exploration:
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)
-        self.called |= run.machine.called
+        self.called |= run.machine.world.calls.called
         if run.way.turned is not None:
             (self.begun if run.cut_short else self.done).add(run.way.turned)
         elif not self.passes_failures:

@@ -105,7 +105,7 @@ def names_that_matter(machine: Machine) -> set[str]:
     for module in machine.modules.values():
         if module.source is not None:
             names |= index_of(module.source).callables()
-    return names | machine.called_names | TOUCHES
+    return names | machine.world.calls.called_names | TOUCHES
 
 
 def _relevant(statement: ast.AST | None, names: set[str], notes: Notes) -> bool:

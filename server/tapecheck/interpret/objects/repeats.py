@@ -16,7 +16,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.state import World
+from tapecheck.interpret.state import LoopKey, Row, World
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -35,12 +35,11 @@ from tapecheck.tape import (
     Node,
     Raised,
     Scaled,
-    Span,
     Step,
     Unscaled,
 )
 
-Reading = list[tuple[Any, ...]]
+Reading = list[Row]
 """What an iteration did, in order, without the numbers that are different each time."""
 
 
@@ -186,7 +185,7 @@ _TELLING = (Backward, Cut, Node, Step)
 class Rounds:
     """The iterations of a loop that is running, as far as they are compared."""
 
-    def __init__(self, machine: Engine, key: tuple[int, tuple[Span, ...]], loop: int) -> None:
+    def __init__(self, machine: Engine, key: LoopKey, loop: int) -> None:
         self.machine = machine
         self.key = key
         self.loop = loop
@@ -198,7 +197,7 @@ class Rounds:
         """The iteration that was compared last."""
         self.since = 0
         """The first of those iterations up to the last one that are all the same, 0 where there is none."""
-        self.entered_before = key in machine.shown
+        self.entered_before = key in machine.world.history.shown
         self.before: tuple[Mark, int] | None = None
         self.reading: Reading | None = None
 
@@ -223,7 +222,7 @@ class Rounds:
             before = None
         self.last = done
         since, self.since = self.since, 0
-        known = machine.shown.get(self.key)
+        known = machine.world.history.shown.get(self.key)
         if self.compared > limits.MOST_COMPARED or (known is None and before is None):
             return False
         was, self.reading = self.reading, None
@@ -234,7 +233,7 @@ class Rounds:
             self.since = since if since and was == now else done
         elif before is not None and self._alike(was, before, now):
             self.since = since or done - 1
-            machine.shown[self.key] = now
+            machine.world.history.shown[self.key] = now
         else:
             return False
         return any(row[0] in _TELLING for row in now)
@@ -261,14 +260,14 @@ class Rounds:
     def end(self, done: int) -> None:
         """Note the end of the loop: what it did after it repeated itself may be something else."""
         if self.since and self.last == done:
-            self.machine.folded[self.loop] = self.since, not self.entered_before
+            self.machine.world.history.folded[self.loop] = self.since, not self.entered_before
 
     def _alike(self, was: Reading | None, before: tuple[Mark, int], now: Reading) -> bool:
         """Whether an iteration does what the one before did, where the loops within need not lead there once more."""
         return (was if was is not None else self.read(*before)) == now or self.read(*before, settled=True) == now
 
     def read(self, begun: Mark, until: int, *, settled: bool = False) -> Reading | None:
-        folded = self.machine.folded
+        folded = self.machine.world.history.folded
         if settled and not any(first for _, first in folded.values()):
             return None
         return _Reader(self.machine.world, begun, self.first, folded, settled).read(until)

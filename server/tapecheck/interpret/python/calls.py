@@ -105,7 +105,7 @@ def _run(
 ) -> Value:
     world = machine.world
     body = function.node
-    if machine.depth >= limits.MAX_DEPTH:
+    if world.calls.depth >= limits.MAX_DEPTH:
         world.omissions.not_followed.setdefault(world.position.span(node))
         return machine.library.opaque_result(function.name, args, kwargs, node)
     if _too_deep(machine, body, args):
@@ -117,8 +117,7 @@ def _run(
         if isinstance(result, Unknown):
             result.returned, result.data = True, False
         return result
-    machine.called.add(id(body))
-    machine.called_names.add(function.name.rsplit(".", 1)[-1])
+    world.calls.note(body, function.name)
     env = Env(function.env, function.env.globals)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
@@ -128,8 +127,7 @@ def _run(
         env.sent = {}
         guarded = notes.of(body, syntax.yields_guarded)
         return Generator(_run_generator(machine, function, env, frame), env, guarded=guarded)
-    machine.depth += 1
-    machine.running.append(id(body))
+    world.calls.begin(body)
     machine.envs.append(env)
     world.position.push(frame)
     try:
@@ -145,15 +143,14 @@ def _run(
     finally:
         world.position.pop()
         machine.envs.pop()
-        machine.running.pop()
-        machine.depth -= 1
+        world.calls.end()
 
 
 def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     """Whether a function calls itself too often to go on: further where a known number may count down
     or a known container be gone through.
     """
-    running = machine.running.count(id(body))
+    running = machine.world.calls.times_running(body)
     if running < limits.MAX_RECURSION:
         return False
     return running >= limits.MAX_COUNTED_RECURSION or not any(
@@ -173,8 +170,7 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
         machine.world.position.iteration = (*outside, *inner)
         machine.world.position.push(frame)
         machine.envs.append(env)
-        machine.running.append(id(function.node))
-        machine.depth += 1
+        machine.world.calls.begin(function.node)
         try:
             value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
@@ -185,8 +181,7 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
             machine.world.position.iteration = outside
             machine.world.position.pop()
             machine.envs.pop()
-            machine.running.pop()
-            machine.depth -= 1
+            machine.world.calls.end()
         thrown = None
         try:
             sent = yield value

@@ -75,7 +75,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
             default = value.likely
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
-        deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= limits.RECURSION_DECIDED
+        deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
         if deep and isinstance(node, ast.If):
             default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
         text = machine.world.position.notes.of(expression, syntax.text_of)

@@ -11,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, repeats, syntax
 from tapecheck.interpret.python import flow, guards
-from tapecheck.interpret.state import Guard, World
+from tapecheck.interpret.state import Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
@@ -27,7 +27,7 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.tape import Fact, Span
+from tapecheck.tape import Fact
 
 
 class _Inner:
@@ -45,17 +45,17 @@ class _Inner:
         """What the numbers come to that were compared up to the end of each iteration."""
         world.comparisons.numbers = 0
 
-    def left(self, machine: Engine, key: tuple[int, tuple[Span, ...]]) -> None:
+    def left(self, machine: Engine, key: LoopKey) -> None:
         world = self.world
         varying, guarded, first_graphs, numbers = self.before
         world.comparisons.guarded = guarded
-        known = machine.compared.get(key)
+        known = world.history.compared.get(key)
         # It goes round less often the second time: that is the dry run's doing, not the program's.
         same = known is not None and all(one == other for one, other in zip(known, self.numbers))
         if same and first_graphs == world.comparisons.first_graphs:
             world.comparisons.varying = varying
         if not same or known is None or len(known) < len(self.numbers):
-            machine.compared[key] = known = self.numbers
+            world.history.compared[key] = known = self.numbers
         world.comparisons.numbers = hash((numbers, *known))
 
 
@@ -84,7 +84,7 @@ class _Loop:
         """The guards that it was taken on to."""
         self.started = (0, 0)
         # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
-        self.before, self.most_work = world.budget.work, world.budget.work + machine.loop_work.get(self.key, 0)
+        self.before, self.most_work = world.budget.work, world.budget.work + world.history.work_of(self.key)
 
     @property
     def work(self) -> int:
@@ -159,7 +159,7 @@ class _Loop:
         machine, world = self.machine, self.world
         if not self.outside:
             del world.comparisons.counted[:]
-        machine.loop_work[self.key] = machine.loop_work.get(self.key, 0) + self.before - world.budget.work
+        world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
         world.loops.leave(self.number, self.outside, self.done, more)
@@ -340,10 +340,9 @@ def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
     return None if None in answers else not wanted
 
 
-def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> int:
+def _enough_iterations(machine: Engine, key: LoopKey) -> int:
     """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
-    entered = machine.entered[key] = machine.entered.get(key, 0) + 1
-    return max(limits.MIN_ITERATIONS + 1 - entered, 1)
+    return max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(key), 1)
 
 
 def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:

@@ -193,7 +193,7 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
         modes.grad_mode, modes.inference, modes.autocast, modes.recomputed, world.choices.passes_failures,
         machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
         world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
-        machine.running.count(function), machine.depth > limits.NEAR_DEPTH,
+        machine.world.calls.running.count(function), machine.world.calls.depth > limits.NEAR_DEPTH,
     )  # fmt: skip
 
 

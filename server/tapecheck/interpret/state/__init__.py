@@ -1,10 +1,12 @@
 """The state of one path through a program, in a few objects with one job each: see `World`."""
 
 from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
+from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Choices, Place, Policy
 from tapecheck.interpret.state.comparisons import Guard
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
 from tapecheck.interpret.state.graph import GraphBuilder
+from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
 from tapecheck.interpret.state.modes import Modes
@@ -14,6 +16,7 @@ from tapecheck.interpret.state.writer import TapeWriter
 
 __all__ = [
     "Budget",
+    "Calls",
     "Cancelled",
     "Choices",
     "Exhausted",
@@ -21,11 +24,14 @@ __all__ = [
     "GraphBuilder",
     "Guard",
     "Knowledge",
+    "LoopHistory",
+    "LoopKey",
     "Loops",
     "Modes",
     "Place",
     "Policy",
     "Position",
+    "Row",
     "TapeWriter",
     "World",
     "cuts_of",

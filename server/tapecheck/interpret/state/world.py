@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tapecheck.interpret.state.budget import Budget
+from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Choices, Place, Policy
 from tapecheck.interpret.state.comparisons import Comparisons
 from tapecheck.interpret.state.graph import GraphBuilder
+from tapecheck.interpret.state.history import LoopHistory
 from tapecheck.interpret.state.knowledge import Knowledge
 from tapecheck.interpret.state.loops import Loops
 from tapecheck.interpret.state.modes import Modes
@@ -57,6 +59,8 @@ class World:
         self.modes = Modes()
         self.graph = GraphBuilder(self.writer, self.position, self.modes)
         self.loops = Loops(self.writer, self.position, self.modes)
+        self.calls = Calls()
+        self.history = LoopHistory()
         self.comparisons = Comparisons()
         self.choices = Choices(policy, self.writer, self.position)
         self.knowledge = Knowledge()
