@@ -11,6 +11,7 @@ from tests.imports import EDGES, HOUSE, ROOT, cycle, graph, part
 
 ROOMS: dict[str, set[str]] = {
     "version": set(),
+    "agents": set(),
     "tape": set(),
     "torchfacts": set(),
     "source": {"tape"},
@@ -20,9 +21,10 @@ ROOMS: dict[str, set[str]] = {
     "fixes": {"check", "rules", "source", "tape"},
     "report": {"fixes", "rules", "source", "tape", "version"},
     "record": {"fixes", "report", "rules", "source", "tape"},
-    "lsp": {"check", "fixes", "record", "report", "rules", "source", "tape", "torchfacts", "version"},
+    "lsp": {"agents", "check", "fixes", "record", "report", "rules", "source", "tape", "torchfacts", "version"},
     "cli": {
-        "check", "fixes", "interpret", "lsp", "record", "report", "rules", "source", "tape", "torchfacts", "version",
+        "agents", "check", "fixes", "interpret", "lsp", "record", "report", "rules", "source", "tape", "torchfacts",
+        "version",
     },
     "pytest_plugin": {"check", "record", "report", "rules", "source"},
     "__main__": {"cli"},

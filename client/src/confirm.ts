@@ -71,6 +71,10 @@ export class Confirmer {
       if (ran === undefined) return undefined;
       const result = readRunResult(ran.answer);
       if (ran.cancelled && result === undefined) return undefined;
+      if (result !== undefined && result.confirmed + result.found > 0) {
+        // The walkthrough's last step is done.
+        void vscode.commands.executeCommand('setContext', 'tapecheck.confirmed', true);
+      }
       void this.tell(describeRun(file, result), uri, result);
       void this.reports.refresh(uri);
       return result;

@@ -5,6 +5,7 @@ import { Confirmer } from './confirm';
 import { showDebugInformation } from './debugInformation';
 import { disableRule } from './disable';
 import { Explainer } from './explain';
+import { GraphPanel } from './graph';
 import { showMenu } from './menu';
 import { Pages } from './pages';
 import { watchInterpreter } from './pythonExtension';
@@ -12,6 +13,7 @@ import { Reports } from './report';
 import { RunConfigurations } from './runConfiguration';
 import { openSettings, Server } from './server';
 import { Status } from './status';
+import { registerTools } from './tools';
 
 let server: Server | undefined;
 
@@ -24,6 +26,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   const pages = new Pages();
   const confirmer = new Confirmer(current, log, configurations, reports, pages);
   const explainer = new Explainer(current, pages);
+  const graph = new GraphPanel(current);
   server = current;
 
   context.subscriptions.push(
@@ -31,6 +34,9 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     status,
     pages,
     reports,
+    graph,
+    registerTools(current, context.extension.packageJSON),
+    vscode.commands.registerCommand('tapecheck.showGraph', () => graph.show()),
     vscode.commands.registerCommand('tapecheck.restart', () => current.restart()),
     vscode.commands.registerCommand('tapecheck.showOutput', () => log.show()),
     vscode.commands.registerCommand('tapecheck.menu', () => showMenu(current, status)),

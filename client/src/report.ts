@@ -73,9 +73,14 @@ export function withPolicy(html: string): string {
 }
 
 async function open(message: unknown, owner: vscode.Uri): Promise<void> {
-  if (!isOpenLine(message) || message.path.endsWith('.ipynb')) return;
-  const uri = message.path === owner.fsPath ? owner : vscode.Uri.file(message.path);
-  const at = new vscode.Position(Math.max(message.line - 1, 0), Math.max(message.column - 1, 0));
+  if (isOpenLine(message)) await openLine(message, owner);
+}
+
+/** Shows a line in the editor that has its file; a line of a notebook is in none. */
+export async function openLine(place: Omit<OpenLine, 'type'>, owner: vscode.Uri): Promise<void> {
+  if (place.path.endsWith('.ipynb')) return;
+  const uri = place.path === owner.fsPath ? owner : vscode.Uri.file(place.path);
+  const at = new vscode.Position(Math.max(place.line - 1, 0), Math.max(place.column - 1, 0));
   const shown = vscode.window.visibleTextEditors.find((editor) => editor.document.uri.fsPath === uri.fsPath);
   await vscode.window.showTextDocument(uri, {
     viewColumn: shown?.viewColumn ?? vscode.ViewColumn.One,

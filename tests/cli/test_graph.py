@@ -10,8 +10,9 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.cli import main
+from tapecheck.report import Checked, graph, html, peak
 from tapecheck.source import from_text
-from tapecheck.tape import write_tape
+from tapecheck.tape import Backward, Measure, Site, Span, write_tape
 from tests.cli.test_check import TWICE, notebook
 from tests.cli.test_fix import here  # noqa: F401
 
@@ -99,3 +100,30 @@ def test_nothing_to_draw_and_nothing_to_read(here: Path, capsys: pytest.CaptureF
     assert said == ["empty.py: dry run", "No backward call was reached."]
     assert main(["graph", "gone.py"]) == 2
     assert "gone.py" in capsys.readouterr().err
+
+
+def test_around_a_line_only_what_it_has_a_part_in_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    report = check(from_text(SHARED, str(file)))
+    tape, said = graph.chosen(report.interpretation.tapes)
+    data = html.data_of(html.Run(Checked(str(file), report.findings), tape, report.source, said))
+    calls = {5: [7, 9], 6: [8], 4: [7, 8, 9], 8: [8], 2: [7, 8, 9]}
+    for line, expected in calls.items():
+        picture = ElementTree.fromstring(graph.draw(data, around=(str(file), line)))
+        heads = [text.text or "" for text in picture.iter(f"{NAME}text") if (text.text or "").startswith("line ")]
+        assert [int(head.split()[1].rstrip(":")) for head in heads] == expected, line
+        here = [box.get("class") for box in picture.iter(f"{NAME}rect") if "here" in (box.get("class") or "").split()]
+        assert len(here) == (len(expected) if line in (4, 5, 6) else 0), line
+
+
+def test_a_picture_shows_what_a_run_measured(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(LOOP)
+    at = Span(str(file), 6, 9, 6, 36)
+    tape = check(from_text(LOOP, str(file))).interpretation.tapes[0]
+    call = next(event for event in tape.events if isinstance(event, Backward))
+    measured = [Measure(call.at, "alive:backward", call.id, "calls"), Measure(Site(at), "alive-line", 4096, "bytes")]
+    kinds = [Measure(call.at, f"alive-bytes:{kind}", 1, "bytes") for kind in peak.KINDS]
+    tape.events[-1:-1] = [measured[0], *kinds, measured[1]]
+    picture = graph.draw(html.data_of(html.Run(Checked(str(file)), tape, from_text(LOOP, str(file)))))
+    assert picture.count("4.1 kB") == 1

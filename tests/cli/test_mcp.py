@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tapecheck.agents import call_tool
 from tests.cases import under_torch
 
 mcp = pytest.importorskip("mcp")
@@ -65,3 +66,30 @@ async def test_a_run_confirms_and_what_it_prints_stays_out_of_the_protocol(tmp_p
     (finding,) = report["findings"]
     assert finding["evidence"]["verdict"] == "confirmed" and report["exit_status"] == 1
     assert any("the script ended with an exception" in line for line in report["messages"])
+
+
+async def test_the_extension_offers_the_same_tools(tmp_path: Path) -> None:
+    """What the manifest of the extension declares for language models is what the server of tools takes."""
+    manifest = json.loads((Path(__file__).parents[2] / "package.json").read_text())
+    declared = {one["name"].removeprefix("tapecheck_"): one for one in manifest["contributes"]["languageModelTools"]}
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=120) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert declared.keys() == tools.keys()
+    for name, tool in tools.items():
+        schema = declared[name]["inputSchema"]
+        assert schema["properties"].keys() == tool.input_schema["properties"].keys(), name
+        assert sorted(schema["required"]) == sorted(tool.input_schema["required"]), name
+        for key, given in schema["properties"].items():
+            kinds = [given["type"], None if key in schema["required"] else given.get("default")]
+            taken = tool.input_schema["properties"][key]
+            types = {one["type"] for one in taken.get("anyOf", [taken])} - {"null"}
+            assert (types, taken.get("default")) == ({kinds[0]}, kinds[1]), f"{name}.{key}"
+
+
+def test_a_tool_is_called_with_what_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(GAN)
+    report = json.loads(call_tool("check", '{"paths": ["gan.py"]}', str(tmp_path)))
+    assert [finding["code"] for finding in report["findings"]] == ["TAPE101"]
+    assert "backward-twice" in call_tool("explain", '{"rule": "TAPE101"}', None)
+    for name, given in {"check": '{"files": []}', "run": "[", "reset": "{}"}.items():
+        assert json.loads(call_tool(name, given, None)).keys() == {"error"}, name

@@ -645,7 +645,7 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["run", "tryFix", "applyFix", "runReport", "explainRule"]
+    expected = ["run", "tryFix", "applyFix", "runReport", "explainRule", "graph", "tool"]
     assert commands is not None and list(commands.commands) == [f"tapecheck.{name}" for name in expected]
 
 

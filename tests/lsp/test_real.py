@@ -182,8 +182,13 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         asked = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": uri}])
         page = (await connected.client.workspace_execute_command_async(asked))["html"]
         assert "the script ended with an exception" in page and "ran to its end" not in page
+        head = [{"uri": uri, "position": {"line": 10, "character": 5}}]
+        drawn = await connected.client.workspace_execute_command_async(t.ExecuteCommandParams("tapecheck.graph", head))
+        assert re.fullmatch(r"run at \d\d:\d\d", drawn["measured"]) and " bytes" in drawn["svg"]
         connected.type(uri, 0, 0, "newer = 1\n")
         (found,) = await connected.diagnostics(uri)
+        drawn = await connected.client.workspace_execute_command_async(t.ExecuteCommandParams("tapecheck.graph", head))
+        assert drawn["measured"] == "", "what an older text did is not drawn over a new one"
         first = found.message.splitlines()[0]
         assert re.search(r" — confirmed: raised in iteration 2, \d\d:\d\d, before the last edits$", first)
 
@@ -477,3 +482,21 @@ async def test_an_analysis_that_was_cut_short_says_so(real: Editor) -> None:
     (note,) = await real.diagnostics(real.open("tree.py", f"import torch\n{tree}{calls}"))
     assert (note.code, note.severity) == ("incomplete-analysis", t.DiagnosticSeverity.Information)
     assert "work limit reached" in note.message
+
+
+async def test_the_graph_around_the_cursor_is_drawn(real: Editor) -> None:
+    uri = real.open("drawn.py", RECURRENT)
+    await real.diagnostics(uri)
+
+    async def drawn(line: int, character: int) -> dict[str, object]:
+        place = [{"uri": uri, "position": {"line": line, "character": character}}]
+        params = t.ExecuteCommandParams("tapecheck.graph", place)
+        answer = await asyncio.wait_for(real.client.workspace_execute_command_async(params), WAIT)
+        return dict(answer)
+
+    head = await drawn(10, RECURRENT.splitlines()[10].index("loss") + 1)
+    assert str(head["svg"]).startswith("<svg") and str(head["svg"]).count(" here") == 2
+    assert "carries a graph" in str(head["markdown"]) and head["measured"] == ""
+    assert [Path(str(name)).name for name in head["files"]] == ["drawn.py"]  # type: ignore[attr-defined]
+    step = await drawn(13, 4)
+    assert str(step["svg"]).startswith("<svg") and " here" not in str(step["svg"]).partition("</style>")[2]

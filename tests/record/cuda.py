@@ -26,7 +26,7 @@ if __package__ in (None, ""):
 from tapecheck.check import check
 from tapecheck.record import RunRequest, RunResult, judge, run
 from tapecheck.record.memory import memory_ran_out
-from tapecheck.record.words import bytes_text
+from tapecheck.report.sizes import bytes_text
 from tapecheck.rules.finding import Finding
 from tapecheck.source import read_source
 from tapecheck.tape import End, Measure

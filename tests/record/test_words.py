@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tapecheck.record.words import bytes_text, names_text
+from tapecheck.record.words import names_text
+from tapecheck.report.sizes import bytes_text
 
 
 @pytest.mark.parametrize(

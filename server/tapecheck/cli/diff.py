@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tapecheck.cli.shared import FOUND, NOTHING_FOUND, UsageError, write, write_file
 from tapecheck.record.compare import Comparison, Summary, compare
-from tapecheck.record.words import bytes_text
 from tapecheck.report.comparison import Side, render
 from tapecheck.report.excerpt import printable
+from tapecheck.report.sizes import bytes_text
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Tape, TapeError, read_tape
 

@@ -9,9 +9,7 @@ from tapecheck.cli.checking import is_tape
 from tapecheck.cli.diff import load
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, say, write, write_file
 from tapecheck.report import Checked, graph, html
-from tapecheck.rules import Reading
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Tape
 
 
 def draw_graph(options: argparse.Namespace) -> int:
@@ -25,7 +23,7 @@ def draw_graph(options: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
         if report.error is not None:
             say(f"{options.file}: {report.error}: the rest is drawn")
-        tape, said = _chosen(report.interpretation.tapes)
+        tape, said = graph.chosen(report.interpretation.tapes)
         run = html.Run(Checked(options.file, report.findings), tape, report.source, said)
     if options.output_format == "html":
         picture = html.render(run)
@@ -36,13 +34,3 @@ def draw_graph(options: argparse.Namespace) -> int:
     else:
         write(picture)
     return NOTHING_FOUND
-
-
-def _chosen(tapes: list[Tape]) -> tuple[Tape, str]:
-    """Return the way through the program to draw, the likeliest one or the first that fails, and what it is."""
-    failing = [number for number, tape in enumerate(tapes)
-               if any(run.traversal.problem is not None for run in Reading(tape).runs)]  # fmt: skip
-    number = failing[0] if failing else 0
-    if not tapes:
-        return Tape("dry run"), "dry run"
-    return tapes[number], "dry run" if len(tapes) == 1 else f"dry run, way {number + 1} of {len(tapes)}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
+from tapecheck.agents import call_tool
 from tapecheck.lsp import features
 from tapecheck.lsp.places import path_of
 from tapecheck.lsp.running import RecordedRun
@@ -232,6 +233,34 @@ async def run_report(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     return {"html": text}
 
 
+async def show_graph(ls: Host, *arguments: Any) -> dict[str, Any] | None:
+    """Return the graphs around a place, `[{"uri": …, "position": {"line", "character"}}]`, as `{"svg", "markdown",
+    "measured", "files"}`.
+    """
+    asked = arguments[0] if arguments else None
+    uri, position = _member(asked, "uri"), _member(asked, "position")
+    line, character = _member(position, "line"), _member(position, "character")
+    if not (isinstance(uri, str) and isinstance(line, int) and isinstance(character, int)):
+        return None
+    analysis = await ls.analysis(uri)
+    if analysis is None:
+        return None
+    place = ls.converter.place(analysis, uri, t.Position(line, character))
+    found = await ls.off_loop(ls.session.picture, analysis, *place)
+    return {"svg": found.svg, "markdown": found.markdown, "measured": found.measured, "files": found.files}
+
+
+async def use_tool(ls: Host, *arguments: Any) -> dict[str, Any]:
+    """Call a tool for agents, `[{"tool": …, "input": "{…}", "folder"?: …}]`, and return its answer as `{"text": …}`.
+
+    The files are taken as they are saved. What executes the user's program is asked of its user by the client.
+    """
+    asked = arguments[0] if arguments else None
+    tool, given, folder = _member(asked, "tool"), _member(asked, "input"), _member(asked, "folder")
+    call = partial(call_tool, str(tool), str(given), folder if isinstance(folder, str) else None)
+    return {"text": await asyncio.get_running_loop().run_in_executor(ls.running, call)}
+
+
 def explain_rule(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     """Return the page of a rule: `[{"code": …}]`."""
     asked = arguments[0] if arguments else None
@@ -255,5 +284,7 @@ ALL: Mapping[str, Callable[..., Any]] = {
     "tapecheck.applyFix": apply_fix,
     "tapecheck.runReport": run_report,
     "tapecheck.explainRule": explain_rule,
+    "tapecheck.graph": show_graph,
+    "tapecheck.tool": use_tool,
 }
 """The commands by the names under which clients call them."""

@@ -23,6 +23,7 @@ from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses, reported
 from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.outcome import Outcome
+from tapecheck.lsp.pictures import Picture, Pictures
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
@@ -182,6 +183,7 @@ class Session:
         self.evidence = Evidences()
         self.outcomes: dict[str, Outcome] = {}
         self._last: dict[str, Recording] = {}
+        self._pictures = Pictures()
         self.closing = False
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
@@ -719,6 +721,14 @@ class Session:
             and not recording.is_of(join(path, document.cells).text if document.cells is not None else document.text)
             for document in self.documents.values()
         )
+
+    def picture(self, analysis: Analysis, line: int, column: int) -> Picture:
+        """Return the graphs around a place, as a run of this text measured them, else as the dry run has them."""
+        path = analysis.snapshot.path
+        recording = self._last.get(path, self.recordings.get(path))
+        if recording is not None and self.evidence.is_stale(recording, analysis.report.source):
+            recording = None
+        return self._pictures.draw(analysis.report, analysis.explainer, recording, (line, column))
 
     def run_report(self, path: str) -> str | None:
         """Return the last run of a file as an HTML page; None where there was none."""

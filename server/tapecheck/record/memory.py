@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tapecheck.record.words import bytes_text
+from tapecheck.report.sizes import bytes_text
 from tapecheck.tape import Measure, Tape
 
 

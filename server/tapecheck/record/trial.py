@@ -12,7 +12,7 @@ from typing import Any, Union
 from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
 from tapecheck.record.evidence import judge
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
-from tapecheck.record.words import bytes_text
+from tapecheck.report.sizes import bytes_text
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Measure, Raised
 

@@ -29,7 +29,8 @@ from tapecheck.record.story import (
     raised_text,
     short,
 )
-from tapecheck.record.words import bytes_text, names_text, steps_text, times
+from tapecheck.record.words import names_text, steps_text, times
+from tapecheck.report.sizes import bytes_text
 from tapecheck.rules import RAISING, Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph

@@ -8,41 +8,75 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from tapecheck.report.excerpt import printable, width
 from tapecheck.report.html import Run, data_of
+from tapecheck.report.sizes import bytes_text
+from tapecheck.rules import Reading
+from tapecheck.tape import Tape
 
 _BOX, _HIGH, _GAP, _LAYER, _EDGE, _HEAD = 340, 62, 28, 46, 24, 58
 _LETTERS = 43
 """How many characters of code fit into a box."""
 _MOST_CALLS = 60
 _STATES = {
-    "": ("#f6f8fa", "#8c959f", "saves nothing"),
-    "freed": ("#ddf4ff", "#0969da", "freed by this call"),
-    "kept": ("#dafbe1", "#1a7f37", "kept: retain_graph=True"),
-    "reused": ("#fff8c5", "#9a6700", "walked before"),
-    "gone": ("#ffebe9", "#cf222e", "already freed: this call raises"),
-    "stale": ("#ffebe9", "#cf222e", "changed in place: this call raises"),
+    "": "saves nothing",
+    "freed": "freed by this call",
+    "kept": "kept: retain_graph=True",
+    "reused": "walked before",
+    "gone": "already freed: this call raises",
+    "stale": "changed in place: this call raises",
 }
+_COLOURS = {
+    "none": ("#f6f8fa", "#8c959f"),
+    "freed": ("#ddf4ff", "#0969da"),
+    "kept": ("#dafbe1", "#1a7f37"),
+    "reused": ("#fff8c5", "#9a6700"),
+    "gone": ("#ffebe9", "#cf222e"),
+    "stale": ("#ffebe9", "#cf222e"),
+}
+"""Fill and stroke of boxes by state; a page that the picture stands in may set other colours for both."""
+
+
+def _colour(what: str, name: str, colour: str) -> str:
+    """Return a declaration; what does not know variables takes the colour, a page may set the variable."""
+    return f"{what}:{colour};{what}:var(--tc-{name},{colour})"
+
+
+_TEXT, _DIM, _RED = ("text", "#1f2328"), ("dim", "#59636e"), ("gone", "#cf222e")
 _STYLE = (
-    "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1f2328}"
-    ".t{font-weight:bold;font-size:14px}.s{fill:#59636e}.r{fill:#cf222e}"
+    f"text{{font:12px ui-monospace,Menlo,Consolas,monospace;{_colour('fill', *_TEXT)}}}"
+    f".t{{font-weight:bold;font-size:14px}}.s,.e{{{_colour('fill', *_DIM)}}}.r{{{_colour('fill', *_RED)}}}"
+    f".p{{{_colour('fill', 'page', '#ffffff')}}}.a{{fill:none;{_colour('stroke', *_DIM)}}}"
+    ".b{stroke-width:1.2}.gone,.stale{stroke-width:2.5}.here{stroke-width:4}"
+    + "".join(
+        f".{state}{{{_colour('fill', f'{state}-fill', fill)};{_colour('stroke', state, stroke)}}}"
+        for state, (fill, stroke) in _COLOURS.items()
+    )
 )
 
 
 def render(run: Run, *, line: int | None = None) -> str:
-    """Return the picture; `line` leaves out all backward calls but those on one line.
+    """Return the picture; `line` leaves out all backward calls but those on one line."""
+    return draw(data_of(run), line=line)
 
-    Calls whose graphs look the same are drawn once, with the iterations that they belong to.
+
+def draw(data: dict[str, Any], *, line: int | None = None, around: tuple[str, int] | None = None) -> str:
+    """Return the picture of what `data_of` returned; `around` shows the graphs that one line of a file has a part in.
+
+    Calls whose graphs look the same are drawn once, with the iterations that they belong to. Where nothing that the
+    line built is walked, or it calls no backward, all graphs are drawn.
     """
-    data = data_of(run)
     panels = _panels(data, line)
+    place = _numbered(data, around)
+    panels = [calls for calls in panels if _concerns(calls[0], data, place)] or panels
     drawn: list[str] = []
     top, wide = 44, 560
     for calls in panels[:_MOST_CALLS]:
-        picture, high, broad = _panel(calls, data)
+        picture, high, broad = _panel(calls, data, place)
         drawn.append(f'<g transform="translate(0,{top})">{picture}</g>')
         top += high
         wide = max(wide, broad)
@@ -58,10 +92,39 @@ def render(run: Run, *, line: int | None = None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{top}" viewBox="0 0 {wide} {top}" role="img">'
         f"<title>{_text(title)}</title><style>{_STYLE}</style>"
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" fill="#59636e"/></marker></defs>'
-        f'<rect width="{wide}" height="{top}" fill="#ffffff"/>'
+        '<path d="M0 0L8 4L0 8z" class="e"/></marker></defs>'
+        f'<rect width="{wide}" height="{top}" class="p"/>'
         f'<text class="t" x="24" y="28">{_text(title)}</text>{"".join(drawn)}</svg>\n'
     )
+
+
+def chosen(tapes: Sequence[Tape]) -> tuple[Tape, str]:
+    """Return the path through a program to draw, the likeliest one or the first that fails, and what it is."""
+    failing = (number for number, tape in enumerate(tapes)
+               if any(run.traversal.problem is not None for run in Reading(tape).runs))  # fmt: skip
+    if not tapes:
+        return Tape("dry run"), "dry run"
+    number = next(failing, 0)
+    return tapes[number], "dry run" if len(tapes) == 1 else f"dry run, path {number + 1} of {len(tapes)}"
+
+
+def _numbered(data: dict[str, Any], around: tuple[str, int] | None) -> tuple[int, int] | None:
+    """Return a place with the number that its file has in the data; None where the data has nothing of the file."""
+    if around is None:
+        return None
+    path = str(Path(around[0]).resolve())
+    number = next((number for number, file in enumerate(data["files"]) if file["path"] == path), None)
+    return None if number is None else (number, around[1])
+
+
+def _concerns(call: dict[str, Any], data: dict[str, Any], place: tuple[int, int] | None) -> bool:
+    """Return whether a call stands on a line, or walks what the line built."""
+    places = [call["at"], *(group["at"] for group in data["shapes"][call["shape"]]["groups"])]
+    return place is None or any(_covers(at, place) for at in places)
+
+
+def _covers(at: Sequence[int], place: tuple[int, int] | None) -> bool:
+    return place is not None and at[0] == place[0] and at[1] <= place[1] <= max(at[1], at[3])
 
 
 def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]]:
@@ -75,7 +138,9 @@ def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]
     return list(found.values())
 
 
-def _panel(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> tuple[str, int, int]:
+def _panel(
+    calls: Sequence[dict[str, Any]], data: dict[str, Any], place: tuple[int, int] | None
+) -> tuple[str, int, int]:
     """Return the picture of some calls with the same graph, its height and its width."""
     call, shape = calls[0], data["shapes"][calls[0]["shape"]]
     groups: list[dict[str, Any]] = shape["groups"]
@@ -92,7 +157,14 @@ def _panel(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> tuple[str, 
         for source, target, count in shape["edges"]
         if source in places and target in places
     ]
-    parts += [_box(groups[group], *places[group], call["at"][0], data) for group in sorted(places)]
+    sizes = _sizes(calls, data)
+    parts += [
+        _box(
+            groups[group], places[group], call["at"][0], data, sizes.get(tuple(groups[group]["at"][:2])),
+            here=_covers(groups[group]["at"], place),
+        )
+        for group in sorted(places)
+    ]  # fmt: skip
     return "".join(parts), high, max(broad, 760)
 
 
@@ -112,8 +184,19 @@ def _heading(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> str:
     return said + f'<text x="{_EDGE}" y="40" class="s">{_text(", ".join(counts))}</text>'
 
 
-def _box(group: dict[str, Any], x: int, y: int, home: int, data: dict[str, Any]) -> str:
-    fill, stroke, meaning = _STATES[group["state"]]
+def _sizes(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[tuple[int, ...], int]:
+    """Return what the graphs of each line held where the last of some calls began, as far as a run measured it."""
+    numbers = {call["number"] for call in calls}
+    moments = [one for rank in data["ranks"] for one in rank["held"] if one["moment"] == "backward"]
+    measured = [one for one in moments if one["call"] in numbers]
+    return {tuple(at[:2]): size for at, size in measured[-1]["lines"]} if measured else {}
+
+
+def _box(
+    group: dict[str, Any], corner: tuple[int, int], home: int, data: dict[str, Any], size: int | None, *, here: bool
+) -> str:
+    x, y = corner
+    meaning = _STATES[group["state"]]
     file, line = group["at"][0], group["at"][1]
     lines = data["files"][file]["lines"]
     code = lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -123,16 +206,17 @@ def _box(group: dict[str, Any], x: int, y: int, home: int, data: dict[str, Any])
     said = (f"{data['files'][file]['name']}:{line}", code, ops, leaves, meaning)
     # A tooltip has lines; in a part of it a line break would be one of the program's.
     hover = "\n".join(_text(part) for part in said if part)
-    rows = [f"{where}  {code}", ops, " · ".join(part for part in (meaning, leaves) if part)]
+    held = "" if size is None else bytes_text(size)
+    rows = [f"{where}  {code}", ops, " · ".join(part for part in (meaning, held, leaves) if part)]
     texts = "".join(
         f'<text x="{x + 10}" y="{y + 18 + 17 * number}"{"" if number == 0 else " class=" + chr(34) + "s" + chr(34)}>'
         f"{_text(_cut(row, _LETTERS))}</text>"
         for number, row in enumerate(rows)
     )
     return (
-        f"<g><title>{hover}</title>"
-        f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="6" fill="{fill}" stroke="{stroke}" '
-        f'stroke-width="{2.5 if group["state"] in ("gone", "stale") else 1.2}"/>{texts}</g>'
+        f'<g class="g" data-at="{file}:{line}"><title>{hover}</title>'
+        f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="6" class="b {group["state"] or "none"}'
+        f'{" here" if here else ""}"/>{texts}</g>'
     )
 
 
@@ -147,7 +231,7 @@ def _arrow(source: tuple[int, int], target: tuple[int, int], count: int) -> str:
         # Back to a line above: a loop builds on what it built before.
         side = max(source[0], target[0]) + _BOX + _GAP // 2
         path = f"M{source[0] + _BOX} {source[1] + _HIGH // 2}H{side}V{target[1] + _HIGH // 2}H{target[0] + _BOX}"
-    return f'<path d="{path}" fill="none" stroke="#59636e" stroke-width="{thick:.1f}" marker-end="url(#a)"/>'
+    return f'<path d="{path}" class="a" stroke-width="{thick:.1f}" marker-end="url(#a)"/>'
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]], groups: Sequence[dict[str, Any]]) -> list[list[int]]:

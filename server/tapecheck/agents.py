@@ -1,0 +1,142 @@
+"""What coding agents call: check, explain, fix, run and graph, each a command of this program in a process of its own.
+
+What a tool finds, its limits and its exit status are those of the command line, and what a recorded program prints
+cannot get into the protocol that carries the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 900
+_FAILED = 2
+_ROOT = str(Path(__file__).parents[1])
+"""Where this package lies: an extension brings it along, and the Python that runs it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools; paths are relative to `folder`, to the working directory where none is given."""
+
+    folder: str | None = None
+
+    def check(
+        self, paths: list[str], select: list[str] | None = None, ignore: list[str] | None = None
+    ) -> dict[str, Any]:
+        """Check Python files, notebooks or folders; nothing of them is executed.
+
+        `select` and `ignore` are rule codes (TAPE101), prefixes (TAPE2) or names. Returns the findings with message,
+        place, related lines, help and verified fixes, the files that were checked, and the limits that ended an
+        analysis.
+        """
+        return self._report(["check", *_rules(select, ignore), "--", *paths])
+
+    def explain(self, rule: str) -> str:
+        """Return the page of a rule, by its code (TAPE101) or name: why it is a mistake, how to mend it, examples."""
+        done = self._command(["rule", rule, "--output-format", "markdown"])
+        return done.stdout if done.returncode == 0 else _refused(done)
+
+    def fix(
+        self,
+        path: str,
+        line: int,
+        alternative: int = 1,
+        unsafe: bool = False,
+        verify: bool = False,
+        write: bool = False,
+    ) -> dict[str, Any]:
+        """Make one fix of what is found on a line of a file, or, with write=false, return it as a patch.
+
+        `alternative` counts the fixes of the finding as `check` lists them: 1 is `fix`, 2 the first of `alternatives`.
+        `unsafe` allows one that changes what is learned. `verify` executes the program before and after, and does not
+        write what fails; it goes with write=true.
+        """
+        place = f"{path}:{line}"
+        if not Path(self.folder or "", path).is_file():
+            return {"error": f"{path}: no such file"}
+        chosen = [place, *(("--alternative", str(alternative)) if alternative != 1 else ())]
+        chosen += ["--unsafe-fixes"] if unsafe else []
+        if write:
+            return self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
+        done = self._command(["check", "--diff", *chosen])
+        return {"patch": done.stdout, "messages": done.stderr.splitlines()}
+
+    def run(
+        self,
+        script: str,
+        arguments: list[str] | None = None,
+        python: str | None = None,
+        max_iterations: int = 20,
+        timeout_seconds: float = 300.0,
+    ) -> dict[str, Any]:
+        """Execute a script under the recorder, with all its effects, and return its findings with what the run showed.
+
+        `evidence.verdict` of each is confirmed, refuted, not-reached or found-by-run, null where the run is
+        inconclusive. `python` is an interpreter that has torch; by default that of the project is looked for. The run
+        ends after `max_iterations` iterations of the training loop or `timeout_seconds`.
+        """
+        chosen = ["--python", python] if python else []
+        limits = ["--max-iterations", str(max_iterations), "--timeout", str(timeout_seconds)]
+        # A name that begins with a dash is no option of ours.
+        return self._report(
+            ["run", *chosen, *limits, str(Path(self.folder or "", script).absolute()), *(arguments or [])]
+        )
+
+    def graph(self, path: str, line: int | None = None) -> str:
+        """Return an SVG picture of the graphs that backward calls walk, by source line; nothing is executed."""
+        done = self._command(["graph", path, *(["--line", str(line)] if line else [])])
+        return done.stdout if done.returncode == 0 else _refused(done)
+
+    def _report(self, arguments: Sequence[str]) -> dict[str, Any]:
+        verb, *rest = arguments
+        done = self._command([verb, "--output-format", "json-report", *rest])
+        if not done.stdout.strip():
+            return {"error": _refused(done)}
+        report: dict[str, Any] = json.loads(done.stdout)
+        return {**report, "exit_status": done.returncode, "messages": done.stderr.splitlines()[-40:]}
+
+    def _command(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of this program; its own standard input is empty: ours is the protocol."""
+        # A module of the working directory must not be imported in the place of one of ours.
+        paths = f"sys.path[:] = [{_ROOT!r}, *filter(None, sys.path)]"
+        start = f"import sys; {paths}; from tapecheck.cli.main import main; sys.exit(main())"
+        try:
+            return subprocess.run(
+                [sys.executable, "-c", start, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                encoding="utf-8", errors="replace", timeout=_SECONDS, check=False, cwd=self.folder,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess([], _FAILED, "", f"stopped after {_SECONDS} seconds")
+
+
+def call_tool(name: str, arguments: str, folder: str | None) -> str:
+    """Return what a tool answers, as text or JSON, given its arguments as a JSON object; so is an error."""
+    tools = Tools(folder)
+    known: dict[str, Callable[..., Any]] = {
+        "check": tools.check, "explain": tools.explain, "fix": tools.fix, "run": tools.run, "graph": tools.graph,
+    }  # fmt: skip
+    tool = known.get(name)
+    if tool is None:
+        return json.dumps({"error": f"no tool is called {name!r}"})
+    try:
+        given = json.loads(arguments)
+        inspect.signature(tool).bind(**given)
+    except (TypeError, ValueError) as error:
+        return json.dumps({"error": f"{name}: {error}"})
+    answer = tool(**given)
+    return answer if isinstance(answer, str) else json.dumps(answer)
+
+
+def _rules(select: list[str] | None, ignore: list[str] | None) -> list[str]:
+    return [*(["--select", ",".join(select)] if select else []), *(["--ignore", ",".join(ignore)] if ignore else [])]
+
+
+def _refused(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stderr.strip() or f"ended with status {done.returncode}"
