@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.registry import Libraries
-from tapecheck.interpret.objects import syntax
+from tapecheck.interpret.objects import containers, syntax
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -25,7 +25,19 @@ from tapecheck.interpret.python import (
 )
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Frame, World
-from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, Signal, Unknown, Value
+from tapecheck.interpret.values import (
+    Dict,
+    Env,
+    Generator,
+    List,
+    Module,
+    Run,
+    Signal,
+    Stream,
+    Unknown,
+    Value,
+    behaviour,
+)
 
 _EVALUATE = expressions.EVALUATE
 _SIMPLE = statements.SIMPLE
@@ -150,6 +162,20 @@ class Machine:
     def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List:
         return List(items, more, stored_at=self.world.position.site(node), born=self.world.position.clock)
 
+    def unknown(self, name: str) -> Value:
+        """Return a value that nobody can know."""
+        return Unknown(name)
+
+    def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value:
+        return behaviour(owner).get_item(self, index, node)
+
+    def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+        behaviour(owner).set_item(self, index, value, node)
+
+    def stream(self, value: Value, node: ast.AST) -> Stream:
+        """Return anything that can be iterated as a stream of elements."""
+        return behaviour(value).stream(self, node)
+
     test = conditions.test
     known_truth = conditions.known_truth
     settle = conditions.settle
@@ -161,14 +187,14 @@ class Machine:
     complete = attributes.complete
     find_method = attributes.find_method
     special = attributes.special
-    get_item = attributes.get_item
+
+    stored_before = containers.same_key
 
     assign = stores.assign
     store_name = stores.store_name
     home_of = stores.home_of
     set_attribute = stores.set_attribute
     store_attribute = stores.store_attribute
-    set_item = stores.set_item
     name_tensor = stores.name_tensor
     escape = stores.escape
     delete_attribute = statements.delete_attribute
@@ -181,7 +207,6 @@ class Machine:
     close = calls.close
 
     binary = expressions.binary
-    stream = loops.stream
     elements = loops.elements
     gathered = comprehensions.gathered
     trained = comprehensions.trained

@@ -75,10 +75,10 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
                 torch.machine.set_attribute(space, key, _value(torch, value, node), node)
             return space
     elif name == "parse_args":
-        given = cast(Unknown, unknowns.attribute_of_unknown(owner, "parse_args()"))
+        given = cast(Unknown, owner.part_named("parse_args()"))
         given.data = True
         for option, value in _defaults(owner).items():
-            unknowns.usually(cast(Unknown, unknowns.attribute_of_unknown(given, option)), value)
+            unknowns.usually(cast(Unknown, given.part_named(option)), value)
         return given
     elif name not in ("parse_args", "print_help", "format_help"):
         owner.arguments.append(None)

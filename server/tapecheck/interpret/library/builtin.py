@@ -13,20 +13,9 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes
-from tapecheck.interpret.objects.unknowns import (
-    bound_length,
-    derived,
-    drawn,
-    length_of_parts,
-    length_of_unknown,
-    remembered,
-    resolved,
-    settle_on,
-    usually,
-)
+from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, resolved, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -55,8 +44,12 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     Wrapping,
+    behaviour,
+    bound_length,
     concrete,
     copied,
+    note_first_graph,
+    settle_on,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER, tells
 from tapecheck.source.nodes import walk
@@ -76,7 +69,7 @@ def length_of(owner: Instance) -> Value:
     return owner.length
 
 
-def _only_shown(m: Engine, node: ast.AST) -> bool:
+def only_shown(m: Engine, node: ast.AST) -> bool:
     """Return whether an expression is part of a statement that only prints or logs: nothing reckons with its value."""
     statement = m.world.position.discarded
     if not isinstance(statement, ast.Call):
@@ -85,58 +78,27 @@ def _only_shown(m: Engine, node: ast.AST) -> bool:
     return tells(name) and any(part is node for part in walk(statement))
 
 
-def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else Unknown()
-    if isinstance(value, Instance):
-        method = m.find_method(value, "__len__")
-        if method is not None:
-            return m.call(method, [], {}, node)
-        if value.inner is not None:
-            return _len(m, [value.inner], {}, node)
-        if isinstance(value.state, LoaderState) and value.length is None and _only_shown(m, node):
-            # No loop has to agree with what is only printed of it.
-            return Unknown.whole("len")
-        known = m.library.object_stream(value, node)
-        if known is not None:
-            length = known.length()
-            if length is not None:
-                return length
-        return length_of(value)
-    if isinstance(value, (List, Set, Dict)):
-        missing = getattr(value, "cut", 0)
-        parts = length_of_parts(value) if isinstance(value, List) else None
-        if parts is not None:
-            parts.bounds = parts.bounds or (0, math.inf)
-            return concrete(parts)
-        if value.more or missing is None:
-            unknown_length = Unknown.whole("len")
-            unknown_length.bounds = (len(value.items), math.inf)
-            return unknown_length
-        whole = len(value.items) + missing
-        return min(whole, value.bound) if isinstance(value, List) and value.bound is not None else whole
-    if isinstance(value, (tuple, str, bytes)):
-        return len(value)
-    if isinstance(value, Class) and value.members is not None:
-        return len(value.members)
-    if isinstance(value, Range):
-        return len(value)
+def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
+    """Return the length of what has none that Python's side knows."""
     if isinstance(value, Tensor):
-        if isinstance(value.length, int):
-            return value.length
         if value.length is None:
             value.length = Unknown.whole("len")
             value.length.parts = ("len", value)
         return value.length
-    if isinstance(value, Unknown):
-        asked = length_of_unknown(value)
-        if not _only_shown(m, node):
-            asked.bounds = asked.bounds or (0, math.inf)
-        if asked.concrete is None and value.truth is False:
-            settle_on(asked, 0)
-        return concrete(asked)
     if isinstance(value, Lib):
         return remembered(m.world, ("len", value.path), "len", Kind.WHOLE)
-    return Unknown.whole("len")
+    if not isinstance(value, Instance):
+        return Unknown.whole("len")
+    if isinstance(value.state, LoaderState) and value.length is None and only_shown(m, node):
+        # No loop has to agree with what is only printed of it.
+        return Unknown.whole("len")
+    known = m.library.object_stream(value, node)
+    length = known.length() if known is not None else None
+    return length_of(value) if length is None else length
+
+
+def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return behaviour(args[0] if args else Unknown()).size(m, node)
 
 
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -308,10 +270,10 @@ def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
+        items = list(args) if len(args) > 1 else (behaviour(args[0]).known_items(m, node) if args else None)
         if items is None:
             if isinstance(args[0], (Generator, Stream)):
-                leave(m, args[0])
+                args[0].abandon(m)
             return Unknown.named(name)
         if not items:
             if "default" not in kwargs and m.handlers:
@@ -553,7 +515,7 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         name = concrete(args[1])
         if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
             # Names that are worked out are keys, and the object is the dict.
-            rotates(m, args[0].attrs.get(name), args[2])
+            note_first_graph(m, args[0].attrs.get(name), args[2])
             args[0].numbered = {*(args[0].numbered or ()), name}
             if m.world.position.iteration:
                 # A loop over such names may be cut short: there are more.
@@ -615,14 +577,14 @@ def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = next_of(m, args[0] if args else Unknown(), args[1:], node)
+    value = behaviour(args[0] if args else Unknown()).next_item(m, args[1:], node)
     if args and isinstance(args[0], Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
-        leave(m, args[0])  # nobody else holds it
+        args[0].abandon(m)  # nobody else holds it
     return value
 
 
 def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = known_items(m, args[0], node) if args else None
+    items = behaviour(args[0]).known_items(m, node) if args else None
     if items is not None:
         return m.new_list(items[::-1], node)
     if args and isinstance(args[0], Range):
@@ -632,7 +594,7 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = known_items(m, args[0], node) if args else None
+    items = behaviour(args[0]).known_items(m, node) if args else None
     if items is None:
         made = _list(m, args, {}, node)
         if isinstance(made, List):

@@ -7,8 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState
-from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.values import Args, Dict, Instance, Kwargs, List, Stream, Tensor, Unknown, Value
+from tapecheck.interpret.values import Args, Dict, Instance, Kwargs, List, Stream, Tensor, Unknown, Value, bound_length
 
 
 def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -48,7 +47,7 @@ def _batches(owner: Instance) -> int | None:
     """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
     state: LoaderState = owner.state
     state.iterated = True
-    return unknowns.bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
+    return bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
 
 
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:

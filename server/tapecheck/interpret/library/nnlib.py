@@ -11,7 +11,6 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained, submodules
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState
-from tapecheck.interpret.objects import containers
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
@@ -29,6 +28,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
     known_keywords,
 )
@@ -395,7 +395,7 @@ class Modules:
         if layer.optimizers is None:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
-            known = containers.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
+            known = behaviour(made).known_items(self.machine, node) if isinstance(made, (List, tuple)) else None
             if known is not None and len(known) == 2 and isinstance(known[0], List):
                 made = known[0]
                 known = known[0].items

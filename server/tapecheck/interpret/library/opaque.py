@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     concrete,
+    expression,
 )
 from tapecheck.tape import CutKind, Escape, Fact, either
 
@@ -70,13 +71,13 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             result.data = True
             return result
         if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
-            child = unknowns.attribute_of_unknown(owner, name)
+            child = owner.part_named(name)
             child.node, child.oldest, child.data = None, None, name != "grad"
             return child
     if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
         methods.expects_tensor(torch.machine, name, node)
-    return unknowns.attribute_of_unknown(owner, name)
+    return owner.part_named(name)
 
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -197,7 +198,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if function.attr in _PURE and function.owner is not None and function.owner.node is None:
         if all(isinstance(arg, CONSTANTS) for arg in args) and not kwargs:
             # Text and settings answer the same question the same way.
-            key = (unknowns.expression(function.owner), function.attr, *args)
+            key = (expression(function.owner), function.attr, *args)
             result = unknowns.remembered(torch.world, key, f"{function.name}()")
             result.parts = (function.attr, function.owner, *args)
             if function.attr == "get" and function.owner is torch.world.knowledge.known.get("os.environ"):
@@ -397,14 +398,14 @@ def _prepare(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs
 
 def _asked(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """What gives data, and the same each time."""
-    result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
+    result = owner.part_named(f"{name}({len(args)})")
     if isinstance(result, Unknown):
         result.node = None
         result.data = True
         if name == "dim" and result.truth is None:
             result.truth = True
         if name == "size" and args:
-            return unknowns.item_of_unknown(result, args[0])
+            return result.part_at(args[0])
     return result
 
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.objects import containers
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     INERT,
@@ -30,6 +29,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
     taken_for_data,
 )
@@ -628,7 +628,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
             sections = bound.get("split_size", bound.get("split_size_or_sections"))
             count = wanted if isinstance(wanted, int) else None
             if isinstance(sections, (List, tuple)):
-                known = containers.known_items(torch.machine, sections, node)
+                known = behaviour(sections).known_items(torch.machine, node)
                 count = len(known) if known is not None else None
             rows = _rows_of_parts(fact.name, bound)
             if rows is not None:

@@ -9,7 +9,6 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
-from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -24,6 +23,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
 )
 from tapecheck.tape import Fact, Optimizer, Step, both
@@ -79,7 +79,7 @@ class Optimizers:
         )
         groups: list[Value] = []
         listed = isinstance(source, (List, tuple, Stream))
-        known = containers.known_items(self.machine, source, node) if listed else None
+        known = behaviour(source).known_items(self.machine, node) if listed else None
         if known and all(isinstance(item, Dict) for item in known):
             groups = list(known)
             for group in groups:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -19,6 +18,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
 )
 
 _STARTED = (Function, Bound, Wrapped)
@@ -66,7 +66,7 @@ def spawn(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _items(m: Engine, value: Value, node: ast.AST) -> list[Value]:
     if value is None:
         return []
-    known = containers.known_items(m, value, node)
+    known = behaviour(value).known_items(m, node)
     return list(known) if known is not None else []
 
 

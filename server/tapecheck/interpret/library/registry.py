@@ -208,6 +208,12 @@ class Libraries:
             return records.named_tuple(self.engine, cls, args, kwargs, node)
         return None
 
+    def object_length(self, owner: Value, node: ast.AST) -> Value:
+        return builtin.length_unknown(self.engine, owner, node)
+
+    def only_shown(self, node: ast.AST) -> bool:
+        return builtin.only_shown(self.engine, node)
+
     def deep_copy(self, value: Value, node: ast.AST, memo: dict[int, Value] | None = None) -> Value:
         """copy.deepcopy: new objects and leaves all the way down."""
         memo = {} if memo is None else memo

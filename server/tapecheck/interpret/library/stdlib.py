@@ -15,9 +15,8 @@ from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.objects import queues, records
 from tapecheck.interpret.objects.constants import NotPlain, computed, plain
-from tapecheck.interpret.objects.containers import known_items
 from tapecheck.interpret.objects.methods import counter, nothing
-from tapecheck.interpret.objects.unknowns import expression, remembered, usually
+from tapecheck.interpret.objects.unknowns import remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -37,7 +36,9 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
     concrete,
+    expression,
     known_keywords,
 )
 
@@ -69,7 +70,7 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     bound = concrete(args[1] if len(args) > 1 else kwargs.get("maxlen"))
-    items = known_items(m, args[0], node) if args else []
+    items = behaviour(args[0]).known_items(m, node) if args else []
     result = m.new_list(items or [], node, items is None)
     result.kind = "deque"
     result.bound = bound if isinstance(bound, int) else None
@@ -226,7 +227,7 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = known_items(m, args[0], node) if args else None
+    items = behaviour(args[0]).known_items(m, node) if args else None
     if items:
         return Stream(lambda: None, lambda index: items[index % len(items)])
     return m.stream(args[0] if args else Unknown(), node)
@@ -392,12 +393,12 @@ def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = known_items(m, args[0], node) if args else None
+    items = behaviour(args[0]).known_items(m, node) if args else None
     return items[0] if items else Unknown("choice")
 
 
 def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = known_items(m, args[0], node) if args else None
+    items = behaviour(args[0]).known_items(m, node) if args else None
     count = concrete(args[1] if len(args) > 1 else kwargs.get("k"))
     if items is None:
         return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Modules
-from tapecheck.interpret.objects import containers, equality
 from tapecheck.interpret.values import (
     CONSTANTS,
     MORE_KEYWORDS,
@@ -22,7 +21,10 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
+    stands_still,
+    unkey,
 )
 
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
@@ -68,7 +70,7 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
     if isinstance(index, slice):
         parts = [concrete(part) for part in (index.start, index.stop, index.step)]
         plain = all(part is None or isinstance(part, int) for part in parts)
-        if containers.standing_still(index):
+        if stands_still(index):
             modules.machine.wrong("ValueError", node)
             plain = False
         return _another(owner, [owner.attrs[name] for name in (known[slice(*parts)] if plain else known)])
@@ -204,7 +206,7 @@ def _append(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     for more in (*args, *kwargs.values())[:1]:
-        known = containers.known_items(modules.machine, more, node)
+        known = behaviour(more).known_items(modules.machine, node)
         if known is None:
             _layer(owner).more = True
             known = list(modules.machine.elements(more, node))
@@ -267,15 +269,15 @@ def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     for source in (*args, *kwargs.values())[:1]:
         pairs: list[tuple[Value, Value]] = []
         if isinstance(source, Dict):
-            pairs = [(equality.unkey(key), value) for key, value in source.items.items()]
+            pairs = [(unkey(key), value) for key, value in source.items.items()]
             layer.more = layer.more or source.more
         elif isinstance(source, Instance) and source.layer is not None and source.layer.container in _KEYED:
             pairs = [(name, source.attrs[name]) for name in names(source)]
             layer.more = layer.more or source.layer.more
         elif source is not None:
-            known = containers.known_items(modules.machine, source, node)
+            known = behaviour(source).known_items(modules.machine, node)
             for one in known or ():
-                pair = containers.known_items(modules.machine, one, node) or ()
+                pair = behaviour(one).known_items(modules.machine, node) or ()
                 pairs += [(pair[0], pair[1])] if len(pair) == 2 else []
             layer.more = layer.more or known is None or len(pairs) != len(known)
         for key, value in pairs:

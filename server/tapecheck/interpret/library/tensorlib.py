@@ -10,7 +10,6 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
 from tapecheck.interpret.library.states import DistributionState
-from tapecheck.interpret.objects import containers
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
@@ -25,6 +24,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
 )
 from tapecheck.tape import CutKind, GraphRead
@@ -52,7 +52,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         shape = _extra(torch, owner, "shape")
         if name == "size":
             return Native(
-                "size", lambda m, args, kwargs, at: containers.get_item(m, shape, args[0], at) if args else shape
+                "size", lambda m, args, kwargs, at: behaviour(shape).get_item(m, args[0], at) if args else shape
             )
         return shape
     if name in NO_GRAPH_ATTRIBUTES:
@@ -379,7 +379,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.extra = {**(result.extra or {}), Mark.ONE_NUMBER: True}
         if result.node is not None:
             _kept_beside(torch, result)
-    first = containers.known_items(torch.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
+    first = behaviour(sizes).known_items(torch.machine, node) if isinstance(sizes, (tuple, List)) else None
     if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(concrete(first[0]), int):
         result.length = concrete(first[0])
         if all(isinstance(concrete(size), int) for size in first):

@@ -11,8 +11,7 @@ from typing import Any
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants
-from tapecheck.interpret.objects.containers import extend, known_items, set_item
-from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
+from tapecheck.interpret.objects.containers import extend
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
@@ -23,7 +22,10 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     View,
+    behaviour,
     concrete,
+    hashable,
+    unkey,
     unwrapped,
 )
 
@@ -36,9 +38,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
                 return machine.new_list(list(left[: limits.MOST_KEPT]), node, True)
             return left + right
         if isinstance(left, List) or isinstance(right, List):
-            items = [*(known_items(machine, left, node) or ()), *(known_items(machine, right, node) or ())]
-            more = known_items(machine, left, node) is None or known_items(machine, right, node) is None
-            return machine.new_list(items, node, more)
+            known = [behaviour(side).known_items(machine, node) for side in (left, right)]
+            return machine.new_list([item for items in known for item in items or ()], node, None in known)
     if isinstance(op, ast.Mult):
         sequence, count = (left, right) if isinstance(left, (tuple, List)) else (right, left)
         if isinstance(sequence, (tuple, List)):
@@ -117,7 +118,7 @@ def _is_keys(value: Value) -> bool:
 def _as_set(value: Value) -> dict[Any, Value] | None:
     """Return the elements of a set or dict's keys by their hashable selves; None where they are not all known."""
     if isinstance(value, Set):
-        return None if value.more or unsure_items(value) else {hashable(item): item for item in value.items}
+        return None if value.more or value.unsure() else {hashable(item): item for item in value.items}
     if isinstance(value, List) and not value.more and not any(isinstance(item, Unknown) for item in value.items):
         return {hashable(item): item for item in value.items}
     return None
@@ -127,7 +128,7 @@ def set_operation(machine: Engine, name: str, owner: Value, others: Args, node: 
     """union, intersection and the like; an unknown set where an element is not known."""
     items = _as_set(owner)
     for other in others:
-        listed = known_items(machine, other, node)
+        listed = behaviour(other).known_items(machine, node)
         right = None if listed is None else _as_set(Set(listed))
         if items is None or right is None:
             return Unknown.plain("test") if name.startswith("is") else Unknown("set")
@@ -179,7 +180,7 @@ def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
 def ordering(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     """`<` and the like of two sequences: the first elements that differ decide."""
     if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
-        ours, theirs = known_items(machine, left, node), known_items(machine, right, node)
+        ours, theirs = behaviour(left).known_items(machine, node), behaviour(right).known_items(machine, node)
         if ours is None or theirs is None:
             return Unknown.plain("test")
         for mine, other in zip(ours, theirs):
@@ -225,7 +226,7 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
 
 def set_update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in args:
-        items = known_items(m, source, node)
+        items = behaviour(source).known_items(m, node)
         if items is None:
             owner.more = True
         for item in items or ():
@@ -239,27 +240,27 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
             counted(m, owner, source, 1, node)
         elif isinstance(source, Dict):
             for key, value in source.items.items():
-                set_item(m, owner, unkey(key), value, node)
+                behaviour(owner).set_item(m, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
-            pairs = known_items(m, source, node)
+            pairs = behaviour(source).known_items(m, node)
             owner.more = owner.more or pairs is None
             for pair in pairs if pairs is not None else list(m.elements(source, node)):
-                both = known_items(m, pair, node)
+                both = behaviour(pair).known_items(m, node)
                 if both is not None and len(both) == 2:
-                    set_item(m, owner, both[0], both[1], node)
+                    behaviour(owner).set_item(m, both[0], both[1], node)
                 else:
                     owner.more = True
     for key, value in kwargs.items():
         if key == MORE_KEYWORDS:
             owner.more = True
         else:
-            set_item(m, owner, key, value, node)
+            behaviour(owner).set_item(m, key, value, node)
     return None
 
 
 def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and contains(m, owner, args[0]) is not True:
+    if args and behaviour(owner).contains(m, concrete(args[0])) is not True:
         owner.items.append(args[0])
         owner.stored_at = m.world.position.site(node)
     return None
@@ -271,7 +272,7 @@ def counted(m: Engine, owner: Dict, source: Value, sign: int, node: ast.AST) -> 
         pairs = list(source.items.items())
         owner.more = owner.more or source.more
     else:
-        items = known_items(m, source, node)
+        items = behaviour(source).known_items(m, node)
         owner.more = owner.more or items is None
         pairs = [(hashable(item), 1) for item in items or ()]
     for key, count in pairs:

@@ -36,16 +36,6 @@ from tapecheck.interpret.values import (
 from tapecheck.tape import Hold, Site
 
 
-def stored(machine: Engine, slots: dict[Any, Slot], key: Any, node: ast.AST) -> None:
-    """Remember where and when an attribute or key was stored."""
-    slot = slots.get(key)
-    if slot is None:
-        slots[key] = Slot(machine.world.position.site(node), machine.world.position.clock)
-    else:
-        slot.at = machine.world.position.site(node)
-        slot.clock = machine.world.position.clock
-
-
 def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
     """Whether a store only goes on from a store of the same iteration: `x = x + step` and then `x = x.clamp()`.
 
@@ -67,17 +57,6 @@ def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
         if node is not None and len(queue) < limits.MAX_BACK:
             queue.extend(source for source in node.inputs if source >= before.node)
     return False
-
-
-def loaded(machine: Engine, slot: Slot) -> None:
-    """Remember that a value stored in an earlier iteration was read in this one."""
-    entry = (machine.world.position.clock, slot.clock)
-    loads = slot.loads
-    if loads is None:
-        slot.loads = [entry]
-    elif loads[-1] != entry:
-        loads.append(entry)
-        del loads[: -limits.MAX_LOADS]
 
 
 def begin(machine: Engine, loop: int, index: int) -> tuple[int, int]:

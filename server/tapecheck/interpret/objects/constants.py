@@ -9,7 +9,6 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects.equality import hashable, unkey
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -26,6 +25,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     concrete,
+    hashable,
+    unkey,
 )
 
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

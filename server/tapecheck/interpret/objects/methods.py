@@ -19,19 +19,7 @@ from tapecheck.interpret.objects.algebra import (
     set_update,
     set_update_by,
 )
-from tapecheck.interpret.objects.containers import (
-    TYPE_NAMES,
-    append_all,
-    delete_item,
-    exception_signal,
-    extend,
-    get_item,
-    known_items,
-    same_key,
-    set_item,
-    stream,
-)
-from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_keys
+from tapecheck.interpret.objects.containers import TYPE_NAMES, append_all, exception_signal, extend, same_key
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -47,9 +35,12 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     View,
+    behaviour,
     concrete,
     copied,
+    hashable,
     known_keywords,
+    unkey,
 )
 
 
@@ -276,7 +267,7 @@ def nothing(*args: Any) -> Value:
 def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key in owner.items or (args and same_key(m, owner, args[0], node)):
-        return get_item(m, owner, args[0], node)
+        return behaviour(owner).get_item(m, args[0], node)
     if owner.more:
         return Unknown("item")
     return args[1] if len(args) > 1 else kwargs.get("default")
@@ -285,7 +276,7 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key not in owner.items and not (args and same_key(m, owner, args[0], node)):
-        set_item(m, owner, args[0], args[1] if len(args) > 1 else None, node)
+        behaviour(owner).set_item(m, args[0], args[1] if len(args) > 1 else None, node)
     return owner.items[key]
 
 
@@ -307,7 +298,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return owner.items.pop(key)
     if len(args) > 1:
         return args[1]
-    if m.handlers and not owner.more and not unsure_keys(owner) and isinstance(key, CONSTANTS):
+    if m.handlers and not owner.more and not owner.unsure_keys() and isinstance(key, CONSTANTS):
         raise Signal("KeyError")
     return Unknown("item")
 
@@ -320,7 +311,7 @@ def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
 
 
 def _set_remove(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and m.handlers and contains(m, owner, args[0]) is False:
+    if args and m.handlers and behaviour(owner).contains(m, concrete(args[0])) is False:
         raise Signal("KeyError")
     return _set_discard(m, owner, args, kwargs, node)
 
@@ -411,10 +402,10 @@ def _fromkeys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dict.fromkeys(iterable, value)."""
     result = Dict({}, born=m.world.position.clock)
-    items = known_items(m, args[0], node) if args else []
+    items = behaviour(args[0]).known_items(m, node) if args else []
     result.more = items is None
     for item in items or ():
-        set_item(m, result, item, args[1] if len(args) > 1 else None, node)
+        behaviour(result).set_item(m, item, args[1] if len(args) > 1 else None, node)
     return result
 
 
@@ -451,16 +442,16 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "extendleft"): _extendleft, (List, "rotate"): _rotate, (Dict, "popitem"): _popitem,
     (Dict, "move_to_end"): _move_to_end, (Dict, "most_common"): _most_common, (Dict, "elements"): _elements,
     (Dict, "total"): _total, (Dict, "subtract"): _subtract, (Dict, "fromkeys"): _fromkeys,
-    (Dict, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
-    (List, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
-    (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
-    (List, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
-    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(m, owner, args[0]),
-    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: contains(m, owner, args[0]),
+    (Dict, "__getitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).get_item(m, args[0], node),
+    (List, "__getitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).get_item(m, args[0], node),
+    (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).set_item(m, args[0], args[1], node),
+    (List, "__setitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).set_item(m, args[0], args[1], node),
+    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).delete_item(m, args[0], node),
+    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: behaviour(owner).contains(m, concrete(args[0])),
     (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
     (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
-    (Dict, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
-    (List, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (Dict, "__iter__"): lambda m, owner, args, kwargs, node: behaviour(owner).stream(m, node),
+    (List, "__iter__"): lambda m, owner, args, kwargs, node: behaviour(owner).stream(m, node),
     (Queue, "put"): queues.put, (Queue, "put_nowait"): queues.put, (Queue, "get"): queues.get,
     (Queue, "get_nowait"): queues.get, (Queue, "qsize"): queues.size, (Queue, "empty"): queues.empty,
     (Queue, "full"): queues.full, (Queue, "task_done"): nothing, (Queue, "join"): nothing,

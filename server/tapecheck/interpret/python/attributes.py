@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, equality, methods, records
+from tapecheck.interpret.objects import methods, records
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    loaded,
 )
 
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -78,7 +79,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
     if name in attrs:
         slot = owner.slots.get(name)
         if slot is not None and slot.clock < machine.world.position.clock:
-            carry.loaded(machine, slot)
+            loaded(machine, slot)
         return attrs[name]
     if name == "__dict__":
         return Dict(Attributes(owner), slots=owner.slots)
@@ -127,7 +128,7 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
             value = candidate.namespace[name]
             slot = candidate.slots.get(name)
             if slot is not None and slot.clock < machine.world.position.clock:
-                carry.loaded(machine, slot)
+                loaded(machine, slot)
             if machine.reads is not None:
                 machine.reads.append((candidate.namespace, name, value))
             return bind(machine, value, receiver, node)
@@ -222,21 +223,3 @@ def operator_method(machine: Engine, owner: Instance, name: str, node: ast.AST) 
     if method is None and owner.module:
         return machine.library.object_attribute(owner, name, node)
     return method
-
-
-def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Value:
-    if isinstance(owner, Tensor):
-        return machine.library.get_item(owner, index, node)
-    if isinstance(owner, Instance):
-        method = find_method(machine, owner, "__getitem__")
-        if method is not None:
-            return machine.call(method, [index], {}, node)
-        inner = owner.inner
-        if inner is not None:
-            missing = find_method(machine, owner, "__missing__") if isinstance(inner, Dict) else None
-            if missing is not None and equality.contains(machine, inner, index) is False:
-                return machine.call(missing, [index], {}, node)
-            return containers.get_item(machine, inner, index, node)
-        known = machine.library.object_item(owner, index, node)
-        return Unknown("item") if known is None else known
-    return containers.get_item(machine, owner, index, node)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
+from tapecheck.interpret.objects import exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions, summaries
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
@@ -29,6 +29,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    hashable,
+    stored,
 )
 
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -67,7 +69,7 @@ def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast
 
 def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return a function under `lru_cache`: what it gave for the same arguments."""
-    key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
+    key = (tuple(hashable(arg) for arg in args), *((k, hashable(v)) for k, v in kwargs.items()))
     memory: Dict = function.extra
     if key in memory.items:
         # What was asked for last is forgotten last.
@@ -76,7 +78,7 @@ def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, 
     result = call(machine, function.function, args, kwargs, node)
     if function.bound != 0:
         memory.items[key] = result
-        carry.stored(machine, memory.slots, key, node)
+        stored(machine, memory.slots, key, node)
         if function.bound is not None and len(memory.items) > max(function.bound, 0):
             del memory.items[next(iter(memory.items))]
     return result

@@ -11,9 +11,23 @@ from collections.abc import Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, equality, methods
+from tapecheck.interpret.objects import carry, methods
 from tapecheck.interpret.state import Frame
-from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Signal, Stream, Value
+from tapecheck.interpret.values import (
+    Dict,
+    Env,
+    Extent,
+    Generator,
+    List,
+    Run,
+    Set,
+    Signal,
+    Stream,
+    Value,
+    behaviour,
+    hashable,
+    stored,
+)
 
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
@@ -35,9 +49,9 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
     inner.inner = True
     extent = Extent()
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, result, extent):
-        key = equality.hashable(machine.eval(node.key, inner))
+        key = hashable(machine.eval(node.key, inner))
         result.items[key] = machine.eval(node.value, inner)
-        carry.stored(machine, result.slots, key, node.value)
+        stored(machine, result.slots, key, node.value)
     result.more = not extent.whole
     return result
 
@@ -45,7 +59,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
 def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
     """Return the elements of an iterable that a call takes in, and whether they are known to be all."""
     if not isinstance(value, (Generator, Stream)):
-        known = containers.known_items(machine, value, node)
+        known = behaviour(value).known_items(machine, node)
         return (list(machine.elements(value, node)), False) if known is None else (known, True)
     extent = Extent(enough=limits.MIN_ITERATIONS)
     made = machine.new_list([], node)
@@ -78,7 +92,7 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         yield item
     else:
         extent.whole = False
-    containers.leave(machine, stream)
+    stream.abandon(machine)
 
 
 def trained(
@@ -135,7 +149,7 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
     rounds = _over(machine, stream, first, others, inner, extent, True)
     lazily = _lazily(machine, node.elt, rounds, inner)
     open_ended = stream.length() is None
-    return Generator(lazily, inner, open_ended, extent=extent, guarded=containers.guarded(stream))
+    return Generator(lazily, inner, open_ended, extent=extent, guarded=stream.waits())
 
 
 def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
@@ -200,6 +214,6 @@ def _over(
                 else:
                     yield None
             except Signal:  # the generator expression is closed
-                containers.leave(machine, stream)
+                stream.abandon(machine)
                 raise
-    containers.leave(machine, stream)
+    stream.abandon(machine)

@@ -9,23 +9,25 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import algebra, equality, records, syntax, unknowns
+from tapecheck.interpret.objects import algebra, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
-    Dict,
     Env,
     Instance,
     Kind,
     List,
-    Queue,
-    Range,
     Set,
     Signal,
     Tensor,
     Unknown,
     Value,
+    behaviour,
+    concrete,
+    equal,
+    expression,
+    identical,
 )
 from tapecheck.source.nodes import walk
 
@@ -177,34 +179,13 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return bool(value.concrete)
         if value.truth is not None:
             return value.truth
-        known = machine.world.knowledge.truths.get(unknowns.expression(value)) if value.parts is not None else None
+        known = machine.world.knowledge.truths.get(expression(value)) if value.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
         if known is not None:
             machine.world.choices.deduced += 1
         return known
-    if isinstance(value, Queue):
-        return True
-    if isinstance(value, (List, Set)):
-        return True if value.items else (None if value.more else False)
-    if isinstance(value, Dict):
-        return True if value.items else (None if value.more else False)
-    if isinstance(value, Range):
-        return len(value) > 0
-    if isinstance(value, Tensor):
-        return None
-    if isinstance(value, Instance):
-        if value.cls is not None:
-            for name in ("__bool__", "__len__"):
-                method = machine.find_method(value, name)
-                if method is not None:
-                    return known_truth(machine, machine.call(method, [], {}, value.cls.node))
-            if value.inner is not None:
-                return known_truth(machine, value.inner)
-        return True
-    if isinstance(value, (*CONSTANTS, tuple, slice)):
-        return bool(value)
-    return True
+    return behaviour(value).known_truth(machine)
 
 
 def settle(machine: Engine, value: Value, answer: bool) -> None:
@@ -216,7 +197,7 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
             value.truth = answer
             machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
             if value.parts is not None:
-                machine.world.knowledge.truths[unknowns.expression(value)] = answer
+                machine.world.knowledge.truths[expression(value)] = answer
             unknowns.settled(value, answer)
             if value.node is None:
                 consequences.answered(machine, value, answer)
@@ -233,12 +214,12 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     if isinstance(op, (ast.Is, ast.IsNot)):
-        same = equality.identical(left, right)
+        same = identical(left, right)
         if same is None:
             return unknown_test(machine, op, left, right)
         return same if isinstance(op, ast.Is) else not same
     if isinstance(op, (ast.In, ast.NotIn)):
-        inside = equality.contains(machine, right, left)
+        inside = behaviour(right).contains(machine, concrete(left))
         if inside is None:
             return unknown_test(machine, op, left, right)
         return inside if isinstance(op, ast.In) else not inside
@@ -266,7 +247,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
         if result is not None:
             return result
     if isinstance(op, (ast.Eq, ast.NotEq)):
-        same = equality.equal(left, right, machine)
+        same = equal(left, right, machine)
         if same is None:
             return Unknown.plain("test")
         return same if isinstance(op, ast.Eq) else not same
@@ -304,7 +285,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     if not isinstance(left, Unknown) and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]
     positive = _NEGATED.get(kind, kind)
-    key = (positive.__name__, unknowns.expression(left), unknowns.expression(right))
+    key = (positive.__name__, expression(left), expression(right))
     value = machine.world.knowledge.known.get(key)
     if value is None:
         value = machine.world.knowledge.known[key] = Unknown.plain("test")

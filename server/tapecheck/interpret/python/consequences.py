@@ -15,10 +15,8 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects.equality import hashable
-from tapecheck.interpret.objects.unknowns import expression
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value
+from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value, expression, hashable
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
+from tapecheck.interpret.objects import algebra, constants, exceptions, methods, syntax
 from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
@@ -30,7 +30,11 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
+    hashable,
+    loaded,
+    stored,
     unwrapped,
 )
 
@@ -59,7 +63,7 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
             value = scope.vars[name]
             slot = scope.slots.get(name)
             if slot is not None and slot.clock < machine.world.position.clock:
-                carry.loaded(machine, slot)
+                loaded(machine, slot)
             if scope is not env and machine.reads is not None:
                 machine.reads.append((scope.vars, name, value))
             return value
@@ -111,7 +115,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             value = machine.eval(argument.value, env)
-            items = containers.known_items(machine, value, argument)
+            items = behaviour(value).known_items(machine, argument)
             if items is None:
                 open_ended = True
                 args.append(value)
@@ -305,10 +309,10 @@ def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Va
     for node in nodes:
         if isinstance(node, ast.Starred):
             value = machine.eval(node.value, env)
-            known = containers.known_items(machine, value, node)
+            known = behaviour(value).known_items(machine, node)
             if known is None:
                 more = True
-                items.extend(containers.guessed_items(machine, value, 1, node))
+                items.extend(behaviour(value).guessed_items(machine, 1, node))
             else:
                 items.extend(known)
         else:
@@ -342,10 +346,10 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
             else:
                 result.more = True
             continue
-        key = equality.hashable(machine.eval(key_node, env))
+        key = hashable(machine.eval(key_node, env))
         result.items[key] = value
         if isinstance(value, HOLDERS):
-            carry.stored(machine, result.slots, key, value_node)
+            stored(machine, result.slots, key, value_node)
     return result
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects.containers import guessed_items, known_items
-from tapecheck.interpret.objects.equality import hashable, identical
-from tapecheck.interpret.values import Class, Dict, Env, List, Unknown, Value, unwrapped
+from tapecheck.interpret.values import Class, Dict, Env, List, Unknown, Value, behaviour, hashable, identical, unwrapped
 
 BREAK = object()
 CONTINUE = object()
@@ -65,11 +63,11 @@ def _all_match(results: list[bool | None]) -> bool | None:
 def _match_sequence(machine: Engine, pattern: ast.MatchSequence, subject: Value, env: Env) -> bool | None:
     parts = pattern.patterns
     star = next((place for place, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
-    known = known_items(machine, subject, pattern) if isinstance(subject, (tuple, List)) else None
+    known = behaviour(subject).known_items(machine, pattern) if isinstance(subject, (tuple, List)) else None
     if known is None:
         if not isinstance(subject, (Unknown, List)):
             return False
-        known = guessed_items(machine, subject, len(parts), pattern)
+        known = behaviour(subject).guessed_items(machine, len(parts), pattern)
         if star is not None:
             known[star] = List([known[star]], more=True)
     elif star is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, equality, repeats, syntax
+from tapecheck.interpret.objects import carry, repeats, syntax
 from tapecheck.interpret.python import flow, guards
 from tapecheck.interpret.state import Guard, LoopKey, World
 from tapecheck.interpret.values import (
@@ -20,12 +20,10 @@ from tapecheck.interpret.values import (
     List,
     Run,
     Set,
-    Signal,
     Stream,
-    Tensor,
     Unknown,
     Value,
-    concrete,
+    hashable,
 )
 from tapecheck.tape import Fact
 
@@ -123,7 +121,7 @@ class _Loop:
 
     def entered_by(self, element: Value) -> list[Dict]:
         """Return the dicts that the last iteration came to under its element, or the first part of that."""
-        key = equality.hashable(element[0] if isinstance(element, tuple) and element else element)
+        key = hashable(element[0] if isinstance(element, tuple) and element else element)
         return [owner for owner, entry in self.world.loops.entries if entry == key]
 
     def older(self, values: Iterable[Value]) -> bool:
@@ -202,7 +200,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     length = stream.length()
     if signal is None or isinstance(node.iter, ast.Call):
         # What only the loop holds is closed where it is broken off, too.
-        containers.leave(machine, stream)
+        stream.abandon(machine)
     more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
     if signal is None and more != "no":
         _forget_counters(machine, node, env, loop.counted, loop.done, None if length is None else length - index)
@@ -261,7 +259,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
-        key = equality.hashable(item[0] if isinstance(item, tuple) and item else item)
+        key = hashable(item[0] if isinstance(item, tuple) and item else item)
         if loop.older([owner.items.get(key) for owner in holders]) or (detaches and loop.older([item])):
             return place
     return None
@@ -370,7 +368,7 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
     elif isinstance(target, ast.Subscript):
         owner = machine.eval(target.value, env)
         if isinstance(owner, Dict):
-            counted.append(("item", owner, equality.hashable(machine.eval(target.slice, env)), value))
+            counted.append(("item", owner, hashable(machine.eval(target.slice, env)), value))
     elif isinstance(target, ast.Name):
         home = machine.home_of(target.id, env)
         counted.append(("name", home, target.id, value))
@@ -406,56 +404,6 @@ def _forget_counters(
             env.vars[name] = Unknown.number()
 
 
-def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
-    """Anything iterable as a stream of elements."""
-    if isinstance(value, Stream):
-        return value
-    if isinstance(value, Instance):
-        method = machine.find_method(value, "__iter__") or machine.find_method(value, "__aiter__")
-        if method is not None:
-            made = machine.call(method, [], {}, node)
-            if made is not value:
-                return stream(machine, made, node)
-        following = machine.find_method(value, "__next__")
-        if following is not None:
-            # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
-            return Stream(lambda: limits.ENDLESS, lambda i: _next(machine, following, node), sequential=True)
-        getter = machine.find_method(value, "__getitem__")
-        if getter is not None:
-            length = machine.find_method(value, "__len__")
-            size = concrete(machine.call(length, [], {}, node)) if length is not None else None
-            count = size if isinstance(size, int) else None
-            return Stream(lambda: count, lambda i: _item_until_end(machine, getter, i, node))
-        if value.inner is not None:
-            return stream(machine, value.inner, node)
-        known: Stream | None = machine.library.object_stream(value, node)
-        if known is not None:
-            return known
-    if isinstance(value, Tensor):
-        streamed: Stream = machine.library.tensor_stream(value, node)
-        return streamed
-    return containers.stream(machine, value, node)
-
-
-def _next(machine: Engine, method: Value, node: ast.AST) -> Value:
-    try:
-        return machine.call(method, [], {}, node)
-    except Signal as signal:
-        if signal.kind == "StopIteration":
-            raise IndexError from None
-        raise
-
-
-def _item_until_end(machine: Engine, getter: Value, index: int, node: ast.AST) -> Value:
-    """Return an item of an object that is iterated by its `__getitem__`: IndexError is its end."""
-    try:
-        return machine.call(getter, [index], {}, node)
-    except Signal as signal:
-        if signal.kind == "IndexError":
-            raise IndexError from None
-        raise
-
-
 def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     """Yield the elements of an iterable; three of one whose length nobody knows."""
     stream = machine.stream(value, node)
@@ -472,7 +420,7 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
         index += 1
         stream.next = index
         yield element
-    containers.leave(machine, stream)
+    stream.abandon(machine)
 
 
 def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:

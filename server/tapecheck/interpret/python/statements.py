@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import containers, exceptions, records, unknowns
-from tapecheck.interpret.python import attributes, expressions, flow, functions, loops
+from tapecheck.interpret.objects import exceptions, records
+from tapecheck.interpret.python import expressions, flow, functions, loops
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
 )
 from tapecheck.source import expects
 from tapecheck.tape import Raised
@@ -116,7 +117,7 @@ def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
                 return machine.call(method, [], {}, node)
         return manager
     if isinstance(manager, Unknown):
-        return unknowns.attribute_of_unknown(manager, "__enter__()")
+        return manager.part_named("__enter__()")
     return manager
 
 
@@ -308,15 +309,7 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
         elif isinstance(target, ast.Subscript):
             owner = machine.eval(target.value, env)
             index = machine.eval(target.slice, env)
-            method = (
-                attributes.operator_method(machine, owner, "__delitem__", target)
-                if isinstance(owner, Instance)
-                else None
-            )
-            if method is not None:
-                machine.call(method, [index], {}, node)
-            else:
-                containers.delete_item(machine, owner, index)
+            behaviour(owner).delete_item(machine, index, target)
 
 
 def delete_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, records, syntax
+from tapecheck.interpret.objects import carry, records, syntax
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     HOLDERS,
@@ -25,6 +25,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
+    stored,
 )
 from tapecheck.tape import Bind, Escape, Site
 
@@ -41,7 +43,7 @@ def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement:
         written = isinstance(owner, Tensor)
         if not written:
             name_tensor(machine, target, value)
-        set_item(machine, owner, machine.eval(target.slice, env), value, statement)
+        behaviour(owner).set_item(machine, machine.eval(target.slice, env), value, statement)
         if written and isinstance(target.value, (ast.Name, ast.Attribute)):
             name_tensor(machine, target.value, owner)
     elif isinstance(target, ast.Starred):
@@ -52,9 +54,9 @@ def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement:
 
 def _unpack(machine: Engine, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
     star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
-    values = containers.known_items(machine, value, statement)
+    values = behaviour(value).known_items(machine, statement)
     if values is None:
-        values = containers.guessed_items(machine, value, len(targets), statement)
+        values = behaviour(value).guessed_items(machine, len(targets), statement)
         if star is not None:
             values[star] = List([values[star]], more=True)
     elif star is not None:
@@ -129,7 +131,7 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
         machine.world.stores.kept += 1
         machine.world.stores.classes += 1
         if isinstance(value, HOLDERS):
-            carry.stored(machine, owner.slots, name, node)
+            stored(machine, owner.slots, name, node)
     elif isinstance(owner, Tensor):
         machine.library.set_tensor_attribute(owner, name, value, node)
     elif isinstance(owner, Module):
@@ -168,7 +170,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
             machine.wrong("TypeError", node)
     owner.attrs[name] = value
     if isinstance(value, HOLDERS):
-        carry.stored(machine, owner.slots, name, node)
+        stored(machine, owner.slots, name, node)
         name_parameter(machine, owner, name, value)
 
 
@@ -201,26 +203,6 @@ def name_parameter(machine: Engine, owner: Instance, name: str, value: Value) ->
             machine.library.name_parameters(value, name)
     elif isinstance(value, Tensor) and owner.module and not value.name:
         value.name = name
-
-
-def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
-    if isinstance(owner, Tensor):
-        machine.library.set_item(owner, index, value, node)
-    elif isinstance(owner, Instance):
-        method = machine.find_method(owner, "__setitem__")
-        if method is not None:
-            machine.call(method, [index, value], {}, node)
-        elif owner.inner is not None:
-            containers.set_item(machine, owner.inner, index, value, node)
-        elif owner.module:
-            known = machine.library.object_attribute(owner, "__setitem__", node)
-            if known is not None:
-                machine.call(known, [index, value], {}, node)
-            else:
-                owner.attrs[str(index)] = value
-                machine.world.stores.kept += 1
-    else:
-        containers.set_item(machine, owner, index, value, node)
 
 
 def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:

@@ -8,58 +8,43 @@ from tapecheck.interpret.values.base import (
     MORE_KEYWORDS,
     Args,
     BaseValue,
+    Interpreter,
     Kwargs,
     Run,
     Signal,
     Slot,
-    Value,
-    copied,
-    known_keywords,
-)
-from tapecheck.interpret.values.callable import (
-    Bound,
-    Context,
-    Lib,
-    Native,
-    Wrapped,
-    Wrapping,
-)
-from tapecheck.interpret.values.generator import (
-    HOLDERS,
-    OPEN,
-    Extent,
-    Generator,
     Stream,
+    Value,
+    behaviour,
+    concrete,
+    copied,
+    equal,
+    hashable,
+    identical,
+    known_keywords,
+    loaded,
+    stands_still,
+    stored,
 )
-from tapecheck.interpret.values.instance import (
-    Instance,
-    Layer,
-    Super,
-    unwrapped,
-)
+from tapecheck.interpret.values.callable import Bound, Context, Lib, Native, Wrapped, Wrapping
+from tapecheck.interpret.values.constant import PythonValue
+from tapecheck.interpret.values.generator import HOLDERS, OPEN, Extent, Generator
+from tapecheck.interpret.values.instance import Instance, Layer, Super, unwrapped
+from tapecheck.interpret.values.keys import unkey
 from tapecheck.interpret.values.mapping import Dict, View
-from tapecheck.interpret.values.program import (
-    Class,
-    ClassKind,
-    Env,
-    Field,
-    Function,
-    Module,
-)
+from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module
 from tapecheck.interpret.values.record import Record
-from tapecheck.interpret.values.sequence import (
-    List,
-    Order,
-    Queue,
-    Range,
-    Set,
-)
+from tapecheck.interpret.values.sequence import List, Order, Queue, Range, Set, note_first_graph
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
 from tapecheck.interpret.values.unknown import (
     COUNTED,
     Kind,
+    Settlings,
     Unknown,
-    concrete,
+    bound_length,
+    expression,
+    merge_cuts,
+    settle_on,
     taken_for_data,
 )
 
@@ -83,6 +68,7 @@ __all__ = [
     "Function",
     "Generator",
     "Instance",
+    "Interpreter",
     "Kind",
     "Kwargs",
     "Layer",
@@ -92,11 +78,13 @@ __all__ = [
     "Module",
     "Native",
     "Order",
+    "PythonValue",
     "Queue",
     "Range",
     "Record",
     "Run",
     "Set",
+    "Settlings",
     "Signal",
     "Slot",
     "Storage",
@@ -108,9 +96,22 @@ __all__ = [
     "View",
     "Wrapped",
     "Wrapping",
+    "behaviour",
+    "bound_length",
     "concrete",
     "copied",
+    "equal",
+    "expression",
+    "hashable",
+    "identical",
     "known_keywords",
+    "loaded",
+    "merge_cuts",
+    "note_first_graph",
+    "settle_on",
+    "stands_still",
+    "stored",
     "taken_for_data",
+    "unkey",
     "unwrapped",
 ]  # fmt: skip

@@ -8,10 +8,14 @@ the same question gets the same answer.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Generator as PyGenerator
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from tapecheck.tape import Site
+from tapecheck.interpret import limits
+from tapecheck.tape import Fact, Site
 
 Value = Any
 """Any value of the dry run: one of the classes here or a Python constant or tuple."""
@@ -36,10 +40,434 @@ def known_keywords(kwargs: Kwargs) -> Kwargs:
     return {key: value for key, value in kwargs.items() if key != MORE_KEYWORDS}
 
 
+class Position(Protocol):
+    """Where the dry run is, as far as values ask."""
+
+    @property
+    def clock(self) -> int: ...
+    @property
+    def iteration(self) -> tuple[tuple[int, int], ...]: ...
+    def site(self, node: ast.AST) -> Site: ...
+
+
+class Comparisons(Protocol):
+    """What loops count and compare, as far as values add to it."""
+
+    varying: int
+    first_graphs: int
+
+    @property
+    def counted(self) -> list[tuple[str, Value, Value, Value]]: ...
+
+
+class Loops(Protocol):
+    """The running loops, as far as values add to what is known of them."""
+
+    @property
+    def entries(self) -> list[tuple[Any, Any]]: ...
+
+
+class Stores(Protocol):
+    """How often something was stored, as far as values count it."""
+
+    kept: int
+
+
+class State(Protocol):
+    """The state of a path, as far as values ask."""
+
+    @property
+    def stores(self) -> Stores: ...
+
+    @property
+    def position(self) -> Position: ...
+    @property
+    def comparisons(self) -> Comparisons: ...
+    @property
+    def loops(self) -> Loops: ...
+
+
+class Models(Protocol):
+    """The models of libraries, as far as values ask: what a tensor or a library's object does."""
+
+    def requires(self, value: Value) -> Fact: ...
+    def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value: ...
+    def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None: ...
+    def tensor_stream(self, value: Value, node: ast.AST) -> Stream: ...
+    def object_attribute(self, owner: Value, name: str, node: ast.AST) -> Value: ...
+    def object_item(self, owner: Value, index: Value, node: ast.AST) -> Value: ...
+    def object_stream(self, owner: Value, node: ast.AST) -> Stream | None: ...
+    def object_length(self, owner: Value, node: ast.AST) -> Value: ...
+    def only_shown(self, node: ast.AST) -> bool: ...
+
+
+class Interpreter(Protocol):
+    """The interpreter, as far as values ask it to run something."""
+
+    handlers: int
+
+    @property
+    def world(self) -> State: ...
+    @property
+    def library(self) -> Models: ...
+    def call(self, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+    def find_method(self, owner: Value, name: str) -> Value: ...
+    def known_truth(self, value: Value) -> bool | None: ...
+    def stream(self, value: Value, node: ast.AST) -> Stream: ...
+    def resume(self, generator: Value, sent: Value = None, thrown: Signal | None = None) -> Value: ...
+    def close(self, generator: Value) -> None: ...
+    def stored_before(self, owner: Value, index: Value, node: ast.AST) -> bool: ...
+    def escape(self, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None: ...
+    def wrong(self, kind: str, node: ast.AST) -> None: ...
+    def unknown(self, name: str) -> Value: ...
+
+
+class Deferred(Enum):
+    """The answer that the other one of two values has to give."""
+
+    TO_OTHER = "to the other"
+
+
 class BaseValue:
-    """A value of the dry run that is not one of Python's own."""
+    """A value of the dry run that is not one of Python's own, and what it does.
+
+    The methods here say what a value does of which nothing else is known.
+    """
 
     __slots__ = ()
+
+    keyed: ClassVar[bool] = False
+    """Whether an index is a key to it, also where it is a slice."""
+    typical: ClassVar[bool] = False
+    """Whether the elements that follow it in a list are taken to be like it: it is code, or an object."""
+    vague: ClassVar[bool] = False
+    """Whether nobody knows what it equals, whatever the other value says."""
+    plain_key: ClassVar[bool] = False
+    """Whether a dict whose keys are all known surely lacks it where it is not found."""
+
+    def itself(self) -> Value:
+        """Return the value as the program has it."""
+        return self
+
+    # -- items ----------------------------------------------------------------------------------------------
+
+    def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        if isinstance(index, BaseValue):
+            index = index.as_index(machine, node)
+        if isinstance(index, slice) and not self.keyed and stands_still(index):
+            machine.wrong("ValueError", node)
+            return machine.unknown("item")
+        return self.item_at(machine, index, node)
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        """Return an item by an index that is no object with an `__index__`, and no slice that stands still."""
+        return machine.unknown("item")
+
+    def as_index(self, machine: Interpreter, node: ast.AST) -> Value:
+        """Return what the value stands for as an index."""
+        return self
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        """Store under an index."""
+
+    def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
+        """Delete what is stored under an index."""
+
+    # -- elements -------------------------------------------------------------------------------------------
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        """Return the elements."""
+        return Stream(lambda: None, lambda index: machine.unknown("item"))
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        """Return the elements where their number is known; None otherwise."""
+        return None
+
+    def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
+        """As many elements as an unpacking wants, where nobody knows the number."""
+        stream = machine.stream(self.itself(), node)
+        items: list[Value] = []
+        for index in range(count):
+            try:
+                items.append(stream.item(index))
+            except IndexError:
+                items.append(machine.unknown("item"))
+        stream.abandon(machine)
+        return items
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        """Return what `next` gives; `default` holds what it gives at the end, if anything."""
+        return machine.unknown("next")
+
+    def abandon(self, machine: Interpreter) -> None:
+        """Close the generators that it draws from: nothing more is drawn, though the dry run did not come to the end.
+
+        The `with torch.no_grad()` that they wait in would reach on into what comes after the loop.
+        """
+
+    def waits(self) -> bool:
+        """Whether generators that it draws from wait inside of a `with` or `try`."""
+        return False
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        """Return what `len` gives."""
+        return machine.library.object_length(self.itself(), node)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        """Whether an element equals `item`; None where nobody knows."""
+        return None
+
+    # -- truth and equality ---------------------------------------------------------------------------------
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        """Whether the value is true; None where nobody knows."""
+        return True
+
+    def operand(self) -> BaseValue:
+        """Return what it is compared as."""
+        return self
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        """Whether the value equals another one; None where nobody knows."""
+        return Deferred.TO_OTHER
+
+    def is_same(self, other: BaseValue) -> bool | Deferred | None:
+        """Whether it is the same object as another one, as `equals` says it."""
+        return Deferred.TO_OTHER
+
+    def as_key(self, left: list[int]) -> Any:
+        """Return the value as a key of a dict, from no more than `left` parts."""
+        key = Identity(self)
+        return key if self.is_one() else ("?", key)
+
+    def is_one(self) -> bool:
+        """Whether it is known to be equal, as a key, to nothing but itself."""
+        return False
+
+    def expression(self) -> tuple[Any, ...]:
+        """Return what it is worked out from, as a key: the same expression of the same unknowns is the same value."""
+        return ("?", id(self))
+
+
+@dataclass(eq=False, slots=True)
+class Stream(BaseValue):
+    """Something to iterate: `length` answers None where nobody knows it; `item(i)` gives element i.
+
+    A sequential stream must be asked for its elements in order and raises IndexError at its end.
+    """
+
+    length: Callable[[], int | None]
+    item: Callable[[int], Value]
+    sequential: bool = False
+    next: int = 0
+    sources: tuple[BaseValue, ...] = ()
+    """What its elements are drawn from: left together with it."""
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        return self
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return self.drained()[0]
+
+    def drained(self) -> tuple[list[Value] | None, list[Value]]:
+        """Return all elements that are left, or None; and those drawn before it turned out to have no known end."""
+        length = self.length()
+        if length is None or (not self.sequential and length - self.next > limits.MAX_ITEMS):
+            return None, []
+        items: list[Value] = []
+        while len(items) < limits.MAX_DRAINED:
+            length = self.length()
+            if length is None:
+                return None, items
+            if self.next >= length:
+                return items, []
+            try:
+                items.append(self.item(self.next))
+            except IndexError:
+                return items, []
+            self.next += 1
+        return None, []
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        length = self.length()
+        if length is None or self.next < length:
+            try:
+                item = self.item(self.next)
+            except IndexError:
+                pass
+            else:
+                self.next += 1
+                return item
+        if default:
+            return default[0]
+        raise Signal("StopIteration")
+
+    def abandon(self, machine: Interpreter) -> None:
+        for source in self.sources:
+            source.abandon(machine)
+
+    def waits(self) -> bool:
+        return any(source.waits() for source in self.sources)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return None if self.length() is None else self.comes_to(machine, item)
+
+    def comes_to(self, machine: Interpreter, item: Value) -> bool | None:
+        """Whether going over the elements comes to an equal one: an iterator is used up as far as that."""
+        for _ in range(limits.MAX_DRAINED):
+            try:
+                length = self.length()
+                if length is not None and self.next >= length:
+                    return False
+                same = equal(self.item(self.next), item, machine)
+            except IndexError:
+                return False
+            self.next += 1
+            if same is not False:
+                return same
+        return None
+
+
+_Behaviour = TypeVar("_Behaviour", bound=type[BaseValue])
+
+
+class _Table(dict[type, Callable[[Value], BaseValue]]):
+    """The behaviours of Python's own values, by type; that of a subclass is its base's."""
+
+    def __missing__(self, kind: type) -> Callable[[Value], BaseValue]:
+        found = self[kind] = next(self[base] for base in kind.__mro__ if base in self)
+        return found
+
+
+_OF_PYTHON = _Table()
+
+
+def of_python(*kinds: type) -> Callable[[_Behaviour], _Behaviour]:
+    """Let a class say what Python's own values of some types do."""
+
+    def register(behaviour: _Behaviour) -> _Behaviour:
+        _OF_PYTHON.update(dict.fromkeys(kinds, behaviour))
+        return behaviour
+
+    return register
+
+
+def behaviour(value: Value) -> BaseValue:
+    """Return what says what a value does: the value itself where it is not one of Python's own."""
+    return value if isinstance(value, BaseValue) else _OF_PYTHON[type(value)](value)
+
+
+def stands_still(index: slice) -> bool:
+    """Return whether the step of a slice is zero, which no sequence takes."""
+    step = concrete(index.step)
+    return isinstance(step, int) and step == 0
+
+
+def concrete(value: Value) -> Value:
+    """Return the constant that an unknown was settled on; any other value itself."""
+    return value.itself() if isinstance(value, BaseValue) else value
+
+
+def equal(left: Value, right: Value, machine: Interpreter | None = None) -> bool | None:
+    """Whether two values are equal; None where nobody knows. `machine` runs the program's own `__eq__`."""
+    left, right = concrete(left), concrete(right)
+    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+        return bool(left == right)
+    one, other = behaviour(left).operand(), behaviour(right).operand()
+    answer = one.equals(other, machine)
+    if answer is Deferred.TO_OTHER:
+        answer = other.equals(one, machine)
+    return one.itself() is other.itself() if answer is Deferred.TO_OTHER else answer
+
+
+def all_equal(left: Sequence[Value], right: Sequence[Value], machine: Interpreter | None) -> bool | None:
+    """Whether the elements of two sequences are equal, each to each."""
+    if len(left) != len(right):
+        return False
+    results = [True if a is b else equal(a, b, machine) for a, b in zip(left, right)]
+    if False in results:
+        return False
+    return None if None in results else True
+
+
+def identical(left: Value, right: Value) -> bool | None:
+    """Whether two values are the same object; None where nobody knows."""
+    if left is right:
+        return True
+    one, other = behaviour(concrete(left)), behaviour(concrete(right))
+    answer = one.is_same(other)
+    if answer is Deferred.TO_OTHER:
+        answer = other.is_same(one)
+    return one.itself() is other.itself() if answer is Deferred.TO_OTHER else answer
+
+
+def among(machine: Interpreter, items: Iterable[Value], item: Value, more: bool) -> bool | None:
+    """Whether an element of a container equals a value; `more` where it may hold elements nobody knows."""
+    plain = isinstance(item, CONSTANTS)
+    for candidate in map(concrete, items):
+        if plain and isinstance(candidate, CONSTANTS):
+            if candidate == item:
+                return True
+        elif candidate is item:
+            return True
+        else:
+            same = equal(candidate, item, machine)
+            if same:
+                return True
+            more = more or same is None
+    return None if more else False
+
+
+def hashable(value: Value) -> Any:
+    """Return a dict key for a value: constants by value, everything else and what has too many parts by identity."""
+    return value if type(value) in _KEYS else key_within(value, [limits.MOST_HASHED])
+
+
+def key_within(value: Value, left: list[int]) -> Any:
+    """Return the key of a value that is part of another one; `left` is how many parts may still be looked at."""
+    owner = behaviour(value)
+    left[0] -= 1
+    return ("?", Identity(owner.itself())) if left[0] < 0 else owner.as_key(left)
+
+
+_KEYS = frozenset((int, str, bool, bytes, type(None)))
+"""The types of constants that are keys as they are."""
+
+
+class Identity:
+    """An object as a key: equal only to itself; keeps the object alive so that its id stays its own."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def loaded(machine: Interpreter, slot: Slot) -> None:
+    """Remember that a value stored in an earlier iteration was read in this one."""
+    entry = (machine.world.position.clock, slot.clock)
+    loads = slot.loads
+    if loads is None:
+        slot.loads = [entry]
+    elif loads[-1] != entry:
+        loads.append(entry)
+        del loads[: -limits.MAX_LOADS]
+
+
+def stored(machine: Interpreter, slots: dict[Any, Slot], key: Any, node: ast.AST) -> None:
+    """Remember where and when an attribute or key was stored."""
+    slot = slots.get(key)
+    if slot is None:
+        slots[key] = Slot(machine.world.position.site(node), machine.world.position.clock)
+    else:
+        slot.at = machine.world.position.site(node)
+        slot.clock = machine.world.position.clock
 
 
 class Slot:

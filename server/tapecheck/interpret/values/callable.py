@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from tapecheck.interpret.values.base import Args, BaseValue, Kwargs, Signal, Value
+from tapecheck.interpret.values.base import Args, BaseValue, Deferred, Interpreter, Kwargs, Signal, Value
 
 Wrapping = Literal[
     "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
@@ -53,6 +53,29 @@ class Lib(BaseValue):
     """A name of an imported library, by its dotted path: `torch.nn.functional.relu`."""
 
     path: str
+
+    typical: ClassVar[bool] = True
+    vague: ClassVar[bool] = True
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        return self
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        # With anything else it is a constant of a library, perhaps.
+        return self._name() == other._name() if isinstance(other, Lib) else None
+
+    def is_same(self, other: BaseValue) -> bool | Deferred | None:
+        return self._name() == other._name() if isinstance(other, Lib) else Deferred.TO_OTHER
+
+    def _name(self) -> str:
+        """Programs that ask whether something is a Variable were written when each tensor with a graph was one."""
+        return "torch.Tensor" if self.path in _TENSOR else self.path
+
+    def as_key(self, left: list[int]) -> Any:
+        return ("lib", self.path)
+
+
+_TENSOR = ("torch.autograd.Variable", "torch.autograd.variable.Variable")
 
 
 @dataclass(eq=False, slots=True)

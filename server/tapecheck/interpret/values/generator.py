@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 
-from tapecheck.interpret.values.base import BaseValue, Value
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Signal, Stream, Value
 from tapecheck.interpret.values.instance import Instance
 from tapecheck.interpret.values.mapping import Dict
 from tapecheck.interpret.values.program import Env
@@ -15,24 +15,10 @@ from tapecheck.interpret.values.sequence import List
 from tapecheck.interpret.values.tensor import Tensor
 from tapecheck.interpret.values.unknown import Unknown
 
-
-@dataclass(eq=False, slots=True)
-class Stream(BaseValue):
-    """Something to iterate: `length` answers None where nobody knows it; `item(i)` gives element i.
-
-    A sequential stream must be asked for its elements in order and raises IndexError at its end.
-    """
-
-    length: Callable[[], int | None]
-    item: Callable[[int], Value]
-    sequential: bool = False
-    next: int = 0
-    sources: tuple[Stream | Generator, ...] = ()
-    """What its elements are drawn from: left together with it."""
-
-
 OPEN = ast.Pass()
 """The key in `Env.sent` that says that a generator function goes over something without a known end."""
+
+_NOWHERE = ast.Pass()
 
 
 @dataclass(eq=False, slots=True)
@@ -51,6 +37,49 @@ class Generator(BaseValue):
     """What was taken from it ahead of time, to be given first."""
     guarded: bool = False
     """Whether it waits inside of a `with` or `try`, whose end has to come once it is left."""
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        produced: list[Value] = []
+
+        def item(index: int) -> Value:
+            while len(produced) <= index:
+                try:
+                    produced.append(machine.resume(self))
+                except Signal as signal:
+                    if signal.kind == "StopIteration":
+                        raise IndexError from None
+                    raise
+            return produced[index]
+
+        # Where the length is said to be large the stream ends by itself: loops run it to its end.
+        def length() -> int | None:
+            sent = self.env.sent
+            return None if self.open or (sent is not None and OPEN in sent) else limits.ENDLESS
+
+        return Stream(length, item, sequential=True, sources=(self,))
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        items, drawn = machine.stream(self, node).drained()
+        self.pending[:0] = drawn
+        return items if self.extent.whole else None
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        try:
+            return machine.resume(self)
+        except Signal as signal:
+            if signal.kind == "StopIteration" and default:
+                return default[0]
+            raise
+
+    def abandon(self, machine: Interpreter) -> None:
+        if self.guarded:
+            machine.close(self)
+
+    def waits(self) -> bool:
+        return self.guarded
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return machine.stream(self, _NOWHERE).contains(machine, item)
 
 
 @dataclass(eq=False, slots=True)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from tapecheck.interpret.values.base import BaseValue, Kwargs, Signal, Slot, Value
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import (
+    Args,
+    BaseValue,
+    Deferred,
+    Identity,
+    Interpreter,
+    Kwargs,
+    Signal,
+    Slot,
+    Stream,
+    Value,
+    all_equal,
+    concrete,
+    key_within,
+)
 from tapecheck.interpret.values.mapping import Dict
 from tapecheck.interpret.values.program import Class
 from tapecheck.interpret.values.sequence import List, Set
@@ -82,6 +98,182 @@ class Instance(BaseValue):
 
     def __repr__(self) -> str:
         return f"<{self.cls.name if self.cls else self.lib} object>"
+
+    typical: ClassVar[bool] = True
+    plain_key: ClassVar[bool] = True
+
+    def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        method = machine.find_method(self, "__getitem__")
+        if method is not None:
+            return machine.call(method, [index], {}, node)
+        inner = self.inner
+        if inner is None:
+            known = machine.library.object_item(self, index, node)
+            return Unknown("item") if known is None else known
+        missing = machine.find_method(self, "__missing__") if inner.keyed else None
+        if missing is not None and inner.contains(machine, concrete(index)) is False:
+            return machine.call(missing, [index], {}, node)
+        return inner.get_item(machine, index, node)
+
+    def as_index(self, machine: Interpreter, node: ast.AST) -> Value:
+        method = machine.find_method(self, "__index__")
+        return self if method is None else concrete(machine.call(method, [], {}, node))
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        method = machine.find_method(self, "__setitem__")
+        if method is not None:
+            machine.call(method, [index, value], {}, node)
+        elif self.inner is not None:
+            self.inner.set_item(machine, index, value, node)
+        elif self.module:
+            known = machine.library.object_attribute(self, "__setitem__", node)
+            if known is not None:
+                machine.call(known, [index, value], {}, node)
+            else:
+                self.attrs[str(index)] = value
+                machine.world.stores.kept += 1
+
+    def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
+        method = machine.find_method(self, "__delitem__")
+        if method is None and self.module:
+            method = machine.library.object_attribute(self, "__delitem__", node)
+        if method is not None:
+            machine.call(method, [index], {}, node)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        method = machine.find_method(self, "__iter__") or machine.find_method(self, "__aiter__")
+        if method is not None:
+            made = machine.call(method, [], {}, node)
+            if made is not self:
+                return machine.stream(made, node)
+        following = machine.find_method(self, "__next__")
+        if following is not None:
+            # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
+            return Stream(
+                lambda: limits.ENDLESS,
+                lambda index: _until(machine, following, [], "StopIteration", node),
+                sequential=True,
+            )
+        getter = machine.find_method(self, "__getitem__")
+        if getter is not None:
+            length = machine.find_method(self, "__len__")
+            size = concrete(machine.call(length, [], {}, node)) if length is not None else None
+            count = size if isinstance(size, int) else None
+            return Stream(lambda: count, lambda index: _until(machine, getter, [index], "IndexError", node))
+        if self.inner is not None:
+            return self.inner.stream(machine, node)
+        known = machine.library.object_stream(self, node)
+        return BaseValue.stream(self, machine, node) if known is None else known
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        if self.inner is not None and machine.find_method(self, "__iter__") is None:
+            return self.inner.known_items(machine, node)
+        return machine.stream(self, node).drained()[0]
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        method = machine.find_method(self, "__next__")
+        return Unknown("next") if method is None else machine.call(method, [], {}, node)
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        method = machine.find_method(self, "__len__")
+        if method is not None:
+            return machine.call(method, [], {}, node)
+        if self.inner is not None:
+            return self.inner.size(machine, node)
+        return machine.library.object_length(self, node)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        node = self.cls.node if self.cls is not None else ast.Pass()
+        method = machine.find_method(self, "__contains__")
+        if method is not None and self.cls is not None:
+            return machine.known_truth(machine.call(method, [item], {}, node))
+        if self.inner is not None:
+            return self.inner.contains(machine, item)
+        if self.module:
+            known = machine.library.object_attribute(self, "__contains__", node)
+            return None if known is None else machine.known_truth(machine.call(known, [item], {}, node))
+        return machine.stream(self, node).comes_to(machine, item)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        if self.cls is None:
+            return True
+        for name in ("__bool__", "__len__"):
+            method = machine.find_method(self, name)
+            if method is not None:
+                return machine.known_truth(machine.call(method, [], {}, self.cls.node))
+        return True if self.inner is None else self.inner.known_truth(machine)
+
+    def operand(self) -> BaseValue:
+        # An object made from dict, list or set, where its class has no `__eq__` of its own.
+        if self.inner is not None and not self._defines("__eq__"):
+            return self.inner.operand()
+        return self
+
+    def _defines(self, name: str) -> bool:
+        return self.cls is not None and self.cls.defines(name)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        if other.vague:
+            return Deferred.TO_OTHER
+        if self.cls is not None and self.cls.defines("__eq__"):
+            if machine is None:
+                return None
+            method = machine.find_method(self, "__eq__")
+            return machine.known_truth(machine.call(method, [other.itself()], {}, self.cls.node))
+        if not isinstance(other, Instance) or other is self or other._defines("__eq__"):
+            return Deferred.TO_OTHER
+        if self.cls is None or self.cls is not other.cls or self.cls.kind != "dataclass":
+            return False if self.cls is not None and other.cls is not None and not self.cls.opaque else None
+        if self.cls.options.get("eq") is False:
+            return False
+        names = [field.name for field in self.cls.fields or () if field.compare]
+        unknown = Unknown("field")
+        return all_equal(
+            [self.attrs.get(name, unknown) for name in names],
+            [other.attrs.get(name, unknown) for name in names],
+            machine,
+        )
+
+    def as_key(self, left: list[int]) -> Any:
+        cls = self.cls
+        if cls is not None and cls.kind == "dataclass":
+            if cls.options.get("frozen") and cls.options.get("eq") is not False:
+                fields = tuple(key_within(self.attrs.get(field.name), left) for field in cls.fields or ())
+                return _Fields(self, cls, fields)
+        return BaseValue.as_key(self, left)
+
+    def is_one(self) -> bool:
+        if self.cls is None:
+            return self.module
+        made = self.cls.kind == "" and not self.cls.opaque
+        return made and self.inner is None and not (self.cls.defines("__eq__") or self.cls.defines("__hash__"))
+
+
+def _until(machine: Interpreter, method: Value, args: Args, end: str, node: ast.AST) -> Value:
+    """Return what a method gives; the exception named `end` is the end of what is gone over."""
+    try:
+        return machine.call(method, args, {}, node)
+    except Signal as signal:
+        if signal.kind == end:
+            raise IndexError from None
+        raise
+
+
+class _Fields(Identity):
+    """A frozen dataclass object as a key: equal to those of its class with the same fields."""
+
+    __slots__ = ("cls", "fields")
+
+    def __init__(self, value: Instance, cls: Class, fields: tuple[Any, ...]) -> None:
+        super().__init__(value)
+        self.cls = cls
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fields) and other.cls is self.cls and other.fields == self.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
 
 
 @dataclass(eq=False, slots=True)

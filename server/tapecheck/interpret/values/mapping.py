@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from tapecheck.interpret.values.base import BaseValue, Slot, Value
-from tapecheck.interpret.values.sequence import List
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import (
+    CONSTANTS,
+    BaseValue,
+    Deferred,
+    Interpreter,
+    Slot,
+    Stream,
+    Value,
+    all_equal,
+    behaviour,
+    hashable,
+    loaded,
+    stored,
+)
+from tapecheck.interpret.values.keys import unkey
+from tapecheck.interpret.values.sequence import List, Set, at_least, note_first_graph
+from tapecheck.interpret.values.unknown import Unknown
 
 
 @dataclass(eq=False, slots=True)
@@ -24,6 +41,88 @@ class Dict(BaseValue):
     born: int = 0
     rewritten: set[Any] = field(default_factory=set)
     kind: Literal["dict", "counter"] = "dict"
+
+    keyed: ClassVar[bool] = True
+
+    def unsure_keys(self) -> bool:
+        """Whether nobody knows which of the keys are the same."""
+        return any(isinstance(key, tuple) and key and key[0] == "?" for key in self.items)
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        key = hashable(index)
+        if key in self.items:
+            self._note_entry(machine, key)
+            slot = self.slots.get(key)
+            if slot is not None and slot.clock < machine.world.position.clock:
+                loaded(machine, slot)
+            return self.items[key]
+        if machine.stored_before(self, index, node):
+            return self.get_item(machine, index, node)
+        if self.factory is not None:
+            value = machine.call(self.factory, [], {}, node)
+            self.items[key] = value
+            return value
+        if self.kind == "counter":
+            return Unknown.number() if self.more or self.unsure_keys() else 0
+        constant = isinstance(index, CONSTANTS)
+        if constant and not self.more and not self.unsure_keys():
+            machine.wrong("KeyError", node)
+        if not constant and self.items:
+            return next(iter(self.items.values()))
+        return Unknown("item")
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        key = hashable(index)
+        if key in self.items:
+            self._note_entry(machine, key)
+            self.rewritten.add(key)
+        elif isinstance(key, int):
+            note_first_graph(machine, None, value)
+        self.items[key] = value
+        if not isinstance(value, CONSTANTS):
+            stored(machine, self.slots, key, node)
+
+    def _note_entry(self, machine: Interpreter, key: Any) -> None:
+        """Note an entry that the running iteration comes to."""
+        entries = machine.world.loops.entries
+        if machine.world.position.iteration and len(entries) < limits.MOST_ENTRIES:
+            entries.append((self, key))
+
+    def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
+        self.items.pop(hashable(index), None)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        keys = list(self.items)
+        return Stream(
+            lambda: None if self.more else len(keys),
+            lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
+        )
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.more else [unkey(key) for key in self.items]
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return at_least(len(self.items)) if self.more else len(self.items)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        found = hashable(item) in self.items
+        if found or not behaviour(item).plain_key:
+            return found or None
+        return None if self.more or self.unsure_keys() else False
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return True if self.items else (None if self.more else False)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        if not isinstance(other, Dict):
+            return Deferred.TO_OTHER
+        if self is other:
+            return True
+        if self.more or other.more or self.unsure_keys() or other.unsure_keys():
+            return None
+        if self.items.keys() != other.items.keys():
+            return False
+        return all_equal(list(self.items.values()), [other.items[key] for key in self.items], machine)
 
 
 class View(List):
@@ -56,3 +155,10 @@ class View(List):
     @more.setter
     def more(self, more: bool) -> None:
         self.of.more = more
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        # Python does not let a dict grow while it is gone over.
+        return List(self.items, self.more).stream(machine, node)
+
+    def operand(self) -> BaseValue:
+        return Set(self.items, self.more) if self.kind == "keys" else self

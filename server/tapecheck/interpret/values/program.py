@@ -6,10 +6,11 @@ import ast
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from tapecheck.interpret.values.base import BaseValue, Slot, Value
+from tapecheck.interpret.values.base import BaseValue, Interpreter, Slot, Stream, Value
 from tapecheck.interpret.values.callable import Lib
+from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
 from tapecheck.source.notes import Notes
 from tapecheck.tape import Site  # noqa
@@ -57,6 +58,14 @@ class Function(BaseValue):
     owner: Class | None = None
     attrs: dict[str, Value] = field(default_factory=dict)
 
+    typical: ClassVar[bool] = True
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        return self
+
+    def is_one(self) -> bool:
+        return True
+
 
 @dataclass(eq=False, slots=True)
 class Module(BaseValue):
@@ -78,6 +87,9 @@ class Module(BaseValue):
         self.env.module = self
         self.lines = self.source.lines if self.source is not None else []
         self.notes = self.source.notes if self.source is not None else Notes()
+
+    def is_one(self) -> bool:
+        return True
 
 
 @dataclass(eq=False, slots=True)
@@ -146,6 +158,29 @@ class Class(BaseValue):
     def opaque(self) -> bool:
         """Whether some base class is unknown, so that any attribute may exist."""
         return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
+
+    typical: ClassVar[bool] = True
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        return self if self.members is None else self.members.get(str(index), Unknown.named(self.name))
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        if self.members is None:
+            return BaseValue.stream(self, machine, node)
+        members = list(self.members.values())
+        return Stream(lambda: len(members), lambda index: members[index])
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.members is None else list(self.members.values())
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return BaseValue.size(self, machine, node) if self.members is None else len(self.members)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return None if self.members is None else self.stream(machine, self.node).comes_to(machine, item)
+
+    def is_one(self) -> bool:
+        return True
 
 
 def _merged(orders: Sequence[Sequence[Class]]) -> list[Class]:

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import ast
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tapecheck.interpret.values.base import BaseValue, Value
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import (
+    CONSTANTS,
+    Args,
+    BaseValue,
+    Deferred,
+    Interpreter,
+    Signal,
+    Stream,
+    Value,
+    all_equal,
+    among,
+    behaviour,
+    concrete,
+    hashable,
+    key_within,
+)
+from tapecheck.interpret.values.tensor import Tensor
+from tapecheck.interpret.values.unknown import (
+    Unknown,
+    bound_length,
+    composed,
+    expression,
+    if_asked,
+)
 from tapecheck.tape import Site
 
 SequenceKind = Literal["list", "deque", "queue", "keys", "values", "items"]
@@ -33,6 +60,191 @@ class List(BaseValue):
     length: Value = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
+    def number_of_parts(self) -> Unknown | None:
+        """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
+        if not self.more or not self.alike or self.alike != len(self.items):
+            return None
+        if self.length is None:
+            self.length = Unknown.whole("len")
+        length: Unknown = self.length
+        return length
+
+    def place_of(self, index: Value) -> int:
+        """Return the place that an unknown index stands for: its own as long as there are any.
+
+        Two indices that nobody knows are two elements rather than one that is asked for again.
+        """
+        if not isinstance(index, Unknown):
+            return 0
+        if self.asked is None:
+            self.asked = {}
+        # The index is kept, so that its id stays its own.
+        return self.asked.setdefault(expression(index), (len(self.asked), index))[0]
+
+    def further(self) -> Value:
+        """Return an element beyond those that are known: like the last one where that is code or an object."""
+        if self.alike and self.alike == len(self.items):
+            return self.items[-1]
+        return like_last(self.items)
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        items, more = self.items, self.more
+        if isinstance(index, int):
+            if -len(items) <= index < len(items) and (index >= 0 or not more):
+                return items[index]
+            if not more and machine.handlers:
+                raise Signal("IndexError")
+            # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
+            return items[-1] if items and index < 0 else self.further()
+        if isinstance(index, slice):
+            parts = parts_of_slice(index)
+            known = not more and are_known(parts)
+            return sliced(machine, items[slice(*parts)] if known else list(items), parts, known, node)
+        if items:
+            position = self.place_of(index)
+            if position >= len(items) and (more or self.cut != 0):
+                return self.further()
+            return items[position % len(items)]
+        return Unknown("item")
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        index = concrete(index)
+        if isinstance(index, slice):
+            self._set_slice(machine, parts_of_slice(index), value, node)
+        elif not isinstance(index, int):
+            if self.items:
+                self.items[self.place_of(index) % len(self.items)] = value
+        elif -len(self.items) <= index < len(self.items):
+            note_first_graph(machine, self.items[index], value)
+            self.items[index] = value
+        elif 0 <= index < limits.MAX_ITEMS and (self.more or self.cut != 0):
+            # The dry run has not filled it as far as that.
+            self.items += [Unknown("item") for _ in range(index - len(self.items))]
+            self.items.append(value)
+        if not isinstance(value, CONSTANTS):
+            self.stored_at = machine.world.position.site(node)
+
+    def _set_slice(self, machine: Interpreter, parts: list[Value], value: Value, node: ast.AST) -> None:
+        items = behaviour(value).known_items(machine, node)
+        if parts == [None, None, None] and isinstance(value, List):
+            # All of it is replaced by a list of few elements.
+            self.window = value.window
+        if items is not None and not self.more and are_known(parts):
+            try:
+                self.items[slice(*parts)] = items
+            except ValueError:
+                self.more = True
+        else:
+            self.more = True
+
+    def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
+        index = concrete(index)
+        if isinstance(index, slice):
+            index = slice(*parts_of_slice(index))
+            self._note_window(machine, index)
+        if isinstance(index, (int, slice)):
+            try:
+                del self.items[index]
+            except (IndexError, TypeError, ValueError):
+                self.more = True
+
+    def _note_window(self, machine: Interpreter, index: slice) -> None:
+        """Note what a deletion leaves: the last elements, or the first ones."""
+        if index.step is None and index.start is None and type(index.stop) is int and index.stop < 0:
+            self.window = (machine.world.position.clock, -index.stop)
+        elif index.step is None and index.stop is None and type(index.start) is int and index.start > 0:
+            self.window = (machine.world.position.clock, index.start)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        parts = self.number_of_parts()
+        if parts is not None:
+            bound_length(parts)
+            return Stream(lambda: if_asked(parts), self._element)
+        return Stream(lambda: None if self.more else len(self.items), self._element)
+
+    def _element(self, index: int) -> Value:
+        items = self.items
+        return items[index] if index < len(items) else self.further()
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        if self.items and isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
+            # `next(model.parameters())`: an iterator made just now stands before its first item.
+            return self.items[0]
+        return Unknown("next")
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        parts = self.number_of_parts()
+        if parts is not None:
+            parts.bounds = parts.bounds or (0, math.inf)
+            return parts.itself()
+        if self.more or self.cut is None:
+            return at_least(len(self.items))
+        whole = len(self.items) + self.cut
+        return whole if self.bound is None else min(whole, self.bound)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return among(machine, self.items, item, self.more)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return True if self.items else (None if self.more else False)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        if not isinstance(other, List):
+            return Deferred.TO_OTHER
+        if self is other or isinstance(other, Queue):
+            return self is other
+        return None if self.more or other.more else all_equal(self.items, other.items, machine)
+
+    def expression(self) -> tuple[Any, ...]:
+        if self.more or len(self.items) > limits.MOST_NAMED:
+            return ("?", id(self))
+        return composed("()", self.items, self)
+
+
+def parts_of_slice(index: slice) -> list[Value]:
+    """Return start, stop and step, each as the constant that it was settled on."""
+    return [concrete(part) for part in (index.start, index.stop, index.step)]
+
+
+def are_known(parts: list[Value]) -> bool:
+    """Whether nothing of a slice is unknown."""
+    return all(part is None or isinstance(part, int) for part in parts)
+
+
+def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], known: bool, node: ast.AST) -> List:
+    """Return the list that a slice makes, and note how many elements it has at most."""
+    position = machine.world.position
+    made = List(chosen, not known, stored_at=position.site(node), born=position.clock)
+    start, stop, step = parts
+    if step is None and stop is None and type(start) is int and start < 0:
+        made.window = (position.clock, -start)
+    elif step is None and start is None and type(stop) is int and stop > 0:
+        made.window = (position.clock, stop)
+    return made
+
+
+def like_last(items: Sequence[Value]) -> Value:
+    """Return an element that follows those of a list: like the last one where that is code or an object."""
+    return items[-1] if items and behaviour(items[-1]).typical else Unknown("item")
+
+
+def at_least(count: int) -> Unknown:
+    """Return a length of which no more is known than that it is no smaller than a number."""
+    length = Unknown.whole("len")
+    length.bounds = (count, math.inf)
+    return length
+
+
+def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:
+    """Note that a place gets its first graph: only when the places come round again a ring shows as one."""
+    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.position.iteration:
+        if not isinstance(before, (Tensor, Unknown)) or before.node is None:
+            machine.world.comparisons.varying += 1
+            machine.world.comparisons.first_graphs += 1
+
 
 Order = Literal["first", "last", "least"]
 """Which of its elements a queue gives first."""
@@ -47,6 +259,12 @@ class Queue(List):
         List.__init__(self, [], kind="queue")
         self.order = order
 
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return True
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        return self is other if isinstance(other, List) else Deferred.TO_OTHER
+
 
 @dataclass(eq=False, slots=True)
 class Set(BaseValue):
@@ -55,6 +273,41 @@ class Set(BaseValue):
     items: list[Value]
     more: bool = False
     stored_at: Site | None = None
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        items = self.items
+        return Stream(
+            lambda: None if self.more else len(self.items),
+            lambda index: items[index] if index < len(items) else Unknown("item"),
+        )
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return at_least(len(self.items)) if self.more else len(self.items)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return among(machine, self.items, item, self.more)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return True if self.items else (None if self.more else False)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        if not isinstance(other, Set):
+            return Deferred.TO_OTHER
+        if self is other:
+            return True
+        if self.more or other.more or self.unsure() or other.unsure():
+            return None
+        return {hashable(item) for item in self.items} == {hashable(item) for item in other.items}
+
+    def unsure(self) -> bool:
+        """Whether nobody knows which of the elements are the same."""
+        return any(isinstance(item, Unknown) and item.concrete is None for item in self.items)
+
+    def as_key(self, left: list[int]) -> Any:
+        return frozenset(key_within(item, left) for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +320,35 @@ class Range(BaseValue):
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        if isinstance(index, slice):
+            parts = parts_of_slice(index)
+            if not all(isinstance(part, CONSTANTS) for part in parts):
+                return Unknown("range")
+            index = slice(*parts)
+        elif not isinstance(index, int):
+            return Unknown("item")
+        try:
+            found = range(self.start, self.stop, self.step)[index]
+        except IndexError:
+            raise Signal("IndexError") from None
+        return found if isinstance(found, int) else Range(found.start, found.stop, found.step)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        return Stream(lambda: len(self), lambda index: self.start + index * self.step)
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return list(range(self.start, self.stop, self.step)) if len(self) <= limits.MAX_ITEMS else None
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return len(self)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return item in range(self.start, self.stop, self.step) if isinstance(item, int) else None
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return len(self) > 0
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        return self == other if isinstance(other, Range) else Deferred.TO_OTHER

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import weakref
 from enum import Enum
+from typing import ClassVar
 
-from tapecheck.interpret.values.base import BaseValue, Value
+from tapecheck.interpret.values.base import BaseValue, Deferred, Interpreter, Stream, Value, among
 from tapecheck.tape import Fact, Site
 
 
@@ -134,3 +136,33 @@ class Tensor(BaseValue):
 
     def __repr__(self) -> str:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
+
+    vague: ClassVar[bool] = True
+    plain_key: ClassVar[bool] = True
+
+    def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        return machine.library.get_item(self, index, node)
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        machine.library.set_item(self, index, value, node)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        return machine.library.tensor_stream(self, node)
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.items is None else list(self.items)
+
+    def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
+        return [machine.library.get_item(self, index, node) for index in range(count)]
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return None if self.items is None else among(machine, self.items, item, False)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return None
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        return None
+
+    def is_one(self) -> bool:
+        return self.extra is None or Mark.OPAQUE not in self.extra

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import math
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-from tapecheck.interpret.values.base import BaseValue, Value
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import (
+    CONSTANTS,
+    Args,
+    BaseValue,
+    Deferred,
+    Interpreter,
+    Stream,
+    Value,
+    behaviour,
+    hashable,
+)
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
 from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
 
@@ -124,6 +139,145 @@ class Unknown(BaseValue):
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"
 
+    # -- what is asked of it: the same question gets the same answer ----------------------------------------
+
+    def part_named(self, name: str) -> Value:
+        """Return an attribute: asked twice it is the same unknown. It shares the owner's graph."""
+        if self.attrs is None:
+            self.attrs = {}
+        if name not in self.attrs:
+            child = self._part(f"{self.name}.{name}" if self.name else name)
+            child.owner, child.attr = self, name
+            if name == "data" and self.within is not None and self.within.leaf is not None:
+                # Of a model's parameter it is the values alone: what is done to them records nothing.
+                child.within = None
+            self.attrs[name] = child
+        return self.attrs[name]
+
+    def part_at(self, index: Value) -> Value:
+        """Return an item; the same for the same constant index."""
+        key = hashable(index)
+        if self.items is None:
+            self.items = {}
+        if key not in self.items:
+            child = self._part(f"{self.name}[...]")
+            child.part_of = self
+            if not isinstance(index, CONSTANTS):
+                return child
+            self.items[key] = child
+        return self.items[key]
+
+    def _part(self, name: str) -> Unknown:
+        part = Unknown(name, self.node, self.cuts)
+        part.oldest = self.oldest
+        part.data, part.assumed = self.data, self.assumed
+        part.certain, part.returned, part.within = self.certain, self.returned, self.within
+        return part
+
+    def _drawn(self, name: str) -> Unknown:
+        """Return an element: what is iterated directly is taken for data, where nothing says otherwise."""
+        element = Unknown(name, self.node, self.cuts)
+        element.oldest = self.oldest
+        element.data, element.returned = self.node is None and not self.returned, self.returned
+        element.assumed = element.data and (self.assumed or not self.data)
+        element.within, element.part_of = self.within, self
+        return element
+
+    def asked_length(self) -> Unknown:
+        """Return the length, the same whenever it is asked for."""
+        if self.length is None:
+            self.length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
+            self.length.parts = ("len", self)
+        return self.length
+
+    # -- what it does as a value ----------------------------------------------------------------------------
+
+    keyed: ClassVar[bool] = True
+    vague: ClassVar[bool] = True
+
+    def itself(self) -> Value:
+        return self if self.concrete is None else self.concrete
+
+    def as_index(self, machine: Interpreter, node: ast.AST) -> Value:
+        return self if self.concrete is None else self.concrete
+
+    def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        if self.concrete is not None:
+            return behaviour(self.concrete).get_item(machine, index, node)
+        return BaseValue.get_item(self, machine, index, node)
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        return self.part_at(index)
+
+    def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
+        if self.items is None:
+            self.items = {}
+        self.items[hashable(index)] = value
+        if isinstance(value, (Tensor, Unknown)) and machine.library.requires(value) != "no":
+            self.data = False
+        if isinstance(value, (Tensor, Unknown)) and value.cuts:
+            # An array holds what was cut off its graph as well as a tensor does.
+            self.cuts = merge_cuts(self.cuts, value.cuts)
+        machine.escape(value, node, self.name)
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        size = self.asked_length()
+        if self.truth is False and size.concrete is None:
+            settle_on(size, 0)
+        if bound_length(size) and self.truth is None:
+            self.truth = True
+        fresh: dict[int, Value] = {}
+
+        def item(index: int) -> Value:
+            if index not in fresh:
+                made = fresh[index] = self._drawn(f"{self.name}[{index}]")
+                made.certain = self.certain
+            return fresh[index]
+
+        return Stream(lambda: if_asked(size), item)
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return None if self.concrete is None else behaviour(self.concrete).known_items(machine, node)
+
+    def guessed_items(self, machine: Interpreter, count: int, node: ast.AST) -> list[Value]:
+        return [self.part_at(index) for index in range(count)]
+
+    def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
+        return self._drawn(f"next({self.name})")
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        asked = self.asked_length()
+        if not machine.library.only_shown(node):
+            asked.bounds = asked.bounds or (0, math.inf)
+        if asked.concrete is None and self.truth is False:
+            settle_on(asked, 0)
+        return asked.itself()
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return machine.known_truth(self)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        return True if self is other else None
+
+    def is_same(self, other: BaseValue) -> bool | Deferred | None:
+        return False if other.itself() is None and self.node is not None and self.certain else None
+
+    def as_key(self, left: list[int]) -> Any:
+        return BaseValue.as_key(self, left) if self.concrete is None else behaviour(self.concrete).as_key(left)
+
+    def expression(self) -> tuple[Any, ...]:
+        if self.concrete is not None:
+            return ("=", hashable(self.concrete))
+        if self.parts is None:
+            return ("?", id(self))
+        known = self.key
+        if known is not None and known[0] == Settlings.count:
+            return known[1]
+        key = composed(self.parts[0], self.parts[1:], self)
+        if all(map(_steady, self.parts[1:])):
+            self.key = (Settlings.count, key)
+        return key
+
 
 def taken_for_data(value: Tensor | Unknown) -> bool:
     """Return whether a value has no graph only because what is iterated is taken for data."""
@@ -132,8 +286,82 @@ def taken_for_data(value: Tensor | Unknown) -> bool:
     return value.extra is not None and Mark.TAKEN_FOR_DATA in value.extra
 
 
-def concrete(value: Value) -> Value:
-    """Return the value settled on for an unknown, or the value itself."""
-    if isinstance(value, Unknown) and value.concrete is not None:
+def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the union of cuts, newest kept where there are too many."""
+    filled = [group for group in groups if group]
+    if len(filled) < 2:
+        return filled[0] if filled else ()
+    merged = dict.fromkeys(cut for group in filled for cut in group)
+    if len(merged) > limits.MAX_CUTS:
+        return tuple(sorted(merged)[-limits.MAX_CUTS :])
+    return tuple(merged)
+
+
+_numbers = itertools.count(1)
+
+
+class Settlings:
+    """The number of the last time that an unknown was settled on a constant, in any run and thread.
+
+    Keys from before it may no longer hold. No number comes twice: one that threads set back is one with no keys.
+    """
+
+    count = 0
+
+
+def settle_on(value: Unknown, constant: Value) -> None:
+    """Let an unknown stand for a constant from now on, and what it was computed from by adding an int for that one."""
+    value.concrete = constant
+    Settlings.count = next(_numbers)
+    parts = value.parts
+    if parts is None or len(parts) != 3 or parts[0] not in ("Add", "Sub") or type(constant) is not int:
+        return
+    left, right = parts[1:]
+    if isinstance(left, Unknown) and left.concrete is None and type(right) is int:
+        settle_on(left, constant - right if parts[0] == "Add" else constant + right)
+    elif isinstance(right, Unknown) and right.concrete is None and type(left) is int:
+        settle_on(right, constant - left if parts[0] == "Add" else left - constant)
+
+
+def expression(value: Value) -> tuple[Any, ...]:
+    """Return what a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
+    return behaviour(value).expression()
+
+
+def composed(what: Any, parts: Iterable[Value], value: Value) -> tuple[Any, ...]:
+    """Return the key of what is worked out from parts, with its size; that of the value itself where it gets too large.
+
+    The same part may be in it many times: `k + k`, over and over.
+    """
+    keys = [expression(part) for part in parts]
+    size = 1 + sum(key[1] if len(key) > 2 else 1 for key in keys)
+    return (what, size, *keys) if size <= limits.LARGEST_KEY else ("?", id(value))
+
+
+def _steady(part: Value) -> bool:
+    """Whether the key of a value stays as it is until something is settled on: a list can change at any time."""
+    if isinstance(part, Unknown):
+        if part.concrete is not None or part.parts is None:
+            return True
+        return part.key is not None and part.key[0] == Settlings.count
+    return isinstance(part, CONSTANTS)
+
+
+def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
+    """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
+    if isinstance(value.concrete, int):
         return value.concrete
-    return value
+    if value.truth is False:
+        times = 0
+    elif value.bounds is not None:
+        low, high = value.bounds
+        times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < limits.MOST_SETTLED else times
+    if value.concrete is None:
+        settle_on(value, times)
+    return times
+
+
+def if_asked(length: Unknown) -> int | None:
+    """Return the length that was settled on: whoever has asked for it reckons with it, the loop has to end there."""
+    size = length.concrete
+    return size if isinstance(size, int) and (size != limits.LOOP_BOUND or length.bounds is not None) else None

@@ -1,0 +1,164 @@
+"""What Python's own values do: numbers, texts, None, tuples and slices."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any, ClassVar
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.values.base import (
+    CONSTANTS,
+    BaseValue,
+    Deferred,
+    Identity,
+    Interpreter,
+    Signal,
+    Stream,
+    Value,
+    all_equal,
+    among,
+    key_within,
+    of_python,
+)
+from tapecheck.interpret.values.sequence import are_known, like_last, parts_of_slice, sliced
+from tapecheck.interpret.values.unknown import Unknown, composed
+
+
+@of_python(object)
+class PythonValue(BaseValue):
+    """One of Python's own values."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def itself(self) -> Value:
+        return self.value
+
+    def as_key(self, left: list[int]) -> Any:
+        return ("?", Identity(self.value))
+
+    def expression(self) -> tuple[Any, ...]:
+        return ("?", id(self.value))
+
+
+@of_python(*CONSTANTS)
+class Constant(PythonValue):
+    """A constant."""
+
+    __slots__ = ()
+
+    plain_key: ClassVar[bool] = True
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return bool(self.value)
+
+    def is_same(self, other: BaseValue) -> bool | Deferred | None:
+        if not isinstance(other, Constant):
+            return Deferred.TO_OTHER
+        return type(self.value) is type(other.value) and bool(self.value == other.value)
+
+    def as_key(self, left: list[int]) -> Any:
+        return self.value
+
+    def expression(self) -> tuple[Any, ...]:
+        return ("=", self.value)
+
+
+@of_python(float)
+class Real(Constant):
+    """A number that need be no whole one."""
+
+    __slots__ = ()
+
+    def as_key(self, left: list[int]) -> Any:
+        return ("?", "nan") if math.isnan(self.value) else self.value
+
+
+@of_python(bytes)
+class Bytes(Constant):
+    """Bytes."""
+
+    __slots__ = ()
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return len(self.value)
+
+
+@of_python(str)
+class Text(Constant):
+    """A text."""
+
+    __slots__ = ()
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        if not isinstance(index, (int, slice)):
+            return Unknown("item")
+        try:
+            return self.value[index]
+        except (IndexError, TypeError):
+            return Unknown.text()
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        value = self.value
+        return Stream(lambda: len(value), lambda index: value[index])
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return list(self.value) if len(self.value) <= limits.MAX_ITEMS else None
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return len(self.value)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return item in self.value if isinstance(item, str) else None
+
+
+@of_python(tuple)
+class Tuple(PythonValue):
+    """A tuple, also a named one."""
+
+    __slots__ = ()
+
+    def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        items = self.value
+        if isinstance(index, int):
+            if -len(items) <= index < len(items):
+                return items[index]
+            if machine.handlers:
+                raise Signal("IndexError")
+            return items[-1] if items and index < 0 else like_last(items)
+        if isinstance(index, slice):
+            parts = parts_of_slice(index)
+            if are_known(parts):
+                return tuple(items[slice(*parts)])
+            return sliced(machine, list(items), parts, False, node)
+        return items[0] if items else Unknown("item")
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        items = self.value
+        return Stream(lambda: len(items), lambda index: items[index])
+
+    def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
+        return list(self.value) if len(self.value) <= limits.MOST_KEPT else None
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return len(self.value)
+
+    def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        return among(machine, self.value, item, False)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return bool(self.value)
+
+    def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
+        return all_equal(self.value, other.value, machine) if isinstance(other, Tuple) else Deferred.TO_OTHER
+
+    def as_key(self, left: list[int]) -> Any:
+        return tuple(key_within(item, left) for item in self.value)
+
+    def expression(self) -> tuple[Any, ...]:
+        if len(self.value) > limits.MOST_NAMED:
+            return ("?", id(self.value))
+        return composed("()", self.value, self.value)
