@@ -371,11 +371,11 @@ def indexed(source: Source) -> tuple[object, ...]:
     """All that the index of a file tells of it."""
     index = index_of(source)
     bodies = [
-        (body.name, index.closure(body), index.reach(body.facts, body.owner and body.owner.name))
-        for body in index.bodies
+        (body.name, index.calls.closure(body), index.calls.reach(body.facts, body.owner and body.owner.name))
+        for body in index.defined.bodies
     ]
-    leads = [index.leads_to(name) for name in ("batch", "count", "loss", "model", "LIMIT")]
-    return bodies, index.tested, index.steering, leads, index.callables(), index.top
+    leads = [index.numbers.leads_to(name) for name in ("batch", "count", "loss", "model", "LIMIT")]
+    return bodies, index.numbers.tested, index.numbers.steering, leads, index.defined.callables, index.defined.top
 
 
 def whole(report: Report) -> tuple[object, ...]:

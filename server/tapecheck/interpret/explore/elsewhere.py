@@ -35,7 +35,7 @@ def of_import(project: Modules, statement: ast.ImportFrom, file: str) -> int | N
             return None
         if source.path not in seen:
             seen.add(source.path)
-            for body in index_of(source).bodies:
+            for body in index_of(source).defined.bodies:
                 effects |= int(body.facts.effects)
             imports = [part for part in walk(source.tree) if isinstance(part, (ast.Import, ast.ImportFrom))]
             waiting += [(name, level, source.path) for one in imports for name, level in _modules_of(one)]
@@ -66,8 +66,8 @@ def _of_function(function: Value, shapes: Shapes) -> int:
         return 0
     index = index_of(function.module.source)
     # What stands in the same file is in the effects of the side itself.
-    body = index.body_of(function.node) if index is not shapes.index else None
-    return int(index.closure(body)) if body is not None else 0
+    body = index.defined.body_of(function.node) if index is not shapes.index else None
+    return int(index.calls.closure(body)) if body is not None else 0
 
 
 def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, int]]:

@@ -40,7 +40,7 @@ def entries_of(source: Source) -> list[Entry]:
     """Functions and methods that could be called from outside: those that reach a backward first, callers first."""
     index = index_of(source)
     relevant = []
-    for body in index.bodies:
+    for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
         node = body.node
         if owner is not None and node.name == "__init__":
@@ -48,14 +48,14 @@ def entries_of(source: Source) -> list[Entry]:
         if node.name == "training_step":
             relevant.append(Entry(body.name, node, owner))
             continue
-        effects = index.closed_effects(body)
+        effects = index.calls.closed_effects(body)
         # Where no backward begins, what requires grad only goes wrong by being changed in place.
         if effects & _START or (effects & _REQUIRE and effects & _CHANGE):
             relevant.append(Entry(body.name, node, owner, backward=bool(effects & _START)))
             continue
         own = int(body.facts.effects)
         # The loops of a forward pass are somebody else's iterations.
-        if own & _COLLECT and (owner is None or own & _STEP or not index.is_module(owner)):
+        if own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
             relevant.append(Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))

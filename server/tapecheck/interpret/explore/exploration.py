@@ -277,7 +277,7 @@ def explore_start(
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
     # What is called beyond alone still wants a start of its own.
-    names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in exploration.called)
+    names = frozenset(body.name for body in index_of(source).defined.bodies if id(body.node) in exploration.called)
     return Outcome(exploration.found, names, left - budget.left)
 
 

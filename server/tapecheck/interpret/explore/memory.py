@@ -91,7 +91,7 @@ class Reach:
                 # A function that is started finds the module imported, not run.
                 (self._main if _asks_for_main(node) else self._always).append(statement)
         self._whole: _Code | None = None
-        self._tested = hash((index.tested, index.steering))
+        self._tested = hash((index.numbers.tested, index.numbers.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `lived`.
         self._lived = lived.called_names(source) | lived.changed_globals(source)
 
@@ -124,8 +124,9 @@ class Reach:
                 self._whole = _code(1, len(self._lines), self._lines)
             return self._whole.text, ((self._source.path, ((1, self._whole.rows),)),)
         # Methods are called by name on what nobody knows: of those that are not reached their effects matter.
-        methods = self._index.methods
-        effects = tuple(sorted((name, self._index.closures_of_methods(name)) for name in found if name in methods))
+        methods = self._index.defined.methods
+        closures = self._index.calls.closures_of_methods
+        effects = tuple(sorted((name, closures(name)) for name in found if name in methods))
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
         pieces.sort(key=_place_of)
         where = tuple((piece.first, piece.code.rows) for piece in pieces)
@@ -140,12 +141,12 @@ def _place_of(piece: _Piece) -> tuple[int, _Code]:
 @placeless
 def _names_of_statement(node: ast.stmt, index: Index) -> frozenset[str]:
     if isinstance(node, ast.ClassDef):
-        members = [index.body_of(member) for member in node.body]
+        members = [index.defined.body_of(member) for member in node.body]
         names: set[str] = set()
         for facts in (index.notes.of(node, class_facts), *(body.facts for body in members if body is not None)):
             names |= _mentioned(facts)
         return frozenset(names)
-    body = index.body_of(node)
+    body = index.defined.body_of(node)
     return frozenset(_mentioned(body.facts if body is not None else index.notes.of(node, statement_facts)))
 
 

@@ -149,7 +149,7 @@ class Shapes:
         if not nodes:
             return _EMPTY
         facts = facts_of(nodes, looping=looping, making=making)
-        effects, attributes = self.index.reach(facts, owner)
+        effects, attributes = self.index.calls.reach(facts, owner)
         first = exposed(nodes, self.index.notes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
@@ -251,7 +251,7 @@ class Shapes:
         seen: dict[int, None] = {}
         waiting = [(facts_of(skipped), owner)]
         while waiting:
-            for body in self.index.callees(*waiting.pop()):
+            for body in self.index.calls.callees(*waiting.pop()):
                 if id(body) not in seen:
                     seen[id(body)] = None
                     lines |= set(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))

@@ -45,7 +45,7 @@ def reach_of(source: Source, statement: ast.stmt) -> Reach:
     owner = next(
         (
             body.owner.name
-            for body in index.bodies
+            for body in index.defined.bodies
             if body.owner is not None
             and body.node.lineno <= statement.lineno <= (body.node.end_lineno or body.node.lineno)
         ),
@@ -54,15 +54,15 @@ def reach_of(source: Source, statement: ast.stmt) -> Reach:
     facts = facts_of((statement,))
     effects = facts.effects
     found: dict[int, ast.AST] = {}
-    queue = list(index.callees(facts, owner))
+    queue = list(index.calls.callees(facts, owner))
     for body in queue:
         if id(body.node) in found:
             continue
         found[id(body.node)] = body.node
         effects |= body.facts.effects
-        queue.extend(index.callees(body.facts, body.owner.name if body.owner is not None else None))
+        queue.extend(index.calls.callees(body.facts, body.owner.name if body.owner is not None else None))
     bodies = (statement, *found.values())
-    opaque = tuple(_opaque(bodies, index.callables(), _imported(source.tree)))
+    opaque = tuple(_opaque(bodies, index.defined.callables, _imported(source.tree)))
     return Reach(bodies, bool(effects & Effect.BEGIN), opaque)
 
 

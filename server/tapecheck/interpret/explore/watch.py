@@ -147,7 +147,7 @@ class Watcher:
         if module.source is None or not isinstance(node, ast.stmt):
             return False
         facts = module.notes.of(node, statement_facts)
-        return bool(index_of(module.source).reach(facts)[0] & Effect.START)
+        return bool(index_of(module.source).calls.reach(facts)[0] & Effect.START)
 
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
@@ -302,7 +302,7 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             return False
-        shape, tested = shapes.shape(node), shapes.index.tested
+        shape, tested = shapes.shape(node), shapes.index.numbers.tested
         jumps = shape.body.jumps | shape.orelse.jumps
         if jumps & {"raise", "yield"} or ("value" in jumps and shapes.function(node) in tested):
             return False
@@ -379,8 +379,8 @@ class Watcher:
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
         """Return what hangs on giving names another number: what the conditions that read them decide."""
-        tested = [name for name in names if name in shapes.index.tested]
-        if any(name in shapes.index.steering for name in tested):
+        tested = [name for name in names if name in shapes.index.numbers.tested]
+        if any(name in shapes.index.numbers.steering for name in tested):
             return Stake.VERDICT
         file = world.position.frames[-1].file
         for place in places if tested else ():
@@ -410,7 +410,7 @@ class Watcher:
         if module is None or module.source is None:
             return Stake.VERDICT
         shapes = shapes_of(module.source)
-        names = shapes.index.leads_to(name) - seen
+        names = shapes.index.numbers.leads_to(name) - seen
         seen |= names
         stake = Stake.NOTHING
         undecided = {asked.statement for asked in world.choices.asked.values()}
@@ -444,9 +444,9 @@ class Watcher:
                     stake = Stake.CERTAINTY
                 elif not inert and name not in side.plain:
                     return Stake.VERDICT
-                if last in shapes.index.steering:
+                if last in shapes.index.numbers.steering:
                     return Stake.VERDICT
-                if last in shapes.index.tested and last not in seen:
+                if last in shapes.index.numbers.tested and last not in seen:
                     stake = max(stake, self._of_name(world, file, last, seen))
         return stake
 

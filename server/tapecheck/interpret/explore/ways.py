@@ -104,7 +104,7 @@ def names_that_matter(machine: Machine) -> set[str]:
     names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:
-            names |= index_of(module.source).callables()
+            names |= index_of(module.source).defined.callables
     return names | machine.world.calls.called_names | TOUCHES
 
 
