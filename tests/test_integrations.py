@@ -13,6 +13,7 @@ import pytest
 
 from tapecheck.cli import main
 from tapecheck.cli.main import _parser
+from tapecheck.version import __version__
 
 ROOT = Path(__file__).parents[1]
 TWICE = """\
@@ -100,3 +101,21 @@ def test_options_that_documents_show_exist(page: str) -> None:
     options = {word.partition("=")[0] for words in shown for word in words.split() if word.startswith("-")}
     assert {option.rstrip(".,") for option in options if len(option) > 1} <= known
     assert page == "configuration.md" or options
+
+
+def test_the_mirror_has_the_same_hooks_and_this_version() -> None:
+    mirror = ROOT / ".ci" / "mirror"
+    own, mirrored = ((folder / ".pre-commit-hooks.yaml").read_text().partition("\n")[2] for folder in (ROOT, mirror))
+    assert mirrored == own
+    text = (mirror / "pyproject.toml").read_text()
+    assert f'version = "{__version__}"' in text and f'"tapecheck=={__version__}"' in text
+    assert f"rev: v{__version__}" in (mirror / "README.md").read_text()
+
+
+def test_what_is_released_has_checksums_and_says_where_it_was_built() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    built, _, published = workflow.partition("  testpypi:")
+    assert "sha256sum -- dist/*.whl dist/*.tar.gz *.vsix" in built and "attest-build-provenance" in built
+    assert "test.pypi.org" in published and "id-token: write" in published and "password" not in workflow
+    # A release candidate goes to TestPyPI alone.
+    assert published.count("if: ${{ !contains(github.ref_name, 'a')") == 2

@@ -50,7 +50,7 @@ for (const name of ['driver', 'stub_python']) {
     process.exit(1);
   }
 }
-const all = ['failures', 'trust', 'folders', 'switches', 'robust', 'newcomer', 'features', 'clicks'];
+const all = ['failures', 'trust', 'folders', 'switches', 'robust', 'newcomer', 'features', 'graph', 'clicks'];
 const tests = only.length > 0 ? only : all;
 const results = [];
 for (const name of tests) results.push({ name, ...(await suite(name)) });
