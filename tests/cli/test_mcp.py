@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,42 @@ def test_a_tool_is_called_with_what_it_takes(tmp_path: Path) -> None:
     assert "backward-twice" in call_tool("explain", '{"rule": "TAPE101"}', None)
     for name, given in {"check": '{"files": []}', "run": "[", "reset": "{}"}.items():
         assert json.loads(call_tool(name, given, None)).keys() == {"error"}, name
+
+
+def transcript() -> list[tuple[str, dict[str, Any], Any]]:
+    """The calls of the session that docs/agents.md shows, with a part of what each returns."""
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    text = page.partition("## A session")[2].partition("```text\n")[2].partition("```")[0]
+    calls = re.findall(r"^→ (\w+) (\{.*\})\n← (.*(?:\n    .*)*)", text, re.MULTILINE)
+    return [(name, json.loads(given), json.loads(answer)) for name, given, answer in calls]
+
+
+def lacks(part: Any, whole: Any, at: str = "") -> list[str]:
+    """Return the places at which an answer has not what was shown of it; of text a piece will do."""
+    if isinstance(part, dict):
+        return [problem for key in part for problem in lacks(part[key], whole.get(key), f"{at}.{key}")]
+    if isinstance(part, list) and part and isinstance(part[0], str):
+        return [at for piece in part if not any(piece in line for line in whole)]
+    if isinstance(part, list):
+        short = [] if len(part) == len(whole) else [f"{at}: {len(whole)}"]
+        return short + [problem for one, other in zip(part, whole) for problem in lacks(one, other, f"{at}[]")]
+    same = part in whole if isinstance(part, str) and isinstance(whole, str) else part == whole
+    return [] if same else [f"{at}: {whole!r}"]
+
+
+def test_a_part_of_an_answer_is_looked_for() -> None:
+    whole = {"findings": [{"code": "TAPE101", "row": 3}], "messages": ["fixed it"]}
+    assert not lacks({"findings": [{"row": 3}], "messages": ["fixed"]}, whole)
+    assert lacks({"findings": []}, whole) and lacks({"findings": [{"row": 4}]}, whole)
+    assert lacks({"messages": ["broke"]}, whole) and lacks({"code": "TAPE101"}, whole)
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+async def test_the_documented_session_is_true(tmp_path: Path) -> None:
+    calls = transcript()
+    assert [name for name, _, _ in calls] == ["check", "explain", "run", "fix", "fix", "check", "run"]
+    (tmp_path / "gan.py").write_text(GAN)
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=300) as client:
+        for name, given, answer in calls:
+            problems = lacks(answer, told(await client.call_tool(name, given)))
+            assert not problems, f"{name} {given}: {problems}"

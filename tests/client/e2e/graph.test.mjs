@@ -81,7 +81,10 @@ scenario(
       );
     });
     await frame().locator('h1', { hasText: 'run at' }).waitFor({ timeout: 60_000 });
-    await poll(async () => /\d (bytes|kB)/.test(await frame().locator('svg').innerText()), 'measured bytes');
+    await poll(
+      async () => /\d (bytes|kB)/.test(String(await frame().locator('svg').textContent())),
+      'measured bytes',
+    );
     await editor.screenshot('graph-measured');
   },
 );
