@@ -118,6 +118,41 @@ def test_what_is_cleared_by_hand_is_confirmed(record: Callable[..., RunResult], 
     assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
 
 
+BY_ANOTHER_NAME = """
+    import torch
+
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def train_step(clear):
+        loss = net(torch.randn(4, 8)).pow(2).mean()
+        loss.backward()
+        clear()
+        optimizer.step()
+
+    for i in range(10):
+        train_step(optimizer.zero_grad)
+"""
+IN_ONE_LINE = """
+    import torch
+
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    phases = [lambda: loss.backward(), optimizer.zero_grad, optimizer.step]
+    for i in range(10):
+        loss = net(torch.randn(4, 8)).pow(2).mean()
+        for phase in phases: phase()
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(BY_ANOTHER_NAME, 8), (IN_ONE_LINE, 5)])
+def test_clearing_by_any_name_is_seen_and_is_no_missing_gradient(
+    record: Callable[..., RunResult], text: str, line: int
+) -> None:
+    found = judge([], record(text).tape)
+    assert [(finding.code, finding.span.line) for finding in found] == [("TAPE404", line)]
+
+
 CLOSURE = """
     import torch
     from torch import nn

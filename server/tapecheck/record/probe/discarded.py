@@ -70,6 +70,12 @@ class Discarded:
         if count <= _CALLS:
             thread.open = (where, {id(p): _version(p) for p in self._parameters()})
 
+    def after_backward(self) -> None:
+        """Note what the last backward has added before any line runs that may clear it, by whatever name."""
+        thread = self._thread()
+        if thread.open is not None:
+            self._settle(thread)
+
     def before_clearing(self) -> None:
         """Note what the last backward has added, before a line that clears gradients runs."""
         thread = self._thread()

@@ -771,6 +771,7 @@ class Recorder(Listener):
                 self.gradients.before_backward((lines.place, lines.iteration()))
                 self.discarded.before_backward((lines.place, lines.iteration()))
                 lines.before_clearing = self.discarded.before_clearing
+                lines.after_backward = self.discarded.after_backward
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, met = cpu_seconds(), self.reader.met

@@ -204,7 +204,7 @@ class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
     __slots__ = (
-        "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states", "moves", "place",
+        "after_backward", "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states", "moves", "place",
         "places", "seen", "stack", "starts", "stirs", "suspended", "thread",
     )  # fmt: skip
 
@@ -215,6 +215,8 @@ class ThreadLines:
         # The line that ran last of those that clear gradients, with the iterations that ran.
         self.cleared: Optional[Tuple[Place, State, int]] = None
         self.before_clearing: Optional[Callable[[], None]] = None
+        # What looks at the gradients before the first line that runs after a backward.
+        self.after_backward: Optional[Callable[[], None]] = None
         self.stack: List[Activation] = []
         self.starts = array("Q")
         self.places: List[Optional[Place]] = []
@@ -237,6 +239,12 @@ class ThreadLines:
                 del self.starts[: _MAX_RANGES // 2]
                 del places[: _MAX_RANGES // 2]
         self.seen = now
+
+    def look_back(self) -> None:
+        """Look at what the last backward has left before any other line can change it."""
+        look, self.after_backward = self.after_backward, None
+        if look is not None:
+            look()
 
     def clears(self, place: Place) -> None:
         """Note a line that clears gradients."""
@@ -862,6 +870,8 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
                     now = tracer.sequence()
                     if now != lines.seen:
                         lines.advance(now)
+                    if lines.after_backward is not None:
+                        lines.look_back()
                     if place is not None:
                         lines.place = place
                         place.hits += 1
@@ -1030,6 +1040,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 now = tracer.sequence()
                 if now != lines.seen:  # type: ignore[union-attr]
                     lines.advance(now)  # type: ignore[union-attr]
+                if lines.after_backward is not None:  # type: ignore[union-attr]
+                    lines.look_back()  # type: ignore[union-attr]
                 place = activation.plain.get(number)
                 if place is not None:
                     lines.place = place  # type: ignore[union-attr]
