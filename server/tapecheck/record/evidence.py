@@ -12,6 +12,7 @@ from typing import Union
 
 from tapecheck.record import ranks
 from tapecheck.record.found import found_by_run
+from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
 from tapecheck.record.verdicts import DECIDE, never_ran
@@ -174,6 +175,8 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
         return True
     if left.code not in (GraphKeptAcrossIterations.code, GrowingChain.code):
         return False
+    if left.evidence is not None and left.evidence.verdict == "confirmed" and same_holder(story, left, right):
+        return True
     marks = [label.span for label in left.labels if label.role in ("kept", "carried")]
     others = [label.span for label in right.labels if label.role in ("kept", "carried")]
     return any(story.at(mark, right.span) for mark in marks) or any(story.at(left.span, mark) for mark in others)

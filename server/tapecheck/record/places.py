@@ -38,7 +38,17 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     # One variable is stored by several statements of a loop, of which the run names one.
     loop = loop_of(finding)
     same_loop = loop is not None and story.is_loop(series.loop, loop) and _named_alike(series.holder, predicted)
-    return same_loop and any(_same_function(story, span, series.at) for span in spans)
+    if not same_loop:
+        return False
+    return any(_same_function(story, span, series.at) for span in spans) or _only_variable(story, series)
+
+
+def same_holder(story: Story, left: Finding, right: Finding) -> bool:
+    """Return whether two findings name one holder that grows over the same loop."""
+    mine, other = loop_of(left), loop_of(right)
+    if mine is None or other is None or mine.line != other.line or not story.at(mine, other):
+        return False
+    return _named_alike(str(left.facts.get("holder", "")), str(right.facts.get("holder", "")))
 
 
 def its_optimizers(story: Story, finding: Finding) -> list[Optimizer]:
@@ -119,6 +129,19 @@ def _same_function(story: Story, span: Span, site: Site) -> bool:
         return False
     tree = story.tree(span.file)
     return tree is not None and _function_at(tree, span.line) is _function_at(tree, site.line)
+
+
+def _only_variable(story: Story, series: Series) -> bool:
+    """Return whether a holder that no statement of the loop is known to fill is the only variable of its name."""
+    tree = story.tree(series.at.span.file)
+    if tree is None or not series.holder.isidentifier():
+        return False
+    bound = [
+        node.lineno for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == series.holder
+    ]  # fmt: skip
+    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return bound == [series.at.line] and series.holder not in arguments
 
 
 def _function_at(tree: ast.AST, line: int) -> ast.AST:

@@ -44,6 +44,9 @@ class Sample:
     index: int
     nodes: int
     size: int = 0
+    """Bytes that the nodes saved."""
+    own: int = 0
+    """Bytes that only the kept tensors themselves hold."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class Series:
             "iterations": [sample.index for sample in self.samples],
             "nodes": [sample.nodes for sample in self.samples],
             "saved_bytes": [sample.size for sample in self.samples],
+            **({"own_bytes": [sample.own for sample in self.samples]} if any(s.own for s in self.samples) else {}),
         }
 
 
@@ -178,12 +182,14 @@ class Story:
             key = (self.file(event.at.file), event.at.line)
             self.hits[key] = max(self.hits.get(key, 0), value)
             self.loops.setdefault(key, set()).update(loop for loop, _ in event.at.iteration)
-        elif name in ("held-nodes", "held-bytes") and hold is not None and hold.holder == about:
+        elif name in ("held-nodes", "held-bytes", "held-own-bytes") and hold is not None and hold.holder == about:
             series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
             if name == "held-nodes":
                 series.samples[-1].nodes = value
-            else:
+            elif name == "held-bytes":
                 series.samples[-1].size = value
+            else:
+                series.samples[-1].own = value
         elif name in ("live-nodes", "live-saved-bytes") and event.at.iteration:
             loop, index = event.at.iteration[-1]
             series = self.live.setdefault(loop, Series(loop, "", event.at))

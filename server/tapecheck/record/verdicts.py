@@ -57,6 +57,9 @@ from tapecheck.tape import Span
 _OF_CALLS = frozenset((BackwardTwice.code, StaleSavedTensor.code, BackwardWithoutGraph.code))
 """The rules whose findings stand at the backward call that raises."""
 
+_WORTH_TELLING = 1 << 16
+"""So many bytes of kept tensors are more than the numbers of a history."""
+
 
 def _by_exception(story: Story, finding: Finding) -> Evidence | None:
     for raised in story.raised:
@@ -136,6 +139,8 @@ def _kept(story: Story, finding: Finding) -> Evidence | None:
         if len(series.samples) > 5:
             detail += f", {last.nodes} after iteration {last.index}"
         detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+        if last.own >= _WORTH_TELLING:
+            detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
         return Evidence("confirmed", detail, last.index, series.measured())
     if not ran:
         return _not_reached(story, finding)

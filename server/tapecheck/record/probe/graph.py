@@ -762,15 +762,29 @@ class Reader:
 
     def saved_bytes(self, nodes: Iterable[Any]) -> int:
         """Return bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
+        return sum(self._saved_storages(nodes).values())
+
+    def held_bytes(self, nodes: Iterable[Any], tensors: Iterable[Any]) -> Tuple[int, int]:
+        """Return bytes of the distinct storages that nodes saved, and of those that only the tensors hold."""
+        saved = self._saved_storages(nodes)
+        own: Dict[int, int] = {}
+        for tensor in tensors:
+            self._add_storage(own, tensor)
+        return sum(saved.values()), sum(size for address, size in own.items() if address not in saved)
+
+    def _saved_storages(self, nodes: Iterable[Any]) -> Dict[int, int]:
+        """Return the bytes of the storages that nodes saved, by address."""
         sizes: Dict[int, int] = {}
         for node in nodes:
             for name, slot in self.raw(node):
-                tensor, _ = self.data(node, name, slot)
-                if isinstance(tensor, self.torch.Tensor):
-                    address = address_of(tensor)
-                    if address and self.storages.get(address, 0) not in self.leaf_of_storage:
-                        sizes[address] = self.values.size_of(tensor)
-        return sum(sizes.values())
+                self._add_storage(sizes, self.data(node, name, slot)[0])
+        return sizes
+
+    def _add_storage(self, sizes: Dict[int, int], tensor: Any) -> None:
+        if isinstance(tensor, self.torch.Tensor):
+            address = address_of(tensor)
+            if address and self.storages.get(address, 0) not in self.leaf_of_storage:
+                sizes[address] = self.values.size_of(tensor)
 
     def stale(self, node: Any) -> Optional[Tuple[str, str, int, int]]:
         """Return the saved tensor of a node whose version moved: slot name, torch's message, versions now and then."""

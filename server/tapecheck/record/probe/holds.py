@@ -148,15 +148,18 @@ class HoldFinder:
         try:
             recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
             holders: Dict[Holder, Dict[int, Any]] = {}
+            kept: Dict[Holder, List[Any]] = {}
             for holder, tensor in found:
                 node = tensor.grad_fn
                 known = self.reader.known(node)
                 if known is not None and known.oldest < loop.began:
                     holders.setdefault(holder, {})[known.id] = node
+                    kept.setdefault(holder, []).append(tensor)
             recorder.passing.kept = recorder.passing.kept or bool(holders)
             for holder, held in holders.items():
-                self._write(recorder, lines, loop, holder, held)
+                self._write(recorder, lines, loop, holder, held, kept[holder])
                 held.clear()
+                kept[holder].clear()
         finally:
             found.clear()
 
@@ -230,8 +233,9 @@ class HoldFinder:
         return tensors
 
     def _write(
-        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Any]
-    ) -> None:
+        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Any],
+        tensors: List[Any],
+    ) -> None:  # fmt: skip
         numbers = sorted(held)
         newest = self._place_of(recorder, held[numbers[-1]])
         place = self._stored(recorder, holder, newest)
@@ -245,8 +249,10 @@ class HoldFinder:
         recorder.writer.event(
             "Hold", at=at, loop=loop.id, index=loop.index, holder=holder.text, nodes=numbers[-_MAX_HELD:], **fields
         )
-        size = self.reader.saved_bytes(nodes)
-        for name, value, unit in (("held-nodes", len(nodes), "nodes"), ("held-bytes", size, "bytes")):
+        saved, own = self.reader.held_bytes(nodes, tensors)
+        sizes = (("held-nodes", len(nodes)), ("held-bytes", saved), ("held-own-bytes", own))
+        for name, value in sizes:
+            unit = name.rpartition("-")[2]
             recorder.writer.event("Measure", at=at, name=name + ":" + holder.text, value=value, unit=unit)
         nodes.clear()
 

@@ -73,9 +73,9 @@ class GraphKeptAcrossIterations(Rule):
         elif kept:
             note += "; some are never freed and keep their activations in memory"
         elif freeing is not None:
-            note += "; their activations are freed: little memory, but it grows"
+            note += "; their activations are freed; the graph and the kept tensors themselves grow"
         else:
-            note += "; they saved no activations: little memory, but it grows"
+            note += "; they saved no activations; the graph and the kept tensors themselves grow"
         labels = []
         example = growth.example
         if example is not None and example.at.line != home.line:

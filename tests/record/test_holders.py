@@ -1,0 +1,91 @@
+"""What a holder keeps: its bytes, counted once, and the finding that it belongs to."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.record import RunResult, judge
+from tapecheck.rules import Finding
+from tapecheck.source import from_text
+
+OUTPUTS = """
+    import torch
+
+    net = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    seen = []
+    for i in range(10):
+        out = net(torch.randn(512, 64))
+        loss = out.pow(2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        seen.append({kept})
+"""
+SIZE = 512 * 64 * 4
+BY_METHOD = """
+    import torch
+
+    net = torch.nn.Linear(4, 1)
+    history = []
+
+    def step(keep):
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        loss.backward()
+        keep(loss)
+
+    for i in range(10):
+        step(history.append)
+"""
+NAMESAKE = """
+    import torch
+
+    net = torch.nn.Linear(4, 1)
+
+    def step(keep):
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        loss.backward()
+        keep(loss{cut})
+        return loss
+
+    def quiet():
+        history = []
+        for i in range(10):
+            step(history.append)
+
+    def other(history):
+        loss = step(print)
+        history.append(loss)
+
+    quiet()
+"""
+
+
+def _judged(record: Callable[..., RunResult], text: str, directory: Path) -> list[Finding]:
+    text = textwrap.dedent(text).lstrip()
+    findings = check(from_text(text, "script.py")).findings
+    watch = {(str(directory / "script.py"), finding.span.line) for finding in findings}
+    return judge(findings, record(text, watch=watch).tape, directory=str(directory))
+
+
+@pytest.mark.parametrize(("kept", "copies"), [("out", 1), ("loss", 0), ("out.view(-1)", 1), ("(out, out[0])", 1)])
+def test_kept_tensors_count_once(record: Callable[..., RunResult], tmp_path: Path, kept: str, copies: int) -> None:
+    (finding,) = [one for one in _judged(record, OUTPUTS.format(kept=kept), tmp_path) if one.code == "TAPE201"]
+    assert finding.evidence is not None and finding.evidence.measured["saved_bytes"][-1] == 0
+    count, own = finding.evidence.measured["iterations"][-1], finding.evidence.measured["own_bytes"][-1]
+    # The newest one is of the iteration that has just run.
+    assert (count - 1) * SIZE * copies <= own <= count * (SIZE * copies + 64)
+    assert ("kept tensors themselves" in finding.evidence.detail) == bool(copies)
+
+
+def test_what_a_method_stores_is_the_finding_of_its_call(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    (finding,) = [one for one in _judged(record, BY_METHOD, tmp_path) if one.code == "TAPE201"]
+    assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
+
+
+def test_another_variable_of_that_name_confirms_nothing(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    for finding in _judged(record, NAMESAKE.format(cut=".detach()"), tmp_path):
+        assert finding.evidence is None or finding.evidence.verdict != "confirmed"
