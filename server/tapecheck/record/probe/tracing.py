@@ -204,8 +204,8 @@ class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
     __slots__ = (
-        "after_backward", "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states", "moves",
-        "place", "places", "seen", "stack", "starts", "stirs", "suspended", "thread",
+        "after_backward", "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states",
+        "moves", "place", "places", "seen", "stack", "starts", "stirs", "suspended", "thread",
     )  # fmt: skip
 
     def __init__(self, seen: int, thread: int) -> None:
