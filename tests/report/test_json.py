@@ -22,6 +22,8 @@ def test_has_ruffs_shape_with_alternatives_and_related() -> None:
             "url": "https://tapecheck.readthedocs.io/en/latest/rules/tape101-backward-twice/",
             "notes": ["both losses are learned from"],
             "help": "add the losses and call backward once",
+            "certain": True,
+            "rests_on": [],
             "fix": {
                 "applicability": "unsafe",
                 "message": "Detach `fake` for the critic's loss",

@@ -13,7 +13,7 @@ from tapecheck.report.excerpt import printable
 from tapecheck.rules import Reading, judge
 from tapecheck.rules.reading import Run
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Cut, Hold, Node, Raised
+from tapecheck.tape import Assumed, Cut, Hold, Node, Raised
 from tapecheck.tape.ledger import Problem
 
 _STAKES = (
@@ -55,6 +55,7 @@ def trace(options: argparse.Namespace) -> int:
         certain = "certain" if finding.certain else "possible"
         kind = f"{finding.severity}, {certain}"
         rows.append(f"reported: {finding.code} line {finding.span.line} ({kind}): {finding.message}")
+        rows += [f"  assumes  line {one.at.line}: {one.kind}: {one.text}" for one in finding.rests_on]
     for finding in report.suppressed:
         rows.append(f"switched off by a comment: {finding.code} line {finding.span.line}: {finding.message}")
     rows += _disproved(report, alone)
@@ -81,6 +82,8 @@ def _way(number: int, way: Explored, path: str) -> list[str]:
         if isinstance(event, Hold):
             held = f"`{event.holder}` keeps {len(event.nodes)} nodes at the end of iteration {event.index}"
             rows.append(f"  keep   line {event.at.line}: {held}")
+        elif isinstance(event, Assumed):
+            rows.append(f"  assume line {event.at.line}: {event.kind}: {event.text}")
         elif isinstance(event, Cut):
             rows.append(f"  cut    line {event.at.line}: {event.how} {event.name}".rstrip())
     return rows

@@ -13,6 +13,7 @@ from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextInd
 from tapecheck.fixes.repaired import unrepaired
 from tapecheck.fixes.story import touches
 from tapecheck.rules import ALL, RAISING, judge
+from tapecheck.rules.certainty import is_certain
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
@@ -127,7 +128,8 @@ class Verifier:
             for change in changes
         )
         if not lost:
-            return Fix(title, "safe" if candidate.safe and not names else "unsafe", edits, effect)
+            safe = candidate.safe and not names and is_certain(self.finding.rests_on)
+            return Fix(title, "safe" if safe else "unsafe", edits, effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
         return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect)

@@ -152,6 +152,15 @@ class Library(Protocol):
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
         """Return what a decorator makes of a function; None where it is not known."""
 
+    def trusted_decorator(self, decorator: Value, function: Value) -> None:
+        """Note that a decorator which is not visible is taken to call the function that it is given."""
+
+    def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
+        """Note that a context manager which is not visible is taken to leave recording on."""
+
+    def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
+        """Note that a base class which is not visible is taken to add nothing to a class."""
+
     def is_instance(self, value: Value, kind: Value) -> bool | None:
         """`isinstance`; None where nobody knows."""
 

@@ -102,6 +102,10 @@ def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidenc
         "url": finding.url,
         "notes": list(finding.notes),
         "help": finding.help,
+        "certain": finding.certain,
+        "rests_on": [
+            {"kind": one.kind, "assumes": one.text, **_place(one.at), **_range(one.at)} for one in finding.rests_on
+        ],
         "fix": _fix(fixes[0], span.file) if fixes else None,
         "alternatives": [_fix(fix, span.file) for fix in fixes[1:]],
         "related": [
@@ -136,6 +140,8 @@ def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
         "url": None,
         "notes": [],
         "help": None,
+        "certain": True,
+        "rests_on": [],
         "fix": None,
         "alternatives": [],
         "related": [],

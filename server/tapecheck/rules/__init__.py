@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from tapecheck.rules.certainty import weigh
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
 from tapecheck.rules.page import Example
 from tapecheck.rules.path import explain
@@ -55,6 +56,7 @@ def judge(
     findings = []
     for rule in rules:
         found = merged(rule.judge(readings))
+        found = weigh(rule, found, readings)
         explain(rule, found, readings)
         findings += found
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tapecheck.tape import Span
+from tapecheck.tape import Assumption, Span
 
 Severity = Literal["error", "warning", "info", "hint"]
 DOCS_URL = "https://tapecheck.readthedocs.io/en/latest/rules/"
@@ -51,9 +51,9 @@ class Finding:
 
     `span` is the text to underline. `message` is the headline: one line of at most `words.MAX_HEADLINE` characters,
     without line numbers. Where something is, labels show; `notes` hold the remaining sentences, `help` what to do.
-    None of the four repeats another. `certain` is False where only some runs of the program do it: the headline then
-    starts with "possible". `facts` is JSON-able data for fixes and for matching a recorded run (for example the
-    argument span of an unnecessary retain_graph).
+    None of the four repeats another. `certain` is False where only some runs of the program do it, or where it rests
+    on code that is not visible (`rests_on`): the headline then starts with "possible". `facts` is JSON-able data for
+    fixes and for matching a recorded run (for example the argument span of an unnecessary retain_graph).
     """
 
     code: str
@@ -68,6 +68,7 @@ class Finding:
     facts: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
     notes: tuple[str, ...] = ()
+    rests_on: tuple[Assumption, ...] = ()
 
     @property
     def label(self) -> Label | None:

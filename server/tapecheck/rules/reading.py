@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.tape import (
+    Assumed,
     Backward,
     Bind,
     Cut,
@@ -146,6 +147,7 @@ class Reading:
         """The nodes whose graph something else than a backward used."""
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
+        self.assumed: list[tuple[int, Assumed]] = []
         self._holds: list[tuple[int, Hold]] = []
         self._binds: list[tuple[int, Bind]] = []
         self._nodes: list[int] = []
@@ -204,6 +206,15 @@ class Reading:
                 self.raised.append(event)
             elif isinstance(event, Decision):
                 self.decisions.append((position, event))
+            elif isinstance(event, Assumed):
+                self.assumed.append((position, event))
+
+    @cached_property
+    def lines(self) -> set[tuple[str, int]]:
+        """The lines that something happened on, with those of the calls that led there."""
+        found = (getattr(event, "at", None) for event in self.tape.events)
+        sites = {id(site): site for site in found if isinstance(site, Site)}
+        return {(span.file, span.line) for site in sites.values() for span in (site.span, *site.stack)}
 
     @property
     def complete(self) -> bool:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.page import Page, parsed
 from tapecheck.rules.reading import Reading
+from tapecheck.tape import AssumptionKind
 
 
 class Rule:
@@ -30,6 +31,10 @@ class Rule:
     """Whether PyTorch raises where the rule is right."""
     stands_alone: ClassVar[bool] = False
     """Whether another way that only leaves out what one did, or computes it otherwise, says nothing of its findings."""
+    of_absence: ClassVar[bool] = False
+    """Whether it reports that a graph, a gradient or a use is missing: code that is not visible may supply it."""
+    needs: ClassVar[frozenset[AssumptionKind]] = frozenset()
+    """What has to be visible for it to be reported at all: that is where what is missing usually is."""
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         """Return the findings of this rule over all paths through one program; those at one place are merged later."""

@@ -7,8 +7,11 @@ Standard library only: every other room may import this one, this one imports no
 
 from __future__ import annotations
 
+from tapecheck.tape.assumptions import Assumption
 from tapecheck.tape.events import (
     LEFT_OVER,
+    Assumed,
+    AssumptionKind,
     Backward,
     Bind,
     Cut,
@@ -54,6 +57,9 @@ from tapecheck.tape.tape import Tape
 
 __all__ = [
     "LEFT_OVER",
+    "Assumed",
+    "Assumption",
+    "AssumptionKind",
     "Backward",
     "Bind",
     "Cut",

@@ -506,6 +506,36 @@ class Decision:
     cuts: tuple[int, ...] = ()
 
 
+AssumptionKind = Literal["result", "effect", "base", "decorator", "context", "option", "value", "name", "loader"]
+"""What is not visible:
+
+- "result": whether what an opaque callee returns has a graph
+- "effect": what an opaque callee does to what it is given: train, differentiate, keep, freeze or clear it
+- "base": what a class inherits from a base class that is not visible
+- "decorator": what a decorator makes of the function that it is given
+- "context": whether a context manager switches recording off
+- "option": the value of an argument such as `create_graph`
+- "value": whether a value of another module has a graph
+- "name": what a method of an unknown object does, by its name
+- "loader": that what is iterated out of an unknown object is data
+"""
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """The dry run went on with one of several possible answers, because code is not visible.
+
+    `text` completes "assumes that". `about` are the nodes and leaves that another answer could matter to, empty where
+    it could matter to any.
+    """
+
+    at: Site
+    kind: AssumptionKind
+    text: str
+    about: tuple[int, ...] = ()
+
+
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Raised:
@@ -554,5 +584,5 @@ class End:
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision,
-    Raised, Measure, End,
+    Assumed, Raised, Measure, End,
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.tape.events import (
+    Assumed,
     Backward,
     Bind,
     Cut,
@@ -52,8 +53,8 @@ UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for unknown graphs."""
 _EARLIER = 8
 _UNREAD = frozenset((
-    Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration, LeafEscape,
-    LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled,
+    Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration,
+    LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)

@@ -25,7 +25,7 @@ _KINDS: dict[str, Any] = {
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
         vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure,
-        vocabulary.End,
+        vocabulary.Assumed, vocabulary.End,
     )
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from tapecheck.tape import Bind, Cut, Decision, Hold, InPlace, Node, Tape
+from tapecheck.tape import Assumed, Bind, Cut, Decision, Hold, InPlace, Node, Tape
 
 _TOLD_BY: dict[type, Callable[[Any], Any]] = {
     Bind: attrgetter("name", "node", "cuts", "item"),
@@ -36,7 +36,7 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
             own = event.id, event.op, at, event.inputs, event.saved, event.keeps, event.linked, event.cuts
             signature.append(hash(own))
             shape.append(signature[-1])
-        elif kind is not Decision:
+        elif kind is not Decision and kind is not Assumed:
             if not isinstance(event, (Bind, Cut, Hold, InPlace)):
                 signature.append(hash(event))
             else:

@@ -109,6 +109,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
             value = Unknown.named(name)
             if name in hints:
                 machine.torch.opaque_parameters(value, node)
+            machine.world.assumptions.passed[id(value)] = value
             args.append(value)
         if isinstance(args[0] if args else None, Instance):
             for attribute in hints:

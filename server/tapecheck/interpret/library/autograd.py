@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
@@ -21,6 +22,7 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
+    Lib,
     List,
     Mark,
     Native,
@@ -464,7 +466,8 @@ class Autograd:
         )
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
-        truth = self.machine.known_truth(concrete(value))
+        visible.option(self.world, value, name, node)
+        truth = None if isinstance(value, Lib) else self.machine.known_truth(concrete(value))
         if truth is None:
             likely = isinstance(value, Unknown) and value.likely is False
             truth = self.world.choices.choose(node, not likely, name)

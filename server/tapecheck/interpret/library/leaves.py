@@ -17,7 +17,7 @@ LOOKING = (
     "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.", "visdom.", "wandb.",
 )  # fmt: skip
 """Libraries that look at a model, or store it, and leave its gradients as they are."""
-_SCHEDULING = (
+SCHEDULING = (
     "cosine_annealing_warmup.", "diffusers.get_", "diffusers.optimization.", "pytorch_warmup.", "timm.scheduler.",
     "torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_", "warmup_scheduler.",
 )  # fmt: skip
@@ -58,7 +58,7 @@ def escape(
     """
     world = torch.world
     path = to if function is None else _root(function).name
-    if not world.graph.leaf_tensors or path.startswith((*LOOKING, *_SCHEDULING)):
+    if not world.graph.leaf_tensors or path.startswith((*LOOKING, *SCHEDULING)):
         return ()
     found: dict[int, None] = {}
     for value in values:
@@ -70,6 +70,11 @@ def escape(
         torch.autograd.escaped.update(found)
         world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to))
     return tuple(found)
+
+
+def within(torch: Torch, value: Value) -> tuple[int, ...]:
+    """Return the leaves that whoever has a value can come to."""
+    return tuple(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
 
 
 def held(torch: Torch, function: Unknown, node: ast.AST) -> None:

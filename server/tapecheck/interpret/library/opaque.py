@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import arguments, leaves, scalers
+from tapecheck.interpret.library import arguments, leaves, scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.state import cuts_of, merge_cuts
@@ -82,6 +82,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
+    _assume(torch, name, args, kwargs, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if node is torch.world.position.discarded and not name.startswith(_GENERIC_DATA):
@@ -100,6 +101,17 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
+
+
+def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    """Note what is taken for granted of a function by its path."""
+    if "." not in path or visible.modelled(path):
+        return
+    if path.rpartition(".")[2] in _ACTING:
+        torch.world.assumptions.note("name", f"`{path}` does what its name says", node)
+    visible.called(torch, path, (*args, *kwargs.values()), node)
+    if node is torch.world.position.discarded:
+        visible.may_freeze((*args, *kwargs.values()))
 
 
 def _reworked(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
@@ -206,23 +218,26 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             return result
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
+    whole = visible.root(function)
+    passed = id(whole) in torch.world.assumptions.passed
+    if "." in whole.name and not passed and not visible.modelled(whole.name):
+        if function.owner is not None and (function.attr in _ACTING or whole.holds):
+            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.holds)
+        visible.called(torch, function.name, (*args, *kwargs.values()), node)
+        if node is torch.world.position.discarded:
+            visible.may_freeze((*args, *kwargs.values()))
     if function.owner is not None:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
             return known
     _meet(torch, function, node)
     result = _computed(torch, function, given, args, kwargs, node)
+    if passed and isinstance(result, Unknown):
+        torch.world.assumptions.passed[id(result)] = result
     if isinstance(result, Unknown) and result.node is not None:
-        root = _root(function)
+        root = visible.root(function)
         root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, result.node)]
     return result
-
-
-def _root(value: Unknown) -> Unknown:
-    """Return the object that a value nobody knows is an attribute, method or item of, at the end."""
-    while (whole := value.owner or value.part_of) is not None:
-        value = whole
-    return value
 
 
 def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
@@ -232,7 +247,7 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """
     if torch.nn.is_method(function.attr):
         return
-    nodes = tuple(made for by, made in _root(function).made or () if by is not function)
+    nodes = tuple(made for by, made in visible.root(function).made or () if by is not function)
     if nodes:
         torch.world.writer.emit(Escape(torch.world.position.site(node), nodes, function.name, built=True))
 
@@ -450,6 +465,13 @@ _METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value
     "zero_grad": _zero_grad, "step": _step, "scale": _scale, "unscale_": _unscale,
 }  # fmt: skip
 """What methods do by their names where nobody knows the object: a tensor, a model, an optimizer or a scaler."""
+
+
+_ACTING = frozenset((
+    "backward", "manual_backward", "register_forward_hook", "requires_grad_", "parameters", "named_parameters",
+    "trainable_parameters", "detach", "detach_", "zero_grad", "step", "scale", "unscale_",
+))  # fmt: skip
+"""Those of them that do something to graphs or gradients."""
 
 
 def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import scalers
+from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
@@ -120,6 +120,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
     fact = torch.facts.op(name)
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)
+    visible.used(torch.world, args, node)
     if name in _JOINS and args and isinstance(args[0], List) and not args[0].items:
         # torch would raise: the list was filled where the dry run did not see it.
         return Unknown.named(name)

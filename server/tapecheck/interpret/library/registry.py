@@ -23,6 +23,7 @@ from tapecheck.interpret.library import (
     stdlib,
     tensorlib,
     torchfunctions,
+    visible,
 )
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
@@ -31,6 +32,7 @@ from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
+    Function,
     Instance,
     Kwargs,
     Lib,
@@ -154,6 +156,27 @@ class Libraries:
         if path in torchfunctions.GRAD_MODES:
             return Wrapped(torchfunctions.GRAD_MODES[path], function)
         return function if path in _TRANSPARENT else None
+
+    def trusted_decorator(self, decorator: Value, function: Value) -> None:
+        """Note that a decorator which is not visible is taken to call the function that it is given."""
+        path = decorator.path if isinstance(decorator, Lib) else getattr(decorator, "name", "")
+        while isinstance(function, Wrapped):
+            function = function.function
+        if isinstance(function, Function) and not visible.decorator_modelled(path):
+            self.world.assumptions.decorated[id(function.node)] = path
+
+    def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
+        """Note that a context manager which is not visible is taken to leave recording on."""
+        whole = visible.root(manager)
+        if "." in whole.name and not visible.modelled(whole.name):
+            self.world.assumptions.note("context", f"`{manager.name}` leaves recording as it is", node)
+
+    def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
+        """Note that a base class which is not visible is taken to add nothing to a class."""
+        hidden = next((base for base in bases if not visible.base_modelled(base)), "")
+        if hidden or cls.opaque:
+            text = f"`{hidden or 'its base class'}` changes nothing of what `{cls.name}` does"
+            self.world.assumptions.note("base", text, node, leaves.within(self.torch, owner))
 
     def call_wrapped(self, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call a function under a decorator that changes what it does to graphs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import scalers
+from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
@@ -357,7 +357,11 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     result = world.graph.data(cuts=cuts, dtype=dtype)
     if name == "randint":
         result.extra = {Mark.DRAWN: True}
-    if concrete(kwargs.get("requires_grad")) is True:
+    wanted = concrete(kwargs.get("requires_grad"))
+    if isinstance(wanted, (Lib, Unknown)):
+        visible.option(world, wanted, "requires_grad", node)
+        wanted = world.choices.choose(node, True, "requires_grad")
+    if wanted is True:
         if cuts:
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
         world.graph.make_leaf(result, node)

@@ -119,6 +119,9 @@ def _run(
         if isinstance(result, Unknown):
             result.returned, result.data = True, False
         return result
+    decorator = world.assumptions.decorated.get(id(body))
+    if decorator is not None:
+        world.assumptions.note("decorator", f"`{decorator}` calls `{function.name}` as it is", node)
     world.calls.note(body, function.name)
     env = Env(function.env, function.env.globals)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
@@ -250,6 +253,7 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
     else:
         kwargs.pop(MORE_KEYWORDS, None)
         machine.library.construct_base(owner, bases, args, kwargs, node)
+    machine.library.trusted_bases(cls, bases, owner, node)
     return owner
 
 

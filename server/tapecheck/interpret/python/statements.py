@@ -117,6 +117,7 @@ def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
                 return machine.call(method, [], {}, node)
         return manager
     if isinstance(manager, Unknown):
+        machine.library.trusted_context(manager, node)
         return manager.part_named("__enter__()")
     return manager
 
@@ -246,6 +247,7 @@ def decorate(machine: Engine, decorator: Value, function: Value, node: ast.AST) 
             return machine.library.decorated(decorator, function)
         return machine.call(decorator, [function], {}, node)
     # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
+    machine.library.trusted_decorator(decorator, function)
     return function
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from tapecheck.interpret.state.assumptions import Assumptions
 from tapecheck.interpret.state.budget import Budget
 from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Choices, Place, Policy
@@ -66,6 +67,7 @@ class World:
         self.knowledge = Knowledge()
         self.stores = StoreCounts()
         self.omissions = Omissions(self.position)
+        self.assumptions = Assumptions(self.writer, self.position)
         self.watcher: Watching | None = None
 
     def enter_loop(self, node: ast.AST) -> int:

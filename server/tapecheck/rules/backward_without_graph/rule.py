@@ -28,6 +28,7 @@ class BackwardWithoutGraph(Rule):
     code = "TAPE103"
     name = "backward-without-graph"
     severity = "error"
+    of_absence = True
     raises = True
     summary = "A backward starts from a tensor that has no graph"
 

@@ -19,6 +19,7 @@ class CheckpointWithoutGradient(Rule):
     code = "TAPE406"
     name = "checkpoint-without-gradient"
     severity = "warning"
+    of_absence = True
     summary = "Reentrant checkpointing of inputs without grad: parameters inside get no gradient"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -42,6 +42,8 @@ class GradientCut(Rule):
     code = "TAPE402"
     name = "gradient-cut"
     severity = "warning"
+    of_absence = True
+    needs = frozenset(("base", "effect", "name"))
     summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

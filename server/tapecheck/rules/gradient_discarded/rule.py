@@ -20,6 +20,8 @@ class GradientDiscarded(Rule):
     code = "TAPE404"
     name = "gradient-discarded"
     severity = "warning"
+    of_absence = True
+    needs = frozenset(("base", "effect", "name", "result", "value"))
     summary = "The gradients of a whole backward are cleared before anything uses them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

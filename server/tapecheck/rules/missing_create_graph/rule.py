@@ -22,6 +22,7 @@ class MissingCreateGraph(Rule):
     name = "missing-create-graph"
     severity = "warning"
     severities = ("error", "warning")
+    of_absence = True
     summary = "A gradient taken without create_graph=True goes into a loss as a constant"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -25,6 +25,8 @@ class NeedlessGraph(Rule):
     code = "TAPE302"
     name = "needless-graph"
     severity = "info"
+    of_absence = True
+    needs = frozenset(("base", "effect"))
     summary = "No backward walks the graphs of a loop: evaluation without torch.no_grad()"
     stands_alone = True
 

@@ -18,6 +18,7 @@ class NeedlessRetainGraph(Rule):
     code = "TAPE301"
     name = "needless-retain-graph"
     severity = "info"
+    of_absence = True
     summary = "retain_graph=True where no later backward runs through this graph"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -22,6 +22,7 @@ class ScaledGradientRead(Rule):
     name = "scaled-gradient-read"
     severity = "warning"
     severities = ("warning", "info")
+    of_absence = True
     summary = "Gradients are clipped or read before the GradScaler has unscaled them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

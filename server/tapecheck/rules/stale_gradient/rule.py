@@ -19,6 +19,7 @@ class StaleGradient(Rule):
     code = "TAPE403"
     name = "stale-gradient"
     severity = "warning"
+    of_absence = True
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -27,6 +27,8 @@ class TermWithoutEffect(Rule):
     name = "term-without-effect"
     severity = "warning"
     severities = ("warning", "info")
+    of_absence = True
+    needs = frozenset(("base", "name"))
     summary = "A term of a loss reaches no parameter that its step trains"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

@@ -24,6 +24,8 @@ class UntrainedParameter(Rule):
     code = "TAPE405"
     name = "untrained-parameter"
     severity = "warning"
+    of_absence = True
+    needs = frozenset(("base", "effect", "name"))
     summary = "A parameter gets gradients, but no optimizer has it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

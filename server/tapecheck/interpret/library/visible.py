@@ -1,0 +1,120 @@
+"""What code the analysis does not see: where it goes on with one of several possible answers, the tape says so."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from typing import Literal
+
+from tapecheck.interpret.library import leaves
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
+from tapecheck.interpret.state import World
+from tapecheck.interpret.values import (
+    Bound,
+    Class,
+    Dict,
+    Function,
+    Generator,
+    Instance,
+    Lib,
+    List,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+_MODELLED = frozenset((
+    *sys.stdlib_module_names, "builtins", "torch", "torchvision", "torchaudio", "numpy", "np", "scipy", "pandas",
+    "sklearn", "matplotlib", "tqdm", "PIL", "cv2", "yaml", "gym", "gymnasium", "typing_extensions",
+))  # fmt: skip
+"""Packages whose functions train nothing that they are not asked to, and keep no graph."""
+_FRAMEWORKS = frozenset(("accelerate", "lightning", "pytorch_lightning", "transformers", "pydantic"))
+"""Packages whose base classes are modelled."""
+_ENTRY_DECORATORS = frozenset(("absl", "click", "hydra", "numba", "pytest", "typer"))
+"""Packages whose decorators call what they decorate as it is."""
+
+
+def modelled(path: str) -> bool:
+    """Return whether it is known what a library does with what it is given, by its dotted path."""
+    return path.partition(".")[0] in _MODELLED or path.startswith((*LOOKING, *SCHEDULING))
+
+
+def base_modelled(path: str) -> bool:
+    """Return whether it is known what a class inherits from a library's class."""
+    return modelled(path) or path.partition(".")[0] in _FRAMEWORKS
+
+
+def decorator_modelled(path: str) -> bool:
+    """Return whether a library's decorator is known to call the function that it is given."""
+    return modelled(path) or path.partition(".")[0] in _ENTRY_DECORATORS
+
+
+def root(value: Unknown) -> Unknown:
+    """Return the object that an unknown value is an attribute, method or item of, at the end."""
+    while (whole := value.owner or value.part_of) is not None:
+        value = whole
+    return value
+
+
+def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:
+    """Note what the dry run takes for granted of a call of opaque code."""
+    about: dict[int, None] = {}
+    anything = data = False
+    for arg in args:
+        kind = _reach(torch, arg, about)
+        anything, data = anything or kind == "anything", data or kind == "data"
+    if anything or about:
+        nodes = () if anything else tuple(about)
+        torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
+    elif data:
+        torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
+
+
+def may_freeze(args: Iterable[Value]) -> None:
+    """Note that opaque code which is called for what it does may switch off the gradients of parameters it is given."""
+    for arg in args:
+        if isinstance(arg, Tensor) and arg.is_leaf and arg.parameter and arg.graph == "yes":
+            arg.graph = "may"
+
+
+def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anything", "listed", "data", "nothing"]:
+    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
+    if isinstance(value, Bound):
+        value = value.receiver
+    if isinstance(value, (Tensor, Unknown)):
+        if isinstance(value, Unknown) and value.leaf is not None and value.leaf.node is not None:
+            about[value.leaf.node] = None
+        if value.node is not None:
+            about[value.node] = None
+            return "listed"
+        return "data" if not isinstance(value, Unknown) or value.concrete is None else "nothing"
+    if isinstance(value, Instance):
+        found = leaves.within(torch, value)
+        about.update(dict.fromkeys(found))
+        return "listed" if value.module and found else "anything"
+    if isinstance(value, (tuple, List, Set, Dict)):
+        held = value if isinstance(value, tuple) else value.items.values() if isinstance(value, Dict) else value.items
+        # What a list holds when it is given away says nothing of what is put into it.
+        kinds = {_reach(torch, one, about) for one in held} or {"nothing" if isinstance(value, tuple) else "anything"}
+        return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
+    if isinstance(value, (Function, Class, Generator)):
+        return "anything"
+    return "nothing"
+
+
+def option(world: World, value: Value, name: str, node: ast.AST) -> None:
+    """Note that the value of an argument is not visible."""
+    path = value.path if isinstance(value, Lib) else root(value).name if isinstance(value, Unknown) else ""
+    preset = isinstance(value, Unknown) and value.usual is not None
+    if preset or ("." in path and not modelled(path)):
+        world.assumptions.note("option", f"`{name}` is what this path takes it for", node)
+
+
+def used(world: World, values: Iterable[Value], node: ast.AST) -> None:
+    """Note that values of modules that are not visible are computed with, as if they were data."""
+    for value in values:
+        if type(value) is Lib and not modelled(value.path):
+            world.assumptions.note("value", f"`{value.path}` is data", node)

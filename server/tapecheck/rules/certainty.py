@@ -1,0 +1,143 @@
+"""What a finding rests on, and what follows from that: whether it is certain, and whether a fix of it can be safe.
+
+Hiding a part of a program may make a finding vanish or become possible. It never makes a new one, never a certain one
+that the whole program does not have, and never a safe fix that breaks the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from tapecheck.rules.finding import Finding
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import headline
+from tapecheck.tape import (
+    Assumption,
+    AssumptionKind,
+    Backward,
+    Cut,
+    GradientCleared,
+    Hold,
+    InPlace,
+    Leaf,
+    Node,
+    Optimizer,
+)
+
+STILL_CERTAIN: frozenset[AssumptionKind] = frozenset(("loader",))
+"""What a certain finding may rest on: loaders yield data. That the program runs to its end is always assumed."""
+_OF_RESULTS: frozenset[AssumptionKind] = frozenset(("result", "value"))
+"""What a graph that is there does not depend on: another one may be there besides."""
+_NAME = re.compile(r"`([^`]*)`")
+_ASIDE = re.compile(r" \([^()]*\)$")
+
+
+def is_certain(assumptions: Iterable[Assumption]) -> bool:
+    """Return whether what rests on these assumptions can be called certain, and a fix of it safe."""
+    return all(one.kind in STILL_CERTAIN for one in assumptions)
+
+
+def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) -> list[Finding]:
+    """Return the findings of a rule with what they rest on, less those that code which is not visible may be the
+    answer to; one that rests on such code otherwise is a possible one.
+    """
+    findings = list(findings)
+    assuming = [reading for reading in readings if reading.assumed]
+    if not assuming:
+        return findings
+    kept = []
+    for finding in findings:
+        assumed: dict[Assumption, bool] = {}
+        for one, touches in _rests_on(rule, finding, assuming):
+            assumed[one] = assumed.get(one, False) or touches
+        finding.rests_on = tuple(assumed)
+        if not is_certain(finding.rests_on):
+            if any(touches and one.kind in rule.needs for one, touches in assumed.items()):
+                continue
+            if _may_end(rule, finding, assuming):
+                continue
+            finding.notes += (_note(finding),)
+            if finding.certain:
+                finding.certain = False
+                finding.message = possible(finding.message)
+        kept.append(finding)
+    return kept
+
+
+def _note(finding: Finding) -> str:
+    """Return in words what a finding takes for granted of code that is not visible."""
+    texts = list(dict.fromkeys(one.text for one in finding.rests_on if one.kind not in STILL_CERTAIN))
+    more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return f"code that is not visible: assumes that {texts[0]}{more}"
+
+
+def _lines_of(finding: Finding) -> set[tuple[str, int]]:
+    spans = [finding.span, *(label.span for label in finding.labels)]
+    return {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
+
+
+def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iterator[tuple[Assumption, bool]]:
+    """Yield what a finding rests on, each with whether it touches the finding's own nodes and leaves."""
+    lines = _lines_of(finding)
+    for reading in readings:
+        if lines.isdisjoint(reading.lines):
+            continue
+        chain = _chain(reading, lines)
+        for _, event in reading.assumed:
+            touches = not event.about or not chain.isdisjoint(event.about)
+            touches = touches or (rule.of_absence and event.kind == "base")
+            if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
+                yield Assumption(event.kind, event.at.span, event.text), touches
+
+
+def _may_end(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> bool:
+    """Return whether the program may end by an exception that is reported elsewhere, before it can do what is found."""
+    if rule.raises or rule.of_absence:
+        return False
+    lines = _lines_of(finding)
+    for reading in readings:
+        chain = _chain(reading, lines) if not lines.isdisjoint(reading.lines) else set()
+        for run in reading.runs:
+            problem = run.traversal.problem
+            if problem is not None and problem.kind == "freed" and problem.certain == "may" and problem.node:
+                if problem.node.id in chain:
+                    return True
+    return False
+
+
+def _chain(reading: Reading, lines: set[tuple[str, int]]) -> set[int]:
+    """Return the nodes and leaves that have a part in a finding: what its lines build, walk, keep, cut or change, what
+    that was computed from, and what is computed from its nodes.
+    """
+    found: set[int] = set()
+    for event in reading.tape.events:
+        at = getattr(event, "at", None)
+        if at is None or (at.file, at.line) not in lines:
+            continue
+        if isinstance(event, (Node, Leaf)):
+            found.add(event.id)
+        elif isinstance(event, Backward):
+            found.update(root.node for root in event.roots if root.node is not None)
+        elif isinstance(event, Optimizer):
+            found.update(event.params)
+        elif isinstance(event, (Hold, Cut)):
+            found.update(event.nodes)
+        elif isinstance(event, (InPlace, GradientCleared)) and event.leaf is not None:
+            found.add(event.leaf)
+    found = set(reading.ledger.ancestry(found))
+    nodes = reading.graph_nodes(found)
+    for number in reading.nodes_between(0, len(reading.tape.events)):
+        if number not in nodes and not nodes.isdisjoint(reading.sources(number)):
+            nodes.add(number)
+    return found | nodes
+
+
+def possible(message: str) -> str:
+    """Return the headline of a possible finding for that of a certain one."""
+    if message.startswith("possible"):
+        return message
+    names = _NAME.findall(message)
+    form = _NAME.sub("`{}`", message.replace("{", "{{").replace("}", "}}"))
+    return headline([f"possible: {form}", f"possible: {_ASIDE.sub('', form)}"], *names)

@@ -1,0 +1,108 @@
+"""What a finding rests on where code is not visible: certain only where nothing of it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.rules.certainty import is_certain, possible
+from tapecheck.rules.finding import Finding
+from tapecheck.source import from_text
+from tapecheck.tape import Assumption, Span
+
+TWICE = """\
+import torch
+from torch import nn
+from elsewhere import part{more}
+
+model = nn.Linear(3, 1)
+state = torch.zeros(3)
+{before}
+for step in range(3):
+    out = model(state)
+    {within}
+    loss = out.sum()
+    loss.backward()
+    loss.backward()
+"""
+
+
+def found(text: str) -> list[Finding]:
+    return check(from_text(text, "train.py")).findings
+
+
+def twice(*, before: str = "", within: str = "pass", more: str = "") -> Finding:
+    (finding,) = (one for one in found(TWICE.format(before=before, within=within, more=more)) if one.code == "TAPE101")
+    return finding
+
+
+@pytest.mark.parametrize(
+    "within",
+    ["pass", "print(loss_of(out))", "part(3)", "part('text', size=4)"],
+    ids=["nothing", "own", "number", "text"],
+)
+def test_what_is_given_no_graph_takes_no_certainty(within: str) -> None:
+    finding = twice(before="def loss_of(x):\n    return x.item()", within=within)
+    assert finding.certain and not finding.rests_on
+
+
+@pytest.mark.parametrize(
+    ("within", "kind"),
+    [("out = part(out)", "effect"), ("part(model)", "effect"), ("part(lambda: out)", "effect")],
+)
+def test_what_is_given_the_graph_or_the_model_makes_it_possible(within: str, kind: str) -> None:
+    several = [one for one in found(TWICE.format(before="", within=within, more="")) if one.code == "TAPE101"]
+    for finding in several:
+        assert not finding.certain and kind in {one.kind for one in finding.rests_on}
+        assert finding.message.startswith("possible") and "assumes that `elsewhere.part`" in finding.notes[-1]
+
+
+def test_other_code_that_is_not_visible_takes_no_certainty() -> None:
+    assert twice(before="other = nn.Linear(3, 1)\npart(other(state))").certain
+
+
+def test_a_base_class_that_is_not_visible_makes_it_possible() -> None:
+    text = TWICE.format(before="", within="pass", more=", Base").replace(
+        "model = nn.Linear(3, 1)",
+        "class Net(Base, nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = nn.Linear(3, 1)\n    def forward(self, x):\n        return self.layer(x)\nmodel = Net()",
+    )
+    assert all(not one.certain for one in found(text) if one.code == "TAPE101")
+
+
+def test_a_decorator_and_a_context_that_are_not_visible_make_it_possible() -> None:
+    decorated = "@part\ndef grown(x):\n    return model(x)\n"
+    decorated += "total = 0\nfor _ in range(3):\n    total = total + grown(state).sum()"
+    (finding,) = (
+        one for one in found(TWICE.format(before=decorated, within="break", more="")) if one.code == "TAPE201"
+    )
+    assert {one.kind for one in finding.rests_on} == {"decorator"} and not finding.certain
+    entered = "total = 0\nfor _ in range(3):\n    with part():\n        total = total + model(state).sum()"
+    (finding,) = (one for one in found(TWICE.format(before=entered, within="break", more="")) if one.code == "TAPE201")
+    assert {one.kind for one in finding.rests_on} == {"context"} and not finding.certain
+
+
+def test_no_fix_of_what_rests_on_hidden_code_is_safe() -> None:
+    text = "from elsewhere import part\nimport torch\nmodel = torch.nn.Linear(2, 1)\n{}\n"
+    text += "total = 0\nfor x in torch.randn(9, 2):\n"
+    text += "    loss = model(x).sum()\n    loss.backward()\n    total += loss\nprint(total)\n"
+    for before, safe in (("", True), ("part(model)", False)):
+        report = check(from_text(text.format(before), "train.py"))
+        (finding,) = report.findings
+        fixes = fixes_for(report, finding)
+        assert finding.code == "TAPE201" and finding.certain is safe
+        assert fixes and any(fix.applicability == "safe" for fix in fixes) is safe
+
+
+def test_loaders_that_yield_data_leave_a_finding_certain() -> None:
+    at = Span("train.py", 1, 1, 1, 2)
+    assert is_certain([Assumption("loader", at, "it yields data")])
+    assert not is_certain([Assumption("loader", at, "it yields data"), Assumption("effect", at, "nothing")])
+
+
+def test_a_possible_headline_fits_on_its_line() -> None:
+    assert possible("`x` is kept") == "possible: `x` is kept"
+    assert possible("possible leak: `x` is kept") == "possible leak: `x` is kept"
+    long = f"`{'model.encoder.' * 4}weight` {{is}} kept by every iteration (missing `detach()`)"
+    assert len(possible(long)) <= 72 and possible(long).startswith("possible: `")
