@@ -295,7 +295,7 @@ class My(Trainer):
         self.accelerator.backward(loss)
         return loss.detach()
 """,
-        [("TAPE101", "lmout[0].backward()")],
+        [("TAPE601", "scaler.scale(loss).backward()"), ("TAPE101", "lmout[0].backward()")],
     ),
 }
 

@@ -26,7 +26,7 @@ EXAMPLES = [
 # All programs run in one process that imports torch once; each is forked, so that none sees another's state.
 RUNNER = """
 import gc, json, os, sys, traceback
-import torch, torch.nn
+import torch, torch.nn, torch._dynamo, torch.nn.parallel
 torch.set_num_threads(1)
 # What torch imports at the first use of an optimizer is imported once, before the forks.
 torch.optim.Adam([torch.zeros(1, requires_grad=True)]).zero_grad()
@@ -54,6 +54,10 @@ for number, program in enumerate(json.load(sys.stdin)):
 """
 
 
+ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+"""A program that starts a process group is the only process in it: `test_wrapped.py` runs such programs with two."""
+
+
 @cache
 def under_torch() -> dict[str, list[Any]]:
     """For each program the message and the line of its exception, or None for both."""
@@ -64,7 +68,7 @@ def under_torch() -> dict[str, list[Any]]:
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **ALONE},
         check=True,
     )
     return dict(zip(programs, map(json.loads, done.stdout.splitlines()), strict=True))

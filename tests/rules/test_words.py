@@ -18,7 +18,11 @@ from tapecheck.rules.words import MAX_HEADLINE, headline, listed
 from tapecheck.source import from_text, read_source
 from tapecheck.tape import Bind, Cut, InPlace, Leaf, Named, Optimizer, Root, Tape
 
-PROGRAMS = sorted((Path(__file__).parents[1] / "cases" / "programs").glob("*.py"))
+PROGRAMS = [
+    path
+    for folder in ("cases", "wrapped")
+    for path in sorted((Path(__file__).parents[1] / folder / "programs").glob("*.py"))
+]
 EXAMPLES = [(rule.code, one.program) for rule in ALL for one in rule.page.invalid]
 NAMES = st.one_of(
     st.from_regex(r"[a-z_]{1,30}(\.[a-z0-9_]{1,30}){0,5}(\[[^\n\]]{0,30}\])?", fullmatch=True),

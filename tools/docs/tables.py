@@ -16,12 +16,14 @@ from typing import Any
 from tapecheck.rules import ALL, Rule
 from tapecheck.rules.pages import file_name
 from tapecheck.torchfacts.versions import release
+from tools.docs import wrappers
 from tools.torchlab.changes import changes
 from tools.torchlab.versions import PACKAGE, kept
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 USAGE = ROOT / "docs" / "usage.md"
+WRAPPERS = ROOT / "docs" / "wrappers.md"
 _NAMED = 6
 _WITHOUT_EFFECT = ("nodes", "samples", "kinds.", "params", "defaults.", "keyword_only")
 """Fields of a fact that say how an op is called or its node is named, not what it does to the graph."""
@@ -71,7 +73,11 @@ def _names(told: Sequence[tuple[str, str]], wanted: str) -> str:
     return f"{listed} and {len(names) - _NAMED} more" if len(names) > _NAMED else listed
 
 
-TABLES: Mapping[Path, tuple[str, Callable[[], str]]] = {README: ("rules", rules), USAGE: ("versions", versions)}
+TABLES: Mapping[Path, tuple[str, Callable[[], str]]] = {
+    README: ("rules", rules),
+    USAGE: ("versions", versions),
+    WRAPPERS: ("wrappers", wrappers.tables),
+}
 
 
 def current(text: str, path: Path = README) -> str:

@@ -140,7 +140,7 @@ def _backward(run: Run, reading: Reading) -> list[str]:
 
 def _reason(problem: Problem, run: Run) -> str:
     node = f"`{problem.node.op}` of line {problem.node.at.line}" if problem.node is not None else "a node"
-    if problem.kind == "freed" and problem.freed_by is not None:
+    if problem.kind in ("freed", "region") and problem.freed_by is not None:
         return f"{node} was freed by line {problem.freed_by.at.line}"
     if problem.kind == "stale" and problem.saved is not None and problem.changed_by is not None:
         return f"{node} saved `{problem.saved.name}`, which line {problem.changed_by.at.line} changes in place"

@@ -117,7 +117,7 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
     assert problem.node is not None
     built = f"{telling.op_alone(problem.node)} ({line_of(problem.node.at.span, run.at.span)}"
     built += f"{when(problem.node.at, run.at)})"
-    if problem.kind == "freed" and problem.freed_by is not None:
+    if problem.kind in ("freed", "region") and problem.freed_by is not None:
         freeing = reading.run_of[problem.freed_by.id]
         return f"what {built} saved was freed by {freed_text(freeing, run)}"
     if problem.changed_by is not None:

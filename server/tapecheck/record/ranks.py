@@ -99,9 +99,9 @@ def _where(ranks: list[int], count: int) -> str:
 
 # Numbers
 
-_OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage")
+_OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage", "wrapper", "first", "last")
 _OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "gradient-discarded")
-_LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources")
+_LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources", "outputs")
 
 
 def _moved(event: Any, by: int) -> Any:

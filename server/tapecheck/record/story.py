@@ -13,10 +13,13 @@ from typing import Any
 from tapecheck.rules import Finding, Reading
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
+from tapecheck.rules.compiled_double_backward.rule import CompiledDoubleBackward
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.reading import Run
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.rules.unused_parameter.rule import UnusedParameter
 from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
@@ -32,6 +35,8 @@ MIN_RUNS = 3
 """So often a line must have run for what did not happen to be told."""
 UNUSED = "appears to not have been used in the graph"
 _SECOND_TIME = "backward through the graph a second time"
+_UNFINISHED = "Expected to have finished reduction in the prior iteration"
+_DOUBLE = "does not currently support double backward"
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
@@ -340,7 +345,11 @@ class Story:
         if raised.exception != "RuntimeError":
             return ()
         if _SECOND_TIME in text:
-            return (BackwardTwice.code,)
+            return (BackwardTwice.code, CompiledBackwardTwice.code)
+        if _UNFINISHED in text:
+            return (UnusedParameter.code,)
+        if _DOUBLE in text:
+            return (CompiledDoubleBackward.code,)
         if _INPLACE in text:
             return (StaleSavedTensor.code,)
         if any(part in text for part in _LEAF):

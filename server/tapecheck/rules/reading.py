@@ -22,6 +22,7 @@ from tapecheck.tape import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GradientsReduced,
     GraphRead,
     Hold,
     InPlace,
@@ -43,6 +44,8 @@ from tapecheck.tape import (
     Tape,
     Traversal,
     Unscaled,
+    Wrapper,
+    WrapperCall,
 )
 
 SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
@@ -137,6 +140,7 @@ class Reading:
         self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
         self.scalings: list[tuple[int, Scaled | Unscaled]] = []
+        self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
@@ -198,6 +202,8 @@ class Reading:
                 self.gradient_events.append((position, event))
             elif isinstance(event, (Scaled, Unscaled)):
                 self.scalings.append((position, event))
+            elif isinstance(event, (Wrapper, WrapperCall, GradientsReduced)):
+                self.wrappers.append((position, event))
             elif isinstance(event, Escape):
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
             elif isinstance(event, GraphRead):

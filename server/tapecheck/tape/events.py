@@ -378,6 +378,50 @@ class Unscaled:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A model was wrapped by DistributedDataParallel, which averages the gradients of `leaves` between processes.
+
+    `unused` is its option `find_unused_parameters`, `static` its option `static_graph`; `complete` says whether
+    `leaves` are known to be all.
+    """
+
+    id: int
+    at: Site
+    leaves: tuple[int, ...]
+    unused: Fact = "no"
+    static: Fact = "no"
+    complete: Fact = "yes"
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class WrapperCall:
+    """A wrapped model or function was called: the nodes after `first` up to `last` are what its forward built.
+
+    `wrapper` is that of DistributedDataParallel; then `reduces` says whether the next backward is to average
+    gradients, which it is not under `no_sync` or without grad mode. None stands for `torch.compile`, of whose call all
+    nodes are one for the engine where it is `whole`: without a graph break.
+    """
+
+    at: Site
+    wrapper: int | None
+    first: int
+    last: int
+    outputs: tuple[int, ...] = ()
+    reduces: Fact = "no"
+    whole: Fact = "may"
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class GradientsReduced:
+    """The program itself calls a collective of torch.distributed: gradients may be the same everywhere from here on."""
+
+    at: Site
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class LeafEscape:
     """Leaves, or the model or optimizer that has them, went into code that this tape does not see.
 
@@ -583,6 +627,6 @@ class End:
 
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
-    GradientRead, LeafEscape, Scaled, Unscaled, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision,
-    Assumed, Raised, Measure, End,
+    GradientRead, LeafEscape, Scaled, Unscaled, Wrapper, WrapperCall, GradientsReduced, Loop, Iteration, LoopEnd, Hold,
+    Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

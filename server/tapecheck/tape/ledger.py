@@ -27,6 +27,7 @@ from tapecheck.tape.events import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GradientsReduced,
     GraphRead,
     Hold,
     InPlace,
@@ -45,6 +46,8 @@ from tapecheck.tape.events import (
     Scaled,
     Step,
     Unscaled,
+    Wrapper,
+    WrapperCall,
     both,
     either,
 )
@@ -53,11 +56,13 @@ UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for unknown graphs."""
 _EARLIER = 8
 _UNREAD = frozenset((
-    Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration,
-    LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled,
+    Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced, GraphRead, Hold,
+    Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)
+_GONE: dict[Fact, Fact] = {"yes": "no", "no": "yes", "may": "may"}
+"""Whether a backward frees what it walks, by whether it retains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,11 @@ class Problem:
 
     `freed`: `node` was freed by the backward `freed_by`. `stale`: `saved` of `node` was changed by `changed_by`.
     `no-graph`: root number `root` carries no graph.
-    `unused`: input number `root` of a grad call is not part of the graph.
+    `unused`: input number `root` of a grad call is not part of the graph. `region`: `freed_by` has freed all of the
+    compiled region that `node` is in, though not by way of `node`.
     """
 
-    kind: Literal["freed", "stale", "no-graph", "unused"]
+    kind: Literal["freed", "stale", "no-graph", "unused", "region"]
     certain: Fact
     node: Node | None = None
     freed_by: Backward | None = None
@@ -99,6 +105,20 @@ class _Freed:
     certain: Fact
 
 
+@dataclass(slots=True)
+class Region:
+    """The nodes that one call of a compiled function built: the engine has a single node for all of them.
+
+    `keeps` says whether that node holds anything that a backward frees; `retained` are the backwards that walked it
+    and kept it.
+    """
+
+    call: WrapperCall
+    keeps: Fact
+    freed: _Freed | None = None
+    retained: list[int] = field(default_factory=list)
+
+
 class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
@@ -119,6 +139,8 @@ class Ledger:
         self.traversals: dict[int, Traversal] = {}
         self._freed: dict[int, _Freed] = {}
         self._retained_by: dict[int, list[int]] = {}
+        self.regions: dict[int, Region] = {}
+        """The compiled region of each node that is in one."""
 
     def feed(self, event: Event) -> Traversal | None:
         if type(event) in _UNREAD:
@@ -141,7 +163,19 @@ class Ledger:
             traversal = self._run(event)
             self.traversals[event.id] = traversal
             return traversal
+        elif isinstance(event, WrapperCall):
+            self._join(event)
         return None
+
+    def _join(self, call: WrapperCall) -> None:
+        """Make the nodes of a compiled call one region."""
+        inside = [number for number in range(call.first + 1, call.last + 1) if number in self.nodes]
+        if call.wrapper is not None or call.whole == "no" or not inside:
+            return
+        keeps: Fact = "no"
+        for number in inside:
+            keeps = either(keeps, self.nodes[number].keeps)
+        self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole))))
 
     def version(self, storage: int) -> int:
         """Return the version counter of a storage: in-place changes so far, possible ones included."""
@@ -149,12 +183,16 @@ class Ledger:
 
     def freed_by(self, node: int) -> Backward | None:
         """Return the backward that freed what a node saved, or may have."""
-        entry = self._freed.get(node)
+        entry = self._entry(node)
         return entry.by if entry else None
 
     def is_freed(self, node: int) -> Fact:
-        entry = self._freed.get(node)
+        entry = self._entry(node)
         return entry.certain if entry else "no"
+
+    def _entry(self, node: int) -> _Freed | None:
+        region = self.regions.get(node)
+        return self._freed.get(node) or (region.freed if region is not None else None)
 
     def leads_anywhere(self, node: int) -> bool:
         """Return whether a node stands for an unknown graph, which may share nodes with any other such graph."""
@@ -214,18 +252,20 @@ class Ledger:
             if event is None:
                 traversal.executed[node] = certain
                 continue
-            problem = None if backward.succeeded else self._failure(event, certain)
+            problem = None if backward.succeeded else self._failure(event, certain, backward)
             if problem is not None and (traversal.problem is None or problem.certain == "yes"):
                 if traversal.problem is None or traversal.problem.certain != "yes":
                     traversal.problem = problem
             if problem is not None and problem.certain == "yes":
                 return traversal
             traversal.executed[node] = certain
+            if node in self.regions:
+                self._walk_region(self.regions[node], node, traversal, certain)
             if event.keeps == "no":
                 continue
             if node in self._retained_by:
                 traversal.retraversed[node] = list(self._retained_by[node])
-            gone = both(certain, {"yes": "no", "no": "yes", "may": "may"}[backward.retain])  # type: ignore[arg-type]
+            gone = both(certain, _GONE[backward.retain])
             if gone != "no":
                 before = self._freed.get(node)
                 if before is None or (before.certain == "may" and gone == "yes"):
@@ -236,6 +276,18 @@ class Ledger:
                 # Each of them is found by the run after it: in a growing chain the whole list would fill the memory.
                 del earlier[:-_EARLIER]
         return traversal
+
+    def _walk_region(self, region: Region, node: int, traversal: Traversal, certain: Fact) -> None:
+        """Free or retain a whole compiled region, which a backward walks by way of one of its nodes."""
+        backward = traversal.backward
+        earlier = [number for number in region.retained if number != backward.id]
+        if earlier and region.keeps != "no":
+            traversal.retraversed.setdefault(node, earlier)
+        gone = both(both(certain, region.keeps), _GONE[backward.retain])
+        if gone != "no" and (region.freed is None or (region.freed.certain == "may" and gone == "yes")):
+            region.freed = _Freed(backward, gone)
+        if backward.retain != "no" and backward.id not in region.retained:
+            region.retained = [*region.retained, backward.id][-_EARLIER:]
 
     def _unused(self, backward: Backward, reached: dict[int, Fact]) -> Problem | None:
         """Return an input that is no part of the graph; certain where every edge of the graph is."""
@@ -248,7 +300,12 @@ class Ledger:
                 return Problem("unused", "yes" if sure and not derived else "may", root=index)
         return None
 
-    def _failure(self, node: Node, certain: Fact) -> Problem | None:
+    def _failure(self, node: Node, certain: Fact, backward: Backward) -> Problem | None:
+        region = self.regions.get(node.id)
+        gone = region.freed if region is not None and node.id not in self._freed else None
+        if region is not None and gone is not None and gone.by.id != backward.id:
+            fact = both(both(certain, region.keeps), gone.certain)
+            return Problem("region", fact, node=node, freed_by=gone.by)
         if node.keeps == "no":
             return None
         freed = self._freed.get(node.id)

@@ -297,7 +297,7 @@ def _cut_off(tape: Tape) -> bool:
     if last is None or last.backward is None or last.caught or tape.ledger is None:
         return False
     problem = tape.ledger.traversals[last.backward].problem
-    if problem is None or problem.kind not in ("freed", "stale"):
+    if problem is None or problem.kind not in ("freed", "region", "stale"):
         return False
     calls = [event for event in tape.events if isinstance(event, Backward)]
     return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)

@@ -57,6 +57,7 @@ from tapecheck.torchfacts import OpFact
 _MESSAGES = {
     "freed": "Trying to backward through the graph a second time (or directly access saved tensors after they have "
     "already been freed).",
+    "region": "Trying to backward through the graph a second time",
     "stale": "one of the variables needed for gradient computation has been modified by an inplace operation",
     "no-graph": "element 0 of tensors does not require grad and does not have a grad_fn",
     "unused": "The differentiated Tensor at index 0 appears to not have been used in the graph. Set allow_unused=True "
@@ -535,7 +536,7 @@ class Autograd:
 
     def _fail(self, event: Backward, problem: Problem, node: ast.AST) -> None:
         passed = self.world.choices.passes_failures and not self.machine.handlers
-        if passed and problem.kind in ("freed", "stale"):
+        if passed and problem.kind in ("freed", "region", "stale"):
             return
         self.torch.fail(node, _MESSAGES[problem.kind], event.id)
 

@@ -57,6 +57,7 @@ from tapecheck.torchfacts import classes
 
 
 def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    m.world.modes.breaks += 1
     return None
 
 

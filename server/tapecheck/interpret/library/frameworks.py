@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import builtin, configurations, deepspeed, ignite, lightning, scalers
+from tapecheck.interpret.library import builtin, configurations, deepspeed, ignite, lightning, scalers, wrappers
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import HandleState
 from tapecheck.interpret.values import (
@@ -111,7 +111,6 @@ def no_sync() -> Context:
 
 
 _WRAPPERS = (
-    "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel",
     "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel",
     "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard",
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
@@ -127,6 +126,7 @@ _FABRIC = ("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabr
 
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **dict.fromkeys(_WRAPPERS, wrapped_model),
+    wrappers.PARALLEL: wrappers.parallel, "torch.nn.parallel.distributed.DistributedDataParallel": wrappers.parallel,
     **{f"{name}.Trainer": lightning.trainer for name in _LIGHTNING},
     **{f"{name}.trainer.Trainer": lightning.trainer for name in _LIGHTNING},
     **{name: lambda torch, args, kwargs, node: Instance(None, "lightning.Fabric") for name in _FABRIC},

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained, submodules
+from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained, submodules, wrappers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState
+from tapecheck.interpret.library.states import CompiledState, EngineState, HandleState, OptimizerState, ParallelState
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
@@ -229,6 +229,8 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
             if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
                 return Native(name, lambda m, args, kwargs, at: None)
+            if isinstance(owner.state, (ParallelState, CompiledState)):
+                return wrappers.attribute(self, owner, name, node)
             return submodules.method(self, owner, name)
         if owner.lib.startswith("torch.optim.") or isinstance(owner.state, OptimizerState):
             return self.torch.optimizers.attribute(owner, name)
@@ -450,6 +452,8 @@ class Modules:
             self._running_loose = False
 
     def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if isinstance(owner.state, (ParallelState, CompiledState)):
+            return wrappers.call(self, owner, args, kwargs, node)
         method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
         if isinstance(method, Bound) and isinstance(method.function, Function):
             return self.machine.call_function(method.function, [method.receiver, *args], kwargs, node, forward=True)

@@ -83,6 +83,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
     _assume(torch, name, args, kwargs, node)
+    torch.world.modes.breaks += 1
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if node is torch.world.position.discarded and not name.startswith(_GENERIC_DATA):

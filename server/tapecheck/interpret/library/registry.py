@@ -24,6 +24,7 @@ from tapecheck.interpret.library import (
     tensorlib,
     torchfunctions,
     visible,
+    wrappers,
 )
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
@@ -69,7 +70,7 @@ MODELS: dict[str, Model] = {
 }  # fmt: skip
 """The model of each other library, by its name."""
 _TRANSPARENT = frozenset((
-    "torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "typing.no_type_check",
+    "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "typing.no_type_check",
     "abc.abstractmethod", "dataclasses.dataclass", "typing.overload",
 ))  # fmt: skip
 """Decorators that change nothing of what a function does to graphs."""
@@ -117,6 +118,7 @@ class Libraries:
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call a function or class of a library by its dotted path."""
         torch = self.torch
+        wrappers.collective(torch, path, node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
@@ -153,6 +155,8 @@ class Libraries:
         """Return what a decorator of a library makes of a function; None where it is not known."""
         if path in stdlib.DECORATORS:
             return self.engine.call(Lib(path), [function], {}, node)
+        if path == "torch.compile":
+            return wrappers.compile_(function, {})
         if path in torchfunctions.GRAD_MODES:
             return Wrapped(torchfunctions.GRAD_MODES[path], function)
         return function if path in _TRANSPARENT else None

@@ -79,6 +79,28 @@ class EngineState:
 
 
 @dataclass(eq=False, slots=True)
+class ParallelState:
+    """DistributedDataParallel around a model; `reduces` says whether its forwards prepare for a reduction."""
+
+    number: int
+    model: Value
+    reduces: Fact = "yes"
+
+
+@dataclass(eq=False, slots=True)
+class CompiledState:
+    """A compiled model or function; `certain` says whether it is known to be compiled, `whole` that it is one graph.
+
+    `broken` says that a call of it did something that torch.compile may leave the graph for.
+    """
+
+    model: Value
+    certain: Fact
+    whole: bool = False
+    broken: bool = False
+
+
+@dataclass(eq=False, slots=True)
 class ProcessState:
     """Ignite's engine: the function that it calls with every batch."""
 

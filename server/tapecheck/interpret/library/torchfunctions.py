@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, loaders, parametrized, scalers
+from tapecheck.interpret.library import averaging, loaders, parametrized, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import ScalerState
 from tapecheck.interpret.values import (
@@ -386,6 +386,8 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             return torch.machine.call(wrapped.function, args, kwargs, node)
         finally:
             context.leave(torch.machine, None)
+    if wrapped.kind == "compiled":
+        return wrappers.call_compiled(torch, wrapped.extra, args, kwargs, node)
     return torch.machine.call(wrapped.function, args, kwargs, node)
 
 
@@ -435,7 +437,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "accelerate.Accelerator": _accelerator,
-    "torch.compile": _first, "torch.jit.script": _first, "torch.jit.trace": _first,
+    "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),
     "torch.nn.utils.parametrizations.spectral_norm": parametrized.by("nn.utils.spectral_norm"),

@@ -24,6 +24,7 @@ from tapecheck.tape import (
     Escape,
     GradientRead,
     GradientSet,
+    GradientsReduced,
     GraphRead,
     Hold,
     InPlace,
@@ -37,6 +38,7 @@ from tapecheck.tape import (
     Scaled,
     Step,
     Unscaled,
+    WrapperCall,
 )
 
 Reading = list[Row]
@@ -171,6 +173,8 @@ _READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
     GraphRead: lambda reader, event: (reader.node(event.node),),
     Scaled: lambda reader, event: (reader.node(event.node), event.enabled),
     Unscaled: lambda reader, event: (event.leaves,),
+    WrapperCall: lambda reader, event: (event.wrapper, event.reduces, event.whole),
+    GradientsReduced: lambda reader, event: (),
     LeafEscape: lambda reader, event: (reader.nodes(event.leaves), event.to),
     Escape: lambda reader, event: (reader.nodes(event.nodes), event.to),
     Hold: lambda reader, event: (event.holder, reader.nodes(event.nodes)),

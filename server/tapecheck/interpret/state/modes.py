@@ -27,6 +27,10 @@ class Modes:
         """The reentrant checkpoints of which it was noted that they drop nothing."""
         self.recomputed = 0
         """How many checkpoints are running: what they save is discarded and computed anew in backward."""
+        self.breaks = 0
+        """How often something was called that torch.compile may leave the graph for."""
+        self.wrappers = 0
+        """How many models were wrapped by DistributedDataParallel."""
 
     @property
     def grad_mode(self) -> Fact:

@@ -11,7 +11,7 @@ from tapecheck.interpret.values.base import Args, BaseValue, Deferred, Interpret
 
 Wrapping = Literal[
     "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
-    "inference_mode", "autocast", "perhaps autocast", "no autocast",
+    "inference_mode", "autocast", "perhaps autocast", "no autocast", "compiled",
 ]  # fmt: skip
 """What a decorator makes of a function: "method" is one that `functools.partialmethod` makes."""
 

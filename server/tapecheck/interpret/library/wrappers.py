@@ -1,0 +1,182 @@
+"""Wrapped models: DistributedDataParallel, which averages gradients between processes, and torch.compile.
+
+A wrapped model is a module of its own around the model. Its calls run the model and are noted on the tape, so that a
+backward is known to be one that DDP waits for, or to walk a graph that was compiled as one node.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.library.states import CompiledState, ParallelState
+from tapecheck.interpret.state import World
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Context,
+    Function,
+    Instance,
+    Kwargs,
+    Native,
+    Unknown,
+    Value,
+    Wrapped,
+    concrete,
+)
+from tapecheck.tape import Cut, Decision, Escape, Fact, GradientsReduced, GraphRead, Wrapper, WrapperCall, both
+
+PARALLEL = "torch.nn.parallel.DistributedDataParallel"
+COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
+_PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
+"""Backends that run the operations as they were written: each keeps its own node."""
+_BREAKS = (Decision, Escape, GraphRead)
+_READING_CUTS = ("item", "numpy")
+_DDP_OPTIONS = (
+    "module", "device_ids", "output_device", "dim", "broadcast_buffers", "init_sync", "process_group",
+    "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view", "static_graph",
+)  # fmt: skip
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce", "broadcast", "reduce_scatter", "coalesc", "average", "send")
+
+
+def fact_of(value: Value) -> Fact:
+    """Return whether a flag is set, "may" where that is not known."""
+    known = concrete(value)
+    return "may" if isinstance(known, Unknown) else "yes" if known else "no"
+
+
+# -- DistributedDataParallel ------------------------------------------------------------------------------------------
+
+
+def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`DistributedDataParallel(model, ...)`: a module around the model; one that is not known is left as it is."""
+    given = {**dict(zip(_DDP_OPTIONS, args)), **kwargs}
+    model = given.get("module", Unknown("model"))
+    if not isinstance(model, Instance) or model.layer is None:
+        return model
+    parameters = [tensor for _, tensor in torch.nn.named_parameters(model) if tensor.graph != "no"]
+    leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
+    open_ended = torch.nn.open_ended(model)
+    world = torch.world
+    world.modes.wrappers += 1
+    state = ParallelState(world.modes.wrappers, model)
+    owner = _around(model, "module", PARALLEL)
+    owner.state = state
+    unused, static = (fact_of(given.get(name, False)) for name in ("find_unused_parameters", "static_graph"))
+    complete: Fact = "no" if open_ended else "yes"
+    world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, unused, static, complete))
+    return owner
+
+
+def _around(model: Instance, name: str, path: str) -> Instance:
+    """Return a module that holds another one under a name."""
+    owner = Instance(None, path, module=True)
+    owner.attrs["training"] = model.attrs.get("training", True)
+    owner.attrs[name] = model
+    return owner
+
+
+def no_sync(owner: Instance) -> Context:
+    """Return the context in which forwards of a wrapped model do not prepare for gradients to be averaged."""
+    state: ParallelState = owner.state
+    before: list[Fact] = []
+
+    def enter(machine: object) -> Value:
+        before.append(state.reduces)
+        state.reduces = "no"
+        return None
+
+    def leave(machine: object, raised: object) -> None:
+        state.reduces = before.pop() if before else "yes"
+
+    return Context(enter, leave)
+
+
+def collective(torch: Torch, path: str, node: ast.AST) -> None:
+    """Note a call of torch.distributed that may make gradients the same in all processes."""
+    if path.startswith(("torch.distributed.", "horovod.", "xm.")) and any(name in path for name in _COLLECTIVES):
+        torch.world.writer.emit(GradientsReduced(torch.world.position.site(node)))
+
+
+# -- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+def compiled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`torch.compile(model or function, ...)`, or the decorator that it is without one."""
+    options = {name: value for name, value in kwargs.items() if name != "model"}
+    target = args[0] if args else kwargs.get("model")
+    if target is None:
+        return Native("compile", lambda m, given, named, at: compile_(given[0] if given else None, options))
+    return compile_(target, options)
+
+
+def compile_(target: Value, options: Kwargs) -> Value:
+    """Return what torch.compile makes of a module or function of the program; anything else is left as it is."""
+    backend, disabled = concrete(options.get("backend", "inductor")), concrete(options.get("disable", False))
+    if backend in _PLAIN_BACKENDS or disabled is True:
+        return target
+    known = isinstance(backend, str) and disabled in (False, None)
+    whole = fact_of(options.get("fullgraph", False))
+    state = CompiledState(target, "yes" if known else "may", whole == "yes")
+    if isinstance(target, Instance) and target.layer is not None and not isinstance(target.state, ParallelState):
+        owner = _around(target, "_orig_mod", COMPILED)
+        owner.state = state
+        return owner
+    if isinstance(target, (Function, Bound, Wrapped)):
+        return Wrapped("compiled", target, state)
+    return target
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return what a wrapped model has under a name that no module has: that of the model in it."""
+    if name == "no_sync" and isinstance(owner.state, ParallelState):
+        return Native(name, lambda m, args, kwargs, at: no_sync(owner))
+    return modules.machine.get_attribute(owner.state.model, name, node)
+
+
+def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a wrapped model."""
+    state = owner.state
+    if isinstance(state, CompiledState):
+        return call_compiled(modules.torch, state, args, kwargs, node)
+    world, first = modules.world, modules.world.writer.last_id
+    result = modules.machine.call(state.model, args, kwargs, node)
+    reduces = both(state.reduces, world.modes.grad_mode)
+    event = WrapperCall(
+        world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces
+    )
+    world.writer.emit(event)
+    return result
+
+
+def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a compiled model or function: the nodes that it builds are one, unless something breaks the graph."""
+    world = torch.world
+    first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
+    result = torch.machine.call(state.model, args, kwargs, node)
+    if world.writer.last_id != first:
+        if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
+            state.broken = True
+        whole: Fact = "may" if state.broken else state.certain
+        outputs = _roots(torch, result)
+        site = world.position.site(node)
+        world.writer.emit(WrapperCall(site, None, first, world.writer.last_id, outputs, whole=whole))
+    return result
+
+
+def _roots(torch: Torch, result: Value) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(value.node for value in torch.tensors(result) if value.node is not None))
+
+
+def _broken(world: World, begun: int) -> bool:
+    """Whether a call did what torch.compile may leave the graph for."""
+    return any(
+        isinstance(event, _BREAKS) or (isinstance(event, Cut) and event.how in _READING_CUTS)
+        for event in world.writer.tape.events[begun:]
+    )
+
+
+__all__ = ["PARALLEL", "attribute", "call", "call_compiled", "collective", "compile_", "compiled", "parallel"]

@@ -1,0 +1,1 @@
+"""TAPE603, compiled-backward-twice."""

@@ -1,0 +1,1 @@
+"""TAPE604, compiled-double-backward."""

@@ -1,0 +1,86 @@
+"""TAPE604, compiled-double-backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import called_from, headline, span_facts
+from tapecheck.tape import Span, WrapperCall
+
+
+@dataclass(frozen=True, slots=True)
+class _Double:
+    """A backward through the gradients that an earlier one, `first`, took of a compiled call with a graph."""
+
+    run: Run
+    first: Run
+    call: WrapperCall
+
+
+class CompiledDoubleBackward(Rule):
+    """A backward goes through the backward of a compiled function, which has no graph of its own."""
+
+    code = "TAPE604"
+    name = "compiled-double-backward"
+    severity = "error"
+    summary = "A second derivative is taken through a compiled function, which torch.compile does not support"
+    raises = True
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        found = [(reading, double) for reading in readings for double in _doubles(reading)]
+        raising = {id(reading) for reading, _ in found}
+        findings: dict[Span, Finding] = {}
+        for reading, double in found:
+            span = double.run.at.span
+            others = [other for other in readings if span in other.runs_by_site and other.ended == "finished"]
+            certain = all(id(other) in raising for other in others)
+            findings.setdefault(span, self._finding(reading, double, certain))
+        return list(findings.values())
+
+    def _finding(self, reading: Reading, double: _Double, certain: bool) -> Finding:
+        at = double.run.at
+        roots = [root.name for root in double.run.backward.roots if root.name][:1]
+        of = " from `{}`" if roots else ""
+        form = f"double backward{of} through a compiled call, which has none"
+        labels = [
+            Label(double.call.at.span, "this call is compiled", "built"),
+            Label(double.first.at.span, "its gradient is taken here with `create_graph=True`", "path"),
+            *called_from(reading, at, at),
+        ]
+        return Finding(
+            self.code, self.name, self.severity, at.span, headline(form if certain else f"possible {form}", *roots),
+            "take this gradient through the model before it is compiled, or compile it with `backend=\"eager\"`",
+            tuple(label for label in labels if label.span != at.span), certain,
+            facts={"compiled": span_facts(double.call.at.span)},
+        )  # fmt: skip
+
+
+def _doubles(reading: Reading) -> Iterator[_Double]:
+    ledger = reading.ledger
+    if not ledger.regions:
+        return
+    for first in reading.runs:
+        backward = first.backward
+        if backward.create != "yes" or first.traversal.problem is not None:
+            continue
+        walked = {node for node, fact in first.traversal.executed.items() if fact == "yes" and node in ledger.regions}
+        calls = [ledger.regions[node].call for node in walked]
+        call = next((each for each in calls if each.whole == "yes"), None)
+        if call is None:
+            continue
+        end = next((run.position for run in reading.runs if run.position > first.position), len(reading.tape.events))
+        built = {
+            number
+            for number in reading.nodes_between(first.position, end)
+            if ledger.nodes[number].op == "GradientBackward"
+            and ledger.nodes[number].at.span == first.at.span
+            and walked.intersection(ledger.nodes[number].inputs)
+        }
+        for run in reading.runs:
+            if run.position > first.position and any(run.traversal.executed.get(number) == "yes" for number in built):
+                yield _Double(run, first, call)
+                return

@@ -1,0 +1,1 @@
+"""TAPE601, gradient-not-reduced."""

@@ -1,0 +1,67 @@
+"""TAPE601, gradient-not-reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.reduction import Cause, Unreduced, reductions_of
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import MAX_LABELS, called_from, headline, span_facts
+from tapecheck.tape import Span
+
+_CAUSES: dict[Cause, str] = {
+    "bypass": "the forward bypasses the wrapper",
+    "again": "an earlier backward did it",
+    "no_sync": "`no_sync` is on",
+    "grad": "`autograd.grad` does not",
+}
+_HELP: dict[Cause, str] = {
+    "bypass": "call the wrapped model, not the one inside it",
+    "again": "add the losses and call backward once, or run a forward of the wrapped model before each backward",
+    "no_sync": "run the last forward and backward before each step outside `no_sync`",
+    "grad": "call `.backward()`, or average the gradients with `torch.distributed.all_reduce`",
+}
+
+
+class GradientNotReduced(Rule):
+    """A step uses gradients that DistributedDataParallel has not averaged between processes."""
+
+    code = "TAPE601"
+    name = "gradient-not-reduced"
+    severity = "warning"
+    summary = "A step uses gradients that DistributedDataParallel has not averaged between processes"
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        found = [(reading, each) for reading in readings for each in reductions_of(reading).unreduced]
+        shown: dict[Span, set[int]] = {}
+        for reading, each in found:
+            shown.setdefault(each.local.run.at.span, set()).add(id(reading))
+        findings: dict[Span, Finding] = {}
+        for reading, each in found:
+            span = each.local.run.at.span
+            others = [other for other in readings if span in other.runs_by_site and other.ended == "finished"]
+            certain = all(id(other) in shown[span] for other in others)
+            findings.setdefault(span, self._finding(reading, each, certain))
+        return list(findings.values())
+
+    def _finding(self, reading: Reading, each: Unreduced, certain: bool) -> Finding:
+        at, cause = each.local.run.at, _CAUSES[each.local.cause]
+        form = f"DDP does not average these gradients: {cause}" if certain else f"possible local gradients: {cause}"
+        labels = [Label(each.step.at.span, "this step uses them: the processes drift apart", "step")]
+        averaging = each.local.averaging if each.local.cause == "again" else None
+        if averaging is not None and averaging.at.span != at.span:
+            labels.append(Label(averaging.at.span, "this backward averaged, as one does after a forward", "path"))
+        labels.append(Label(each.local.wrapper.at.span, "wrapped here", "built"))
+        labels += called_from(reading, at, at)
+        names = [reading.ledger.leaves[leaf].name for leaf in each.leaves]
+        return Finding(
+            self.code, self.name, self.severity, at.span, headline(form), _HELP[each.local.cause],
+            tuple(labels), certain,
+            facts={
+                "cause": each.local.cause,
+                "parameters": [name for name in names if name][:MAX_LABELS],
+                "wrapped": span_facts(each.local.wrapper.at.span),
+            },
+        )  # fmt: skip

@@ -1,0 +1,229 @@
+"""What DistributedDataParallel's reducer makes of a tape: which backward averages gradients, and which does not.
+
+Measured on torch 2.13 with two processes (`tools/torchlab/wrappers.py`): a forward of the wrapped model with grad mode
+on and outside `no_sync` prepares the reducer; the gradients that are accumulated from then on are averaged, whatever
+loss they come from, until every parameter has had one. After that, gradients stay local until the next such forward.
+A forward that finds the reducer waiting for some of its parameters raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tapecheck.rules.gradients import gradients_of
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.tape import (
+    GradientCleared,
+    GradientSet,
+    GradientsReduced,
+    LeafEscape,
+    Step,
+    Wrapper,
+    WrapperCall,
+)
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
+
+Cause = Literal["bypass", "again", "no_sync", "grad"]
+"""Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
+the forward ran under `no_sync`, or `autograd.grad` computed them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """A backward that left local gradients, and why; `averaging` is the one before it that averaged."""
+
+    wrapper: Wrapper
+    run: Run
+    cause: Cause
+    averaging: Run | None = None
+
+
+@dataclass(slots=True)
+class Unreduced:
+    """A step that uses gradients which differ between processes, and the backward that left them so."""
+
+    local: _Local
+    step: Step
+    leaves: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A forward of a wrapped model that raises: the last backward came to some of its parameters, not to `missing`."""
+
+    wrapper: Wrapper
+    call: WrapperCall
+    run: Run
+    missing: list[int]
+
+
+@dataclass(slots=True)
+class _Reducer:
+    """The state of one wrapper's reducer; `waits` is None where it is not known whether it waits for gradients."""
+
+    wrapper: Wrapper
+    leaves: frozenset[int]
+    waits: bool | None = False
+    ready: set[int] = field(default_factory=set)
+    maybe: set[int] = field(default_factory=set)
+    last: Run | None = None
+    calls: list[WrapperCall] = field(default_factory=list)
+
+
+class Reductions:
+    """The wrapped models of one tape."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.unreduced: list[Unreduced] = []
+        self.unfinished: list[Unfinished] = []
+        self._reducers: dict[int, _Reducer] = {}
+        self._local: dict[int, list[_Local]] = {}
+        """The leaves whose gradient is local now, with what added to it since it was averaged."""
+        self._computed: dict[int, tuple[_Reducer, Run]] = {}
+        """The leaves whose gradient `autograd.grad` has computed, to be set by the program."""
+        self._unseen: set[int] = set()
+        self._over = False
+        if any(isinstance(event, Wrapper) for _, event in reading.wrappers):
+            for moment in _moments(reading):
+                if not self._over:
+                    self._take(moment[0], moment[1])
+
+    def _take(self, position: int, moment: object) -> None:
+        if isinstance(moment, Wrapper):
+            self._reducers[moment.id] = _Reducer(moment, frozenset(moment.leaves))
+        elif isinstance(moment, WrapperCall):
+            self._call(moment)
+        elif isinstance(moment, Run):
+            self._run(moment)
+        elif isinstance(moment, GradientsReduced):
+            self._local.clear()
+            self._computed.clear()
+        elif isinstance(moment, LeafEscape):
+            self._unseen.update(moment.leaves or [leaf for one in self._reducers.values() for leaf in one.leaves])
+        elif isinstance(moment, GradientCleared):
+            self._local.pop(moment.leaf, None)
+        elif isinstance(moment, GradientSet):
+            self._set(moment)
+        elif isinstance(moment, Step):
+            self._step(position, moment)
+
+    def _call(self, call: WrapperCall) -> None:
+        reducer = self._reducers.get(call.wrapper) if call.wrapper is not None else None
+        if reducer is None:
+            return
+        reducer.calls.append(call)
+        if call.reduces == "no":
+            return
+        missing = reducer.leaves - reducer.ready - reducer.maybe
+        wrapper = reducer.wrapper
+        if reducer.waits and reducer.ready and missing and wrapper.unused == wrapper.static == "no":
+            if call.reduces == "yes" and wrapper.complete == "yes" and reducer.last is not None:
+                self.unfinished.append(Unfinished(wrapper, call, reducer.last, sorted(missing)))
+                self._over = True
+        reducer.waits = True if call.reduces == "yes" else None
+        reducer.ready.clear()
+        reducer.maybe.clear()
+        if wrapper.unused != "no":
+            # What the outputs do not lead to is ready at once.
+            used = self.reading.ledger.ancestry(call.outputs)
+            reducer.ready |= {leaf for leaf in reducer.leaves if leaf not in used}
+
+    def _run(self, run: Run) -> None:
+        if run.failed:
+            self._over = True
+        walked, wanted = run.traversal.executed, run.backward.inputs
+        for reducer in self._reducers.values():
+            reached = {leaf for leaf in reducer.leaves if leaf in walked and (wanted is None or leaf in wanted)}
+            if not reached:
+                continue
+            if not run.backward.accumulates:
+                self._computed.update(dict.fromkeys(reached, (reducer, run)))
+            elif reducer.waits is False:
+                if self._freed_outputs(reducer, run):
+                    self._over = True
+                    return
+                certain = [leaf for leaf in reached if walked[leaf] == "yes"]
+                local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
+                for leaf in certain:
+                    self._local.setdefault(leaf, []).append(local)
+            else:
+                self._reduce(reducer, run, reached)
+
+    def _reduce(self, reducer: _Reducer, run: Run, reached: set[int]) -> None:
+        for leaf in reached:
+            self._local.pop(leaf, None)
+        if self._opaque(run):
+            reducer.maybe |= reducer.leaves
+        walked = run.traversal.executed
+        reducer.ready |= {leaf for leaf in reached if walked[leaf] == "yes"}
+        reducer.maybe |= {leaf for leaf in reached if walked[leaf] != "yes"}
+        reducer.last = run
+        if reducer.wrapper.static != "no" or reducer.leaves <= reducer.ready:
+            reducer.waits = False if reducer.waits else None
+        elif reducer.leaves <= reducer.ready | reducer.maybe:
+            reducer.waits = None
+
+    def _opaque(self, run: Run) -> bool:
+        """Whether a backward walks what the tape does not know: it may come to any parameter."""
+        nodes = self.reading.ledger.nodes
+        known = (nodes[number] for number in run.traversal.executed if number in nodes)
+        unknown = any(root.graph == "may" or root.node is None for root in run.backward.roots)
+        return unknown or run.backward.open or any(
+            node.graph_of is not None or node.linked != "yes" or node.op == UNKNOWN_SOURCE for node in known
+        )  # fmt: skip
+
+    def _freed_outputs(self, reducer: _Reducer, run: Run) -> bool:
+        """Whether a backward raises since an earlier one has freed the node that joins the outputs of a forward.
+
+        The wrapper puts such a node behind its outputs where it looks for unused parameters or has a static graph.
+        """
+        wrapper, last = reducer.wrapper, reducer.last
+        if wrapper.unused == wrapper.static == "no" or last is None or last.backward.retain != "no":
+            return False
+        joined = [call for call in reducer.calls if len(call.outputs) > 1]
+        return any(
+            all(any(node in walk.traversal.executed for node in call.outputs) for walk in (last, run))
+            for call in joined
+        )
+
+    def _cause(self, reducer: _Reducer, run: Run) -> Cause:
+        walked = run.traversal.executed
+        through = [call for call in reducer.calls if any(call.first < node <= call.last for node in walked)]
+        if not through:
+            return "bypass"
+        return "no_sync" if all(call.reduces == "no" for call in through) else "again"
+
+    def _set(self, event: GradientSet) -> None:
+        if event.how:
+            return
+        self._local.pop(event.leaf, None)
+        computed = self._computed.pop(event.leaf, None)
+        if computed is not None:
+            reducer, run = computed
+            self._local[event.leaf] = [_Local(reducer.wrapper, run, "grad")]
+
+    def _step(self, position: int, step: Step) -> None:
+        found: dict[int, Unreduced] = {}
+        for leaf in gradients_of(self.reading).params_at(step.optimizer, position):
+            for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
+                found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
+        self.unreduced += found.values()
+
+
+def _moments(reading: Reading) -> Iterator[tuple[int, object]]:
+    """Yield what the reducers and the gradients of a tape go through, in order."""
+    moments: list[tuple[int, object]] = [*reading.wrappers, *reading.gradient_events, *reading.steps]
+    moments += [(run.position, run) for run in reading.runs]
+    yield from sorted(moments, key=lambda moment: moment[0])
+
+
+def reductions_of(reading: Reading) -> Reductions:
+    """Return the wrapped models of a tape, worked out once."""
+    known = reading.kept.get("reductions")
+    if not isinstance(known, Reductions):
+        known = reading.kept["reductions"] = Reductions(reading)
+    return known

@@ -1,0 +1,1 @@
+"""TAPE602, unused-parameter."""

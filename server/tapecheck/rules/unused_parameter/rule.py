@@ -1,0 +1,57 @@
+"""TAPE602, unused-parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.reduction import Unfinished, reductions_of
+from tapecheck.rules.rule import Rule
+from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed, span_facts
+from tapecheck.tape import Span, WrapperCall
+
+
+class UnusedParameter(Rule):
+    """A model in DistributedDataParallel has parameters that the last backward did not come to: the forward raises."""
+
+    code = "TAPE602"
+    name = "unused-parameter"
+    severity = "error"
+    summary = "DistributedDataParallel raises: the last backward did not come to some parameters"
+    raises = True
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        found = [(reading, each) for reading in readings for each in reductions_of(reading).unfinished]
+        raising = {id(reading) for reading, _ in found}
+        findings: dict[Span, Finding] = {}
+        for reading, each in found:
+            span = each.call.at.span
+            certain = all(id(other) in raising for other in readings if _comes_to(other, span))
+            findings.setdefault(span, self._finding(reading, each, certain))
+        return list(findings.values())
+
+    def _finding(self, reading: Reading, each: Unfinished, certain: bool) -> Finding:
+        at = each.call.at
+        names = [reading.ledger.leaves[leaf].name or "a parameter" for leaf in each.missing]
+        known = (leaf.name for leaf in reading.ledger.leaves.values())
+        forms = ["DDP waits for the gradient of {} and raises", "DDP waits for {} and raises"]
+        message = listed(forms, names, known) if certain else "possible wait of DDP for gradients of unused parameters"
+        labels = [
+            Label(each.run.at.span, "this backward does not come to them", "path"),
+            Label(each.wrapper.at.span, "wrapped here without `find_unused_parameters=True`", "built"),
+            *called_from(reading, at, at),
+        ]
+        return Finding(
+            self.code, self.name, self.severity, at.span, message,
+            "use every parameter in the loss, freeze the others before wrapping, or pass `find_unused_parameters=True`",
+            tuple(labels), certain,
+            facts={"parameters": names[:MAX_LABELS], "wrapped": span_facts(each.wrapper.at.span)},
+            notes=tuple(in_full(message, names)),
+        )  # fmt: skip
+
+
+def _comes_to(reading: Reading, span: Span) -> bool:
+    """Return whether a path calls a wrapped model at a place more than once, or in more than one iteration."""
+    calls = [event for _, event in reading.wrappers if isinstance(event, WrapperCall) and event.at.span == span]
+    return reading.ended == "finished" and len(calls) > 1
