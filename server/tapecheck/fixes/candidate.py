@@ -13,6 +13,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
 from tapecheck.rules import RAISING
 from tapecheck.rules.backward_twice.rule import BackwardTwice
+from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.finding import Finding, Label, Role
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
@@ -72,7 +73,9 @@ class Context:
         return found
 
     def _wanted(self) -> Callable[[Traversal], bool]:
-        kind = {BackwardTwice.code: "freed", StaleSavedTensor.code: "stale"}.get(self.finding.code)
+        kind = {BackwardTwice.code: "freed", CompiledBackwardTwice.code: "region", StaleSavedTensor.code: "stale"}.get(
+            self.finding.code
+        )
         if kind is None:
             return lambda traversal: bool(traversal.retraversed)
         return lambda traversal: traversal.problem is not None and traversal.problem.kind == kind

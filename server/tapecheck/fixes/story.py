@@ -259,7 +259,7 @@ def _collide(
     reached = set(ledger.ancestry(roots))
     first: Backward | None = None
     change: InPlace | None = None
-    if problem is not None and problem.kind == "freed":
+    if problem is not None and problem.kind in ("freed", "region"):
         first = problem.freed_by
     elif problem is not None and problem.kind == "stale":
         change = problem.changed_by

@@ -56,12 +56,15 @@ from tapecheck.fixes.strategies.shared import (
     sum_over_loop,
 )
 from tapecheck.fixes.strategies.summed import backward_of_term
+from tapecheck.fixes.strategies.wrapped import call_wrapper, find_unused
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
+from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
+from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
@@ -73,6 +76,7 @@ from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
+from tapecheck.rules.unused_parameter.rule import UnusedParameter
 
 FOR: dict[str, tuple[Strategy, ...]] = {
     BackwardTwice.code: (
@@ -107,4 +111,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     ScaledGradientRead.code: (unscale_first,),
     CheckpointWithoutGradient.code: (not_reentrant,),
     TermWithoutEffect.code: (remove_cut, stay_in_torch),
+    GradientNotReduced.code: (call_wrapper, sum_losses),
+    UnusedParameter.code: (find_unused,),
+    CompiledBackwardTwice.code: (sum_losses,),
 }  # fmt: skip

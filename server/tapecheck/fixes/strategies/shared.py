@@ -48,7 +48,9 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
                 if isinstance(statement, ast.Expr) and _loss_of(code, statement.value, one) is not None
             ]
             losses = [_loss_of(code, statement.value, one) for statement in run]
-            if len(run) < 2 or any(_stored_between(code, block, run, loss) for loss in losses if loss is not None):
+            if len(run) < 2 or any(
+                _stored_between(code, block, run[place:], loss) for place, loss in enumerate(losses) if loss is not None
+            ):
                 continue
             texts = [code.segment(loss) for loss in losses if loss is not None]
             if len(set(texts)) < len(texts):
@@ -196,7 +198,7 @@ def _operand(text: str) -> str:
 
 
 def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
-    """Return whether a name that a loss is made of is assigned between the first and the last of the backwards."""
+    """Return whether a name that a loss is made of is assigned between its backward, the first, and the last one."""
     names = {node.id for node in ast.walk(loss) if isinstance(node, ast.Name)}
     for statement in block[block.index(run[0]) + 1 : block.index(run[-1])]:
         for node in ast.walk(statement):

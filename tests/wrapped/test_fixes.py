@@ -1,0 +1,62 @@
+"""What is offered for wrapped models leaves no finding, and two processes show that it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+from tests.fixes.support import fixed
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "tests" / "wrapped" / "programs"
+OFFERED = {
+    "auxiliary_head_dropped": "Wrap with `find_unused_parameters=True`",
+    "freeze_after_wrap": "Wrap with `find_unused_parameters=True`",
+    "compiled_actor_critic": "Run one backward over `value_loss + policy_loss`",
+    "gan_penalty_apart": "Run one backward over `critic_loss + drift`",
+}
+BYPASS = (PROGRAMS / "trainer_unwraps.py").read_text().replace("self.network(x)", "self.model.module(x)")
+
+
+def repaired(name: str) -> str:
+    """Return a program with the fix that is offered for its finding, among others."""
+    text = BYPASS if name == "bypass" else (PROGRAMS / f"{name}.py").read_text()
+    title = OFFERED.get(name, "Call the wrapped model instead of `.module`")
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    offered = {fix.title: fix for fix in fixes_for(report, finding)}
+    assert title in offered
+    return fixed(text, offered[title])
+
+
+@cache
+def outcomes() -> dict[str, str]:
+    names = [*OFFERED, "bypass"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tools.torchlab.wrappers", "--judge"],
+        input=json.dumps([repaired(name) for name in names]), capture_output=True, text=True, check=True,
+        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return {name: what for name, (what, _) in zip(names, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize("name", [*OFFERED, "bypass"])
+def test_a_repaired_program_has_no_finding(name: str) -> None:
+    assert check(from_text(repaired(name), "train.py")).findings == []
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("name", [*OFFERED, "bypass"])
+def test_two_processes_agree_after_the_repair(name: str) -> None:
+    assert outcomes()[name] == "right"
