@@ -1,6 +1,7 @@
 /** Which Python interpreters to try for the server, and in which order. */
 
 import * as path from 'node:path';
+import type { Probe } from './probe';
 
 export type Origin =
   | 'setting'
@@ -111,4 +112,13 @@ function isInside(file: string, folder: string, sources: Pick<InterpreterSources
   const normal = (p: string) => (sources.platform === 'win32' ? p.toLowerCase() : p);
   const relative = path.relative(normal(folder), normal(file));
   return relative === '' || (!relative.startsWith('..') && !path.isAbsolute(relative));
+}
+
+/** What is said of an interpreter in a list; undefined where the server cannot run in it, whatever is brought along. */
+export function aboutInterpreter(probe: Probe): string | undefined {
+  if (!probe.ok && probe.reason !== 'missing-modules' && probe.reason !== 'failed') return undefined;
+  if (probe.version === undefined) return undefined;
+  const torch =
+    probe.torch === undefined ? 'no torch' : `torch ${probe.torch.split('+')[0]} (${probe.device})`;
+  return `Python ${probe.version} · ${torch}`;
 }

@@ -12,6 +12,8 @@ export interface ProbeSuccess {
   tapecheck: string;
   /** Version of the torch that recorded runs in it would use; undefined where there is none. */
   torch: string | undefined;
+  /** What that torch computes on, "CUDA 12.6", "CUDA", "ROCm" or "CPU"; undefined without torch. */
+  device?: string | undefined;
 }
 
 export interface ProbeFailure {
@@ -23,6 +25,7 @@ export interface ProbeFailure {
   version?: string;
   missing?: string[];
   torch?: string | undefined;
+  device?: string | undefined;
 }
 
 export type Probe = ProbeSuccess | ProbeFailure;
@@ -42,6 +45,12 @@ out = {"executable": sys.executable, "version": ".".join(map(str, sys.version_in
 try:
     from importlib.metadata import version
     out["torch"] = version("torch")
+    for name in ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"):
+        try:
+            out["cuda"] = version(name)
+            break
+        except Exception:
+            pass
 except Exception:
     pass
 if sys.version_info >= (${REQUIRED_PYTHON.join(', ')}):
@@ -106,6 +115,7 @@ export function readAnswer(shown: string, stdout: string): Probe {
     version: string;
     missing: string[];
     torch?: string;
+    cuda?: string;
     tapecheck?: string;
     error?: string;
   };
@@ -116,13 +126,14 @@ export function readAnswer(shown: string, stdout: string): Probe {
     return { ok: false, reason: 'failed', detail: `${shown} is not a Python interpreter` };
   }
   const { executable, version, missing, torch } = answer;
+  const device = deviceOf(torch, answer.cuda);
   if (isTooOld(version)) {
     const detail = `${shown} is Python ${version}; the Tapecheck server needs ${REQUIRED_PYTHON.join('.')} or later`;
-    return { ok: false, reason: 'too-old', detail, executable, version, torch };
+    return { ok: false, reason: 'too-old', detail, executable, version, torch, device };
   }
   if (missing.length > 0) {
     const detail = `${shown} (Python ${version}) lacks ${missing.join(', ')}`;
-    return { ok: false, reason: 'missing-modules', detail, executable, version, missing, torch };
+    return { ok: false, reason: 'missing-modules', detail, executable, version, missing, torch, device };
   }
   if (answer.error !== undefined) {
     const detail = `${shown} (Python ${version}) cannot import tapecheck: ${answer.error}`;
@@ -134,7 +145,19 @@ export function readAnswer(shown: string, stdout: string): Probe {
     version,
     tapecheck: answer.tapecheck ?? 'unknown',
     torch,
+    device,
   };
+}
+
+/** What a torch computes on: its version says so ("2.6.0+cu126"), else whether CUDA's runtime was installed with it. */
+function deviceOf(torch: string | undefined, cuda: string | undefined): string | undefined {
+  if (torch === undefined) return undefined;
+  const label = torch.split('+')[1] ?? '';
+  const named = /^cu(\d+)(\d)$/.exec(label);
+  if (named) return `CUDA ${named[1]}.${named[2]}`;
+  if (label.startsWith('rocm')) return 'ROCm';
+  if (label.startsWith('cpu') || cuda === undefined) return 'CPU';
+  return `CUDA ${cuda.split('.').slice(0, 2).join('.')}`;
 }
 
 function isTooOld(version: string): boolean {

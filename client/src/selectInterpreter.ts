@@ -2,7 +2,8 @@
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
-import type { Candidate, Origin } from './interpreter';
+import { aboutInterpreter, type Candidate, type Origin } from './interpreter';
+import type { Probe } from './probe';
 
 const ORIGINS: Record<Origin, string> = {
   setting: 'from the settings',
@@ -21,16 +22,46 @@ interface Entry extends vscode.QuickPickItem {
   ask: () => Promise<{ setting: string[] | undefined } | undefined>;
 }
 
-/** Asks for an interpreter and writes it to the settings; the server is started anew when they change. */
+/**
+ * Asks for an interpreter and writes it to the settings; the server is started anew when they change.
+ *
+ * `probe` asks one what it has: what is too old for the server, or no Python, is not offered.
+ */
 export async function pickInterpreter(
   found: readonly Candidate[],
   current: readonly string[],
+  probe: (command: readonly string[]) => Promise<Probe>,
 ): Promise<void> {
-  const entries: Entry[] = found.map(({ command, origin }) => ({
-    label: command.join(' '),
-    description: ORIGINS[origin],
-    ask: async () => ({ setting: inWorkspace(command) }),
-  }));
+  const entries = offered(found, probe, current);
+  const chosen = await vscode.window.showQuickPick(entries, {
+    title: 'The Python for Tapecheck',
+    placeHolder: 'Python 3.10 or later; recorded runs need the one that has your PyTorch',
+  });
+  const answer = await chosen?.ask();
+  if (answer !== undefined) await write(answer.setting);
+}
+
+async function offered(
+  found: readonly Candidate[],
+  probe: (command: readonly string[]) => Promise<Probe>,
+  current: readonly string[],
+): Promise<Entry[]> {
+  const asked = await Promise.all(
+    found.map(async ({ command, origin }) => ({
+      command,
+      origin,
+      about: aboutInterpreter(await probe(command)),
+    })),
+  );
+  const entries: Entry[] = asked.flatMap(({ command, origin, about }) =>
+    about === undefined
+      ? []
+      : {
+          label: command.join(' '),
+          description: `${about} · ${ORIGINS[origin]}`,
+          ask: async () => ({ setting: inWorkspace(command) }),
+        },
+  );
   entries.push({ label: '$(edit) Enter a path…', ask: () => askPath(current[0]) });
   entries.push({ label: '$(folder-opened) Browse…', ask: browse });
   if (current.length > 0) {
@@ -40,12 +71,7 @@ export async function pickInterpreter(
       ask: async () => ({ setting: undefined }),
     });
   }
-  const chosen = await vscode.window.showQuickPick(entries, {
-    title: 'The Python for Tapecheck',
-    placeHolder: 'Python 3.10 or later; recorded runs need the one that has your PyTorch',
-  });
-  const answer = await chosen?.ask();
-  if (answer !== undefined) await write(answer.setting);
+  return entries;
 }
 
 async function askPath(before: string | undefined): Promise<{ setting: string[] } | undefined> {

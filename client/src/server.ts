@@ -392,7 +392,10 @@ export class Server implements vscode.Disposable {
       list: (folder) => attempt(() => fs.readdirSync(folder), []),
       read: (file) => attempt(() => fs.readFileSync(file, 'utf8'), ''),
     }).filter(({ command }) => !known.has(command[0]));
-    await pickInterpreter([...found, ...others], interpreter);
+    const cwd = path.join(this.context.extensionPath, 'dist');
+    await pickInterpreter([...found, ...others], interpreter, (command) =>
+      probe(command, { cwd, env: process.env, timeoutMs: 5000 }),
+    );
   }
 
   /** Says that no server runs, with what can be done about it. */

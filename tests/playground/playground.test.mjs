@@ -267,6 +267,33 @@ test('a short program with its squiggle and story, as the README shows it', opti
   await page.screenshot({ path: path.join(shots, 'finding.png'), clip: box, animations: 'disabled' });
 });
 
+test(
+  'on a narrow screen nothing overflows, and the page stays where its reader has it',
+  options,
+  async () => {
+    const narrow = await opened('playground/');
+    await narrow.setViewportSize({ width: 420, height: 800 });
+    await narrow.evaluate(() => scrollTo(0, 0));
+    await checked(narrow);
+    assert.ok((await narrow.locator('.tc-finding').count()) > 0);
+    const { scrolled, wide, screen } = await narrow.evaluate(() => ({
+      scrolled: scrollY,
+      wide: document.documentElement.scrollWidth,
+      screen: innerWidth,
+    }));
+    assert.equal(scrolled, 0, 'the finding does not pull the page down');
+    assert.ok(wide <= screen, `${wide} pixels on a screen of ${screen}`);
+    await narrow.close();
+  },
+);
+
+test('the home page leads to the playground', options, async () => {
+  const home = await opened('');
+  await home.locator('a.md-button', { hasText: 'Try it in the browser' }).first().click();
+  await home.waitForURL(/\/playground\/$/);
+  await home.close();
+});
+
 test('the licences of all that is served are there to read', options, async () => {
   const link = await page.getAttribute('#tapecheck-playground a[href$="LICENCES.txt"]', 'href');
   const answer = await page.request.get(new URL(String(link), page.url()).href);

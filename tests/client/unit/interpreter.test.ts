@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { candidates, type InterpreterSources, resolveCommand, which } from '../../../client/src/interpreter';
+import {
+  aboutInterpreter,
+  candidates,
+  type InterpreterSources,
+  resolveCommand,
+  which,
+} from '../../../client/src/interpreter';
+import { readAnswer } from '../../../client/src/probe';
 
 function sources(files: string[], change: Partial<InterpreterSources> = {}): InterpreterSources {
   return {
@@ -74,4 +81,28 @@ test('a program without a folder is looked up, one with a folder is kept', () =>
   assert.deepEqual(resolveCommand(['python3', '-I'], input), ['/usr/bin/python3', '-I']);
   assert.deepEqual(resolveCommand(['./python3'], input), ['./python3']);
   assert.deepEqual(resolveCommand(['missing'], input), ['missing']);
+});
+
+test('a list of interpreters says what each has, and leaves out what the server cannot run in', () => {
+  const said = (answer: object) =>
+    aboutInterpreter(
+      readAnswer('python', JSON.stringify({ executable: '/p', missing: [], tapecheck: '1', ...answer })),
+    );
+  const missing = ['pygls'];
+  assert.equal(
+    said({ version: '3.12.1', torch: '2.6.0+cu126', missing }),
+    'Python 3.12.1 · torch 2.6.0 (CUDA 12.6)',
+  );
+  assert.equal(
+    said({ version: '3.12.1', torch: '2.13.0', cuda: '13.0.96' }),
+    'Python 3.12.1 · torch 2.13.0 (CUDA 13.0)',
+  );
+  assert.equal(said({ version: '3.12.1', torch: '2.13.0' }), 'Python 3.12.1 · torch 2.13.0 (CPU)');
+  assert.equal(
+    said({ version: '3.12.1', torch: '2.6.0+cpu', cuda: '12.4.1' }),
+    'Python 3.12.1 · torch 2.6.0 (CPU)',
+  );
+  assert.equal(said({ version: '3.10.0', missing }), 'Python 3.10.0 · no torch');
+  assert.equal(said({ version: '3.9.18', torch: '2.6.0' }), undefined);
+  assert.equal(aboutInterpreter(readAnswer('ls', 'no Python')), undefined);
 });
