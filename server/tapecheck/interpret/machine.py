@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.registry import Libraries
-from tapecheck.interpret.objects import containers, syntax
+from tapecheck.interpret.objects import containers, methods, syntax
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -18,6 +18,7 @@ from tapecheck.interpret.python import (
     conditions,
     expressions,
     flow,
+    functions,
     loops,
     statements,
     stores,
@@ -166,6 +167,9 @@ class Machine:
         """Return a value that nobody can know."""
         return Unknown(name)
 
+    def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
+        return behaviour(owner).get_attribute(self, name, node)
+
     def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value:
         return behaviour(owner).get_item(self, index, node)
 
@@ -182,7 +186,11 @@ class Machine:
     compare = conditions.compare
     unknown_test = conditions.unknown_test
 
-    get_attribute = attributes.get_attribute
+    instance_attribute = attributes.instance_attribute
+    super_attribute = attributes.super_attribute
+    property_part = staticmethod(functions.property_part)
+    method_of = methods.attribute
+    has_method = staticmethod(methods.has_method)
     class_attribute = attributes.class_attribute
     complete = attributes.complete
     find_method = attributes.find_method
@@ -194,6 +202,8 @@ class Machine:
     store_name = stores.store_name
     home_of = stores.home_of
     set_attribute = stores.set_attribute
+    set_instance_attribute = stores.set_instance_attribute
+    touched = stores.touched
     store_attribute = stores.store_attribute
     name_tensor = stores.name_tensor
     escape = stores.escape
@@ -201,6 +211,7 @@ class Machine:
 
     call = calls.call
     call_function = calls.call_function
+    instantiate = calls.instantiate
     make_function = calls.make_function
     new_object = calls.new_object
     resume = calls.resume

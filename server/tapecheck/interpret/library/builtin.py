@@ -18,9 +18,7 @@ from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, resolved, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Args,
-    Bound,
     Class,
     Dict,
     Function,
@@ -31,7 +29,6 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Mark,
-    Module,
     Native,
     Queue,
     Range,
@@ -425,60 +422,38 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return False
 
 
-def has_attribute(m: Engine, owner: Value, name: str, node: ast.AST) -> bool | None:
-    """Whether a value has an attribute; None where nobody knows."""
-    if isinstance(owner, Instance):
-        cls = owner.cls
-        if name in owner.attrs or (cls is not None and cls.defines(name)):
-            return True
-        if cls is not None and cls.defines("__getattr__"):
-            m.handlers += 1
-            try:
-                m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
-            except Signal as signal:
-                if signal.kind != "AttributeError":
-                    raise
-                return False
-            finally:
-                m.handlers -= 1
-            return True
-        if m.complete(owner):
-            return name in ("__dict__", "__class__", "__doc__", "__module__")
-        if m.library.object_attribute(owner, name, node) is not None:
-            return True
-        if owner.inner is not None and has_method(owner.inner, name):
-            return True
-        if cls is None:
-            return False if not owner.open and classes.lacks(owner.lib, name) else None
-        return False if not cls.opaque and not owner.open else None
-    if isinstance(owner, Class):
-        if owner.defines(name):
-            return True
-        return None if owner.opaque or owner.library_bases() else name in ("__name__", "__doc__", "__dict__")
-    if isinstance(owner, Module):
-        return name in owner.env.vars or None
-    if isinstance(owner, Record):
-        return any(field.name == name for field in owner.cls.fields or ()) or owner.cls.defines(name)
-    if isinstance(owner, Tensor):
-        return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
-    if isinstance(owner, Function):
-        return name in owner.attrs or name.startswith("__")
-    if isinstance(owner, CONSTANTS):
-        return hasattr(owner, name)
-    if isinstance(owner, (List, Dict, Set)):
-        return True if has_method(owner, name) else None
-    if isinstance(owner, tuple):
-        return hasattr((), name)
-    if isinstance(owner, Lib) and m.library.known_name(owner.path, name) is not None:
+def object_has(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool | None:
+    """Whether an object has an attribute; None where nobody knows."""
+    cls = owner.cls
+    if name in owner.attrs or (cls is not None and cls.defines(name)):
         return True
-    return None
+    if cls is not None and cls.defines("__getattr__"):
+        m.handlers += 1
+        try:
+            m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
+        except Signal as signal:
+            if signal.kind != "AttributeError":
+                raise
+            return False
+        finally:
+            m.handlers -= 1
+        return True
+    if m.complete(owner):
+        return name in ("__dict__", "__class__", "__doc__", "__module__")
+    if m.library.object_attribute(owner, name, node) is not None:
+        return True
+    if owner.inner is not None and has_method(owner.inner, name):
+        return True
+    if cls is None:
+        return False if not owner.open and classes.lacks(owner.lib, name) else None
+    return False if not cls.opaque and not owner.open else None
 
 
 def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner, name = ([*args, None, None])[:2]
     name = concrete(name)
     if isinstance(name, str):
-        known = has_attribute(m, owner, name, node)
+        known = behaviour(owner).has_attribute(m, name, node)
         if known is not None:
             return known
     if isinstance(owner, Unknown):
@@ -506,7 +481,7 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if library == "torch.nn":
             return Lib(ANY_LAYER)
         return Lib(f"{library}.model") if library == "torchvision.models" else Unknown("getattr")
-    if len(args) > 2 and has_attribute(m, args[0], name, node) is False:
+    if len(args) > 2 and behaviour(args[0]).has_attribute(m, name, node) is False:
         return args[2]
     return m.get_attribute(args[0], name, node)
 
@@ -623,12 +598,8 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
 
 
 def _callable(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else None
-    if isinstance(value, (Function, Bound, Native, Class, Lib, Wrapped)):
-        return True
-    if isinstance(value, (*CONSTANTS, List, Dict, tuple, Tensor)):
-        return False
-    return Unknown("callable")
+    known = behaviour(args[0] if args else None).is_callable
+    return Unknown("callable") if known is None else known
 
 
 def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

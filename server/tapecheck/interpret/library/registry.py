@@ -235,6 +235,9 @@ class Libraries:
             return records.named_tuple(self.engine, cls, args, kwargs, node)
         return None
 
+    def object_has(self, owner: Instance, name: str, node: ast.AST) -> bool | None:
+        return builtin.object_has(self.engine, owner, name, node)
+
     def object_length(self, owner: Value, node: ast.AST) -> Value:
         return builtin.length_unknown(self.engine, owner, node)
 

@@ -7,7 +7,6 @@ import ast
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import methods, records
 from tapecheck.interpret.objects.namespaces import Attributes
-from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -17,11 +16,9 @@ from tapecheck.interpret.values import (
     Instance,
     Kind,
     Lib,
-    Module,
     Native,
     Record,
     Super,
-    Tensor,
     Unknown,
     Value,
     Wrapped,
@@ -32,46 +29,6 @@ _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function"
 _EMPTY_BASES = frozenset((
     "builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol",
 ))  # fmt: skip  # fmt: skip
-
-
-def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
-    if isinstance(owner, Tensor):
-        return machine.library.tensor_attribute(owner, name, node)
-    if isinstance(owner, Instance):
-        return instance_attribute(machine, owner, name, node)
-    if isinstance(owner, Lib):
-        if name in ("__name__", "__qualname__"):
-            return owner.path.rsplit(".", 1)[-1]
-        return machine.library.constant(Lib(f"{owner.path}.{name}"))
-    if isinstance(owner, Module):
-        if name in owner.env.vars:
-            if machine.reads is not None:
-                machine.reads.append((owner.env.vars, name, owner.env.vars[name]))
-            return owner.env.vars[name]
-        if not owner.folders:
-            return Unknown.named(name)
-        inner = machine.submodule(owner, name)
-        return inner if inner is not None else machine.library.constant(Lib(f"{owner.name}.{name}"))
-    if isinstance(owner, Class):
-        return class_attribute(machine, owner, name, owner, node)
-    if isinstance(owner, Super):
-        return super_attribute(machine, owner, name, node)
-    if isinstance(owner, Unknown):
-        return machine.library.unknown_attribute(owner, name, node)
-    if isinstance(owner, Wrapped) and owner.kind == "property" and name in ("setter", "getter", "deleter"):
-        return functions.property_part(owner, name)
-    if isinstance(owner, (Function, Wrapped)):
-        function = owner.function if isinstance(owner, Wrapped) else owner
-        if isinstance(function, Function):
-            if name in function.attrs:
-                return function.attrs[name]
-            if name == "__name__":
-                return function.name
-        if isinstance(owner, Wrapped) and owner.kind == "cache" and name == "cache_clear":
-            memory: Dict = owner.extra
-            return Native(name, lambda m, args, kwargs, at: memory.items.clear())
-        return Unknown.named(name)
-    return methods.attribute(machine, owner, name, node)
 
 
 def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:

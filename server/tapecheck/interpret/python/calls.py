@@ -13,7 +13,6 @@ from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
-    Bound,
     Class,
     Dict,
     Env,
@@ -21,74 +20,19 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
-    Lib,
     List,
-    Native,
     Run,
     Signal,
     Unknown,
     Value,
     Wrapped,
-    hashable,
-    stored,
+    behaviour,
 )
-
-_ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
-"""What a library function's model raises when it is called in an odd way."""
 
 
 def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call anything; answers the result."""
-    if isinstance(function, Function):
-        return call_function(machine, function, args, kwargs, node)
-    if isinstance(function, Bound):
-        return call(machine, function.function, [function.receiver, *args], kwargs, node)
-    if isinstance(function, (Native, Lib)):
-        try:
-            if isinstance(function, Native):
-                return function.call(machine, args, kwargs, node)
-            kwargs.pop(MORE_KEYWORDS, None)
-            return machine.library.call(function.path, args, kwargs, node)
-        except _ODD_CALLS:
-            # A call in a form the library function is not known in: what it gives is unknown.
-            return machine.library.opaque_result("call", args, kwargs, node)
-    if isinstance(function, Class):
-        return instantiate(machine, function, args, kwargs, node)
-    if isinstance(function, Wrapped):
-        if function.kind == "cache":
-            return call_cached(machine, function, args, kwargs, node)
-        return machine.library.call_wrapped(function, args, kwargs, node)
-    if isinstance(function, Instance):
-        return call_instance(machine, function, args, kwargs, node)
-    kwargs.pop(MORE_KEYWORDS, None)
-    if isinstance(function, Unknown):
-        return machine.library.call_unknown(function, args, kwargs, node)
-    # None, most often: something else will stand there when the real program gets so far.
-    return machine.library.call_unknown(Unknown("call"), args, kwargs, node)
-
-
-def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Return a function under `lru_cache`: what it gave for the same arguments."""
-    key = (tuple(hashable(arg) for arg in args), *((k, hashable(v)) for k, v in kwargs.items()))
-    memory: Dict = function.extra
-    if key in memory.items:
-        # What was asked for last is forgotten last.
-        memory.items[key] = memory.items.pop(key)
-        return memory.items[key]
-    result = call(machine, function.function, args, kwargs, node)
-    if function.bound != 0:
-        memory.items[key] = result
-        stored(machine, memory.slots, key, node)
-        if function.bound is not None and len(memory.items) > max(function.bound, 0):
-            del memory.items[next(iter(memory.items))]
-    return result
-
-
-def call_instance(machine: Engine, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    method = machine.special(owner, "__call__")
-    if method is not None:
-        return call(machine, method, args, kwargs, node)
-    return machine.library.call_object(owner, args, kwargs, node)
+    return behaviour(function).called(machine, args, kwargs, node)
 
 
 def call_function(

@@ -15,7 +15,6 @@ from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     CONSTANTS,
-    HOLDERS,
     MORE_KEYWORDS,
     Args,
     Dict,
@@ -31,6 +30,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
+    can_hold,
     concrete,
     hashable,
     loaded,
@@ -348,7 +348,7 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
             continue
         key = hashable(machine.eval(key_node, env))
         result.items[key] = value
-        if isinstance(value, HOLDERS):
+        if can_hold(value):
             stored(machine, result.slots, key, value_node)
     return result
 

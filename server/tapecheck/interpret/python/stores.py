@@ -10,15 +10,12 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, records, syntax
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
-    HOLDERS,
     INERT,
     Class,
     Dict,
     Env,
-    Function,
     Instance,
     List,
-    Module,
     Signal,
     Slot,
     Tensor,
@@ -26,6 +23,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     behaviour,
+    can_hold,
     stored,
 )
 from tapecheck.tape import Bind, Escape, Site
@@ -81,7 +79,7 @@ def store_name(
             touched(machine, home)
     before = home.vars.get(name)
     home.vars[name] = value
-    if type(value) not in INERT and isinstance(value, HOLDERS):
+    if type(value) not in INERT and can_hold(value):
         slot = home.slots.get(name)
         if slot is None:
             home.slots[name] = Slot(machine.world.position.site(statement), machine.world.position.clock)
@@ -120,31 +118,12 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
     machine.world.stores.attributes += 1
-    if isinstance(owner, Instance):
-        if owner.cls is not None and _set_by_class(machine, owner, owner.cls, name, value, node):
-            return
+    behaviour(owner).set_attribute(machine, name, value, node)
+
+
+def set_instance_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
+    if owner.cls is None or not _set_by_class(machine, owner, owner.cls, name, value, node):
         store_attribute(machine, owner, name, value, node)
-    elif isinstance(owner, Class):
-        touched(machine, owner.module.env)
-        owner.namespace[name] = value
-        owner.plain = None
-        machine.world.stores.kept += 1
-        machine.world.stores.classes += 1
-        if isinstance(value, HOLDERS):
-            stored(machine, owner.slots, name, node)
-    elif isinstance(owner, Tensor):
-        machine.library.set_tensor_attribute(owner, name, value, node)
-    elif isinstance(owner, Module):
-        touched(machine, owner.env)
-        owner.env.vars[name] = value
-    elif isinstance(owner, Function):
-        touched(machine, owner.env.globals)
-        owner.attrs[name] = value
-    elif isinstance(owner, Unknown):
-        if owner.attrs is None:
-            owner.attrs = {}
-        owner.attrs[name] = value
-        escape(machine, value, node, owner.name)
 
 
 def take_attributes(owner: Instance, value: Dict) -> None:
@@ -169,7 +148,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
             # A module takes nothing but a Parameter where it has one.
             machine.wrong("TypeError", node)
     owner.attrs[name] = value
-    if isinstance(value, HOLDERS):
+    if can_hold(value):
         stored(machine, owner.slots, name, node)
         name_parameter(machine, owner, name, value)
 

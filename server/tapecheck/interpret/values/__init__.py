@@ -16,6 +16,7 @@ from tapecheck.interpret.values.base import (
     Stream,
     Value,
     behaviour,
+    can_hold,
     concrete,
     copied,
     equal,
@@ -28,7 +29,7 @@ from tapecheck.interpret.values.base import (
 )
 from tapecheck.interpret.values.callable import Bound, Context, Lib, Native, Wrapped, Wrapping
 from tapecheck.interpret.values.constant import PythonValue
-from tapecheck.interpret.values.generator import HOLDERS, OPEN, Extent, Generator
+from tapecheck.interpret.values.generator import OPEN, Extent, Generator
 from tapecheck.interpret.values.instance import Instance, Layer, Super, unwrapped
 from tapecheck.interpret.values.keys import unkey
 from tapecheck.interpret.values.mapping import Dict, View
@@ -51,7 +52,6 @@ from tapecheck.interpret.values.unknown import (
 __all__ = [
     "CONSTANTS",
     "COUNTED",
-    "HOLDERS",
     "INERT",
     "MORE_KEYWORDS",
     "OPEN",
@@ -98,6 +98,7 @@ __all__ = [
     "Wrapping",
     "behaviour",
     "bound_length",
+    "can_hold",
     "concrete",
     "copied",
     "equal",

@@ -7,7 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tapecheck.interpret.values.base import Args, BaseValue, Deferred, Interpreter, Kwargs, Signal, Value
+from tapecheck.interpret.values.base import (
+    MORE_KEYWORDS,
+    Args,
+    BaseValue,
+    Deferred,
+    Interpreter,
+    Kwargs,
+    Signal,
+    Value,
+    behaviour,
+    hashable,
+    stored,
+)
+from tapecheck.interpret.values.unknown import Unknown
+
+ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
+"""What a library function's model raises when it is called in an odd way."""
 
 Wrapping = Literal[
     "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
@@ -27,6 +43,40 @@ class Wrapped(BaseValue):
     bound: int | None = None
     """How many results the function remembers, where it is `lru_cache` that wraps it."""
 
+    is_callable: ClassVar[bool | None] = True
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        if self.kind == "property" and name in ("setter", "getter", "deleter"):
+            return machine.property_part(self, name)
+        known = behaviour(self.function).own_attribute(name)
+        if known is not None:
+            return known[0]
+        if self.kind == "cache" and name == "cache_clear":
+            memory = self.extra
+            return Native(name, lambda m, args, kwargs, at: memory.items.clear())
+        return Unknown.named(name)
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if self.kind == "cache":
+            return self._remembered(machine, args, kwargs, node)
+        return machine.library.call_wrapped(self, args, kwargs, node)
+
+    def _remembered(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Return what the function gave for the same arguments."""
+        key = (tuple(hashable(arg) for arg in args), *((k, hashable(v)) for k, v in kwargs.items()))
+        memory = self.extra
+        if key in memory.items:
+            # What was asked for last is forgotten last.
+            memory.items[key] = memory.items.pop(key)
+            return memory.items[key]
+        result = machine.call(self.function, args, kwargs, node)
+        if self.bound != 0:
+            memory.items[key] = result
+            stored(machine, memory.slots, key, node)
+            if self.bound is not None and len(memory.items) > max(self.bound, 0):
+                del memory.items[next(iter(memory.items))]
+        return result
+
 
 @dataclass(eq=False, slots=True)
 class Bound(BaseValue):
@@ -34,6 +84,11 @@ class Bound(BaseValue):
 
     function: Value
     receiver: Value
+
+    is_callable: ClassVar[bool | None] = True
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return machine.call(self.function, [self.receiver, *args], kwargs, node)
 
 
 @dataclass(eq=False, slots=True)
@@ -47,6 +102,15 @@ class Native(BaseValue):
     call: Callable[[Any, Args, Kwargs, ast.AST], Value]
     method: bool = False
 
+    is_callable: ClassVar[bool | None] = True
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        try:
+            return self.call(machine, args, kwargs, node)
+        except ODD_CALLS:
+            # A call in a form the function is not known in: what it gives is unknown.
+            return machine.library.opaque_result("call", args, kwargs, node)
+
 
 @dataclass(eq=False, slots=True)
 class Lib(BaseValue):
@@ -56,6 +120,22 @@ class Lib(BaseValue):
 
     typical: ClassVar[bool] = True
     vague: ClassVar[bool] = True
+    is_callable: ClassVar[bool | None] = True
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        if name in ("__name__", "__qualname__"):
+            return self.path.rsplit(".", 1)[-1]
+        return machine.library.constant(Lib(f"{self.path}.{name}"))
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return None if machine.library.known_name(self.path, name) is None else True
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        try:
+            kwargs.pop(MORE_KEYWORDS, None)
+            return machine.library.call(self.path, args, kwargs, node)
+        except ODD_CALLS:
+            return machine.library.opaque_result("call", args, kwargs, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return self

@@ -51,6 +51,10 @@ class Constant(PythonValue):
     __slots__ = ()
 
     plain_key: ClassVar[bool] = True
+    is_callable: ClassVar[bool | None] = False
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return hasattr(self.value, name)
 
     def known_truth(self, machine: Interpreter) -> bool | None:
         return bool(self.value)
@@ -120,6 +124,11 @@ class Tuple(PythonValue):
     """A tuple, also a named one."""
 
     __slots__ = ()
+
+    is_callable: ClassVar[bool | None] = False
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return hasattr((), name)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         items = self.value

@@ -5,15 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Signal, Stream, Value
-from tapecheck.interpret.values.instance import Instance
-from tapecheck.interpret.values.mapping import Dict
 from tapecheck.interpret.values.program import Env
-from tapecheck.interpret.values.sequence import List
-from tapecheck.interpret.values.tensor import Tensor
-from tapecheck.interpret.values.unknown import Unknown
 
 OPEN = ast.Pass()
 """The key in `Env.sent` that says that a generator function goes over something without a known end."""
@@ -37,6 +33,8 @@ class Generator(BaseValue):
     """What was taken from it ahead of time, to be given first."""
     guarded: bool = False
     """Whether it waits inside of a `with` or `try`, whose end has to come once it is left."""
+
+    can_hold: ClassVar[bool] = True
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         produced: list[Value] = []
@@ -88,7 +86,3 @@ class Extent:
 
     whole: bool = True
     enough: int = 2
-
-
-HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
-"""Types of values that a tensor can be in, or be."""

@@ -71,6 +71,8 @@ class Instance(BaseValue):
         "quiet", "raised", "slots", "state",
     )  # fmt: skip
 
+    can_hold: ClassVar[bool] = True
+
     def __init__(self, cls: Class | None, lib: str = "", module: bool = False, born: int = -1) -> None:
         self.cls = cls
         self.born = born
@@ -101,6 +103,21 @@ class Instance(BaseValue):
 
     typical: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        return machine.instance_attribute(self, name, node)
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        machine.set_instance_attribute(self, name, value, node)
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return machine.library.object_has(self, name, node)
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        method = machine.special(self, "__call__")
+        if method is not None:
+            return machine.call(method, args, kwargs, node)
+        return machine.library.call_object(self, args, kwargs, node)
 
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         method = machine.find_method(self, "__getitem__")
@@ -282,6 +299,9 @@ class Super(BaseValue):
 
     receiver: Value
     after: Class
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        return machine.super_attribute(self, name, node)
 
 
 def unwrapped(value: Value) -> Value:

@@ -44,6 +44,13 @@ class Dict(BaseValue):
 
     keyed: ClassVar[bool] = True
 
+    is_callable: ClassVar[bool | None] = False
+
+    can_hold: ClassVar[bool] = True
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return True if machine.has_method(self, name) else None
+
     def unsure_keys(self) -> bool:
         """Whether nobody knows which of the keys are the same."""
         return any(isinstance(key, tuple) and key and key[0] == "?" for key in self.items)

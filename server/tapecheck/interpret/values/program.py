@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tapecheck.interpret.values.base import BaseValue, Interpreter, Slot, Stream, Value
+from tapecheck.interpret.values.base import (
+    Args,
+    BaseValue,
+    Interpreter,
+    Kwargs,
+    Slot,
+    Stream,
+    Value,
+    can_hold,
+    stored,
+)
 from tapecheck.interpret.values.callable import Lib
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
@@ -59,6 +69,26 @@ class Function(BaseValue):
     attrs: dict[str, Value] = field(default_factory=dict)
 
     typical: ClassVar[bool] = True
+    is_callable: ClassVar[bool | None] = True
+
+    def own_attribute(self, name: str) -> tuple[Value] | None:
+        if name in self.attrs:
+            return (self.attrs[name],)
+        return (self.name,) if name == "__name__" else None
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        known = self.own_attribute(name)
+        return Unknown.named(name) if known is None else known[0]
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        machine.touched(self.env.globals)
+        self.attrs[name] = value
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return name in self.attrs or name.startswith("__")
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return machine.call_function(self, args, kwargs, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return self
@@ -87,6 +117,24 @@ class Module(BaseValue):
         self.env.module = self
         self.lines = self.source.lines if self.source is not None else []
         self.notes = self.source.notes if self.source is not None else Notes()
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        names = self.env.vars
+        if name in names:
+            if machine.reads is not None:
+                machine.reads.append((names, name, names[name]))
+            return names[name]
+        if not self.folders:
+            return Unknown.named(name)
+        inner = machine.submodule(self, name)
+        return inner if inner is not None else machine.library.constant(Lib(f"{self.name}.{name}"))
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        machine.touched(self.env)
+        self.env.vars[name] = value
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return name in self.env.vars or None
 
     def is_one(self) -> bool:
         return True
@@ -160,6 +208,27 @@ class Class(BaseValue):
         return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
 
     typical: ClassVar[bool] = True
+    is_callable: ClassVar[bool | None] = True
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        return machine.class_attribute(self, name, self, node)
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        machine.touched(self.module.env)
+        self.namespace[name] = value
+        self.plain = None
+        machine.world.stores.kept += 1
+        machine.world.stores.classes += 1
+        if can_hold(value):
+            stored(machine, self.slots, name, node)
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        if self.defines(name):
+            return True
+        return None if self.opaque or self.library_bases() else name in ("__name__", "__doc__", "__dict__")
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return machine.instantiate(self, args, kwargs, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return self if self.members is None else self.members.get(str(index), Unknown.named(self.name))

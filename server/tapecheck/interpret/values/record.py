@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from typing import Any
 
-from tapecheck.interpret.values.base import Value
+from tapecheck.interpret.values.base import Interpreter, Value, of_python
+from tapecheck.interpret.values.constant import Tuple
 from tapecheck.interpret.values.program import Class
 
 
@@ -18,3 +20,16 @@ class Record(tuple[Any, ...]):
         made = super().__new__(cls, items)
         made.cls = owner
         return made
+
+
+@of_python(Record)
+class RecordValue(Tuple):
+    """A named tuple's behaviour: that of a tuple, with the attributes of its class."""
+
+    __slots__ = ()
+
+    value: Record
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        cls = self.value.cls
+        return any(field.name == name for field in cls.fields or ()) or cls.defines(name)

@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -59,6 +59,13 @@ class List(BaseValue):
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
     length: Value = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
+
+    is_callable: ClassVar[bool | None] = False
+
+    can_hold: ClassVar[bool] = True
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return True if machine.has_method(self, name) else None
 
     def number_of_parts(self) -> Unknown | None:
         """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
@@ -273,6 +280,9 @@ class Set(BaseValue):
     items: list[Value]
     more: bool = False
     stored_at: Site | None = None
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return True if machine.has_method(self, name) else None
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items

@@ -95,6 +95,8 @@ class Tensor(BaseValue):
         "storage",
     )  # fmt: skip
 
+    can_hold: ClassVar[bool] = True
+
     def __init__(
         self,
         storage: Storage,
@@ -139,6 +141,16 @@ class Tensor(BaseValue):
 
     vague: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
+    is_callable: ClassVar[bool | None] = False
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        return machine.library.tensor_attribute(self, name, node)
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        machine.library.set_tensor_attribute(self, name, value, node)
+
+    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
+        return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
 
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return machine.library.get_item(self, index, node)

@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
     CONSTANTS,
+    MORE_KEYWORDS,
     Args,
     BaseValue,
     Deferred,
     Interpreter,
+    Kwargs,
     Stream,
     Value,
     behaviour,
@@ -75,6 +77,8 @@ class Unknown(BaseValue):
         "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner", "part_of",
         "parts", "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
+
+    can_hold: ClassVar[bool] = True
 
     def __init__(
         self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = (), kind: Kind = Kind.ANY
@@ -194,6 +198,19 @@ class Unknown(BaseValue):
 
     keyed: ClassVar[bool] = True
     vague: ClassVar[bool] = True
+
+    def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        return machine.library.unknown_attribute(self, name, node)
+
+    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
+        if self.attrs is None:
+            self.attrs = {}
+        self.attrs[name] = value
+        machine.escape(value, node, self.name)
+
+    def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        kwargs.pop(MORE_KEYWORDS, None)
+        return machine.library.call_unknown(self, args, kwargs, node)
 
     def itself(self) -> Value:
         return self if self.concrete is None else self.concrete
