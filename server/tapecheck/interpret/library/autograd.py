@@ -32,6 +32,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
     concrete,
     taken_for_data,
 )
@@ -505,7 +506,7 @@ class Autograd:
         if isinstance(value, (Tensor, Unknown)):
             return [value]
         if isinstance(value, (List, tuple)):
-            return list(value) if isinstance(value, tuple) else list(value.items)
+            return list(behaviour(value).children())
         if isinstance(value, (Stream, Dict)):
             return list(self.machine.elements(value, node))
         return []

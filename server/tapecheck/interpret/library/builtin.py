@@ -12,7 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState
 from tapecheck.interpret.objects.algebra import dict_update, ordered
-from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
+from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, resolved, usually
@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     List,
     Mark,
     Native,
+    NotPlain,
     Queue,
     Range,
     Record,
@@ -46,6 +47,7 @@ from tapecheck.interpret.values import (
     concrete,
     copied,
     note_first_graph,
+    plain,
     settle_on,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER, tells
@@ -270,7 +272,7 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (behaviour(args[0]).known_items(m, node) if args else None)
         if items is None:
-            if isinstance(args[0], (Generator, Stream)):
+            if behaviour(args[0]).is_iterator:
                 args[0].abandon(m)
             return Unknown.named(name)
         if not items:
@@ -547,7 +549,7 @@ def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Unknown("iter")
-    if isinstance(args[0], (Generator, Stream)):
+    if behaviour(args[0]).is_iterator:
         return args[0]
     return m.stream(args[0], node)
 

@@ -14,7 +14,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.objects import queues, records
-from tapecheck.interpret.objects.constants import NotPlain, computed, plain
+from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import remembered, usually
 from tapecheck.interpret.state import cuts_of
@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     Kind,
     Kwargs,
     Native,
+    NotPlain,
     Signal,
     Stream,
     Unknown,
@@ -40,6 +41,7 @@ from tapecheck.interpret.values import (
     concrete,
     expression,
     known_keywords,
+    plain,
 )
 
 

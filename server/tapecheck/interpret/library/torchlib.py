@@ -25,18 +25,15 @@ from tapecheck.interpret.values import (
     COUNTED,
     INERT,
     Args,
-    Dict,
-    Generator,
     Instance,
     Kwargs,
     Lib,
     List,
-    Set,
     Storage,
-    Stream,
     Tensor,
     Unknown,
     Value,
+    behaviour,
     concrete,
 )
 from tapecheck.tape import Fact
@@ -77,15 +74,12 @@ class Torch:
             return [value]
         if kind in INERT:
             return []
-        if isinstance(value, (tuple, list)):
-            return [tensor for item in value for tensor in self.tensors(item)]
-        if isinstance(value, (List, Set)):
-            return [tensor for item in value.items for tensor in self.tensors(item)]
-        if isinstance(value, Dict):
-            return [tensor for item in value.items.values() for tensor in self.tensors(item)]
+        owner = behaviour(value)
+        if owner.is_container:
+            return [tensor for item in owner.children() for tensor in self.tensors(item)]
         if isinstance(value, Instance) and value.inner is not None:
             return self.tensors(value.inner)
-        if isinstance(value, (Stream, Generator)):
+        if owner.is_iterator:
             return [tensor for item in self.machine.elements(value, ast.Pass()) for tensor in self.tensors(item)]
         return []
 
@@ -112,7 +106,7 @@ class Torch:
             return kind_of([concrete(item) for item in items])
         if isinstance(value, Lib):
             return "dtype" if value.path.startswith("torch.") else "other"
-        if isinstance(value, (Stream, Generator)):
+        if behaviour(value).is_iterator:
             return "tensors"
         return kind_of(value)
 

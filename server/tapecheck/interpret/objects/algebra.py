@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     Dict,
     Kwargs,
     List,
+    NotPlain,
     Set,
     Unknown,
     Value,
@@ -25,6 +26,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     hashable,
+    plain,
     unkey,
     unwrapped,
 )
@@ -57,8 +59,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
     if isinstance(op, ast.Mod) and isinstance(left, str):
         try:
-            return constants.arithmetic(machine, op, operator.mod, left, constants.plain(right))
-        except constants.NotPlain:
+            return constants.arithmetic(machine, op, operator.mod, left, plain(right))
+        except NotPlain:
             return Unknown.text()
     return Unknown("result")
 
@@ -205,7 +207,7 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
         for first, second, answer in ((left, right, -1), (right, left, 1)):
             truth = machine.known_truth(machine.compare(ast.Lt(), keys[first], keys[second], node))
             if truth is None:
-                raise constants.NotPlain
+                raise NotPlain
             if truth:
                 return answer
         return 0
@@ -213,12 +215,12 @@ def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) 
     # The comparisons of sorting are no conditions of the program.
     varying = machine.world.comparisons.varying
     try:
-        known = [constants.plain(value) for value in keys]
+        known = [plain(value) for value in keys]
         return sorted(range(len(items)), key=known.__getitem__, reverse=reverse)
-    except (constants.NotPlain, TypeError):
+    except (NotPlain, TypeError):
         try:
             return sorted(range(len(items)), key=functools.cmp_to_key(precedes), reverse=reverse)
-        except constants.NotPlain:
+        except NotPlain:
             return None
     finally:
         machine.world.comparisons.varying = varying

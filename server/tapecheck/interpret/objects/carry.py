@@ -32,6 +32,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
 )
 from tapecheck.tape import Hold, Site
 
@@ -300,7 +301,7 @@ class _Scan:
     def defaults(self, function: Function) -> bool:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
         quiet = True
-        for name, item in _defaults_of(function):
+        for name, item in function.parameters_with_default():
             if not isinstance(item, _SILENT_TYPES):
                 quiet = self.entry(item, name, _NoStore, name) and quiet
         return quiet
@@ -453,28 +454,14 @@ def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> 
             found.append(value)
         if kind is Unknown or value.given is None:
             return
-        children = value.given.values()
-    elif isinstance(value, (tuple, list)):
-        children = value
-    elif isinstance(value, (List, Set)):
-        children = value.items
-    elif isinstance(value, Dict):
-        children = value.items.values()
-    elif isinstance(value, Instance) and not value.module:
-        children = [*value.attrs.values(), value.inner] if into_objects else _recorded(value)
-    elif isinstance(value, Function):
-        children = [item for _, item in _defaults_of(value)]
+        children = value.children()
+    elif kind is Instance:
+        if value.module:
+            return
+        children = value.children() if into_objects else _recorded(value)
     else:
-        return
+        children = behaviour(value).children()
     if depth > 0:
         for child in children:
             if type(child) not in INERT:
                 _collect(child, depth - 1, into_objects, found)
-
-
-def _defaults_of(function: Function) -> list[tuple[str, Value]]:
-    """Return the parameters that have a default, with the object that every call without the argument gets."""
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    found = [(one.arg, value) for one, value in zip(positional[-len(function.defaults) :], function.defaults)]
-    return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, function.kw_defaults)]

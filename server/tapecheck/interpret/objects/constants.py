@@ -13,50 +13,25 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
     Dict,
-    Generator,
     Instance,
     Kind,
     Kwargs,
     List,
+    NotPlain,
     Range,
     Set,
     Signal,
-    Stream,
     Unknown,
     Value,
+    behaviour,
     concrete,
     hashable,
-    unkey,
+    plain,
 )
 
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _WIDE = re.compile(r"\d{5,}")
 _NESTED = re.compile(r"\{[^{}]*\{")
-
-
-class NotPlain(Exception):
-    """A value is not all constants, or not all known."""
-
-
-def plain(value: Value, depth: int = limits.PLAIN_DEPTH) -> Any:
-    """Return a value as Python's own; raises NotPlain where anything in it is no known constant."""
-    value = concrete(value)
-    if isinstance(value, CONSTANTS):
-        return value
-    if depth > 0 and not getattr(value, "more", False):
-        if type(value) is tuple:
-            return tuple(plain(item, depth - 1) for item in value)
-        if isinstance(value, List) and value.kind in ("list", "keys"):
-            return [plain(item, depth - 1) for item in value.items]
-        if isinstance(value, Dict):
-            return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in value.items.items()}
-        if isinstance(value, Set):
-            return {plain(item, depth - 1) for item in value.items}
-        if isinstance(value, Range) and len(value) <= limits.MAX_RANGE:
-            return range(value.start, value.stop, value.step)
-        if isinstance(value, slice):
-            return slice(*(plain(part) for part in (value.start, value.stop, value.step)))
-    raise NotPlain
 
 
 def lifted(value: Any) -> Value:
@@ -122,7 +97,7 @@ def arithmetic(
 
 def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
     """Return a method of a number or text, run where all its arguments are known."""
-    if name == "join" and args and isinstance(args[0], (Generator, Stream)):
+    if name == "join" and args and behaviour(args[0]).is_iterator:
         args = [List(list(machine.elements(args[0], ast.Pass())))]
     try:
         values = [plain(arg) for arg in args]

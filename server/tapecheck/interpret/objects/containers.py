@@ -13,13 +13,11 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
     Dict,
-    Generator,
     Instance,
     Lib,
     List,
     Set,
     Signal,
-    Stream,
     Unknown,
     Value,
     behaviour,
@@ -29,7 +27,7 @@ from tapecheck.interpret.values import (
 
 
 def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
-    if isinstance(value, (Generator, Stream)):
+    if behaviour(value).is_iterator:
         drawn, whole = machine.gathered(value, node)
         target.more = target.more or not whole
         append_all(machine, target, drawn, node)

@@ -16,7 +16,18 @@ from typing import Any
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value, expression, hashable
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    COUNTED,
+    Class,
+    Kind,
+    List,
+    Unknown,
+    Value,
+    behaviour,
+    expression,
+    hashable,
+)
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
 
@@ -333,7 +344,7 @@ class _Constants:
             for part in parts[1:] if parts is not None else ():
                 self._collect(part)
         elif isinstance(value, (tuple, List)):
-            for item in value if isinstance(value, tuple) else value.items:
+            for item in behaviour(value).children():
                 self._collect(item)
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             self.numbers.add(value)

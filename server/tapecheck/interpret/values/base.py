@@ -150,6 +150,10 @@ class Interpreter(Protocol):
     def unknown(self, name: str) -> Value: ...
 
 
+class NotPlain(Exception):
+    """A value is not all constants, or not all known."""
+
+
 class Deferred(Enum):
     """The answer that the other one of two values has to give."""
 
@@ -175,6 +179,19 @@ class BaseValue:
 
     can_hold: ClassVar[bool] = False
     """Whether a tensor can be in it, or it can be one."""
+
+    is_container: ClassVar[bool] = False
+    """Whether it is a tuple, list, set or dict."""
+    is_iterator: ClassVar[bool] = False
+    """Whether going over its elements uses it up."""
+
+    def children(self) -> Iterable[Value]:
+        """Return the values that it holds: elements, attributes, defaults."""
+        return ()
+
+    def as_python(self, depth: int) -> Any:
+        """Return it as Python's own, `depth` levels deep; raises NotPlain where anything in it is no known constant."""
+        raise NotPlain
 
     def itself(self) -> Value:
         """Return the value as the program has it."""
@@ -319,6 +336,8 @@ class Stream(BaseValue):
     sources: tuple[BaseValue, ...] = ()
     """What its elements are drawn from: left together with it."""
 
+    is_iterator: ClassVar[bool] = True
+
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         return self
 
@@ -411,6 +430,11 @@ def of_python(*kinds: type) -> Callable[[_Behaviour], _Behaviour]:
 def behaviour(value: Value) -> BaseValue:
     """Return what says what a value does: the value itself where it is not one of Python's own."""
     return value if isinstance(value, BaseValue) else _OF_PYTHON[type(value)](value)
+
+
+def plain(value: Value, depth: int = limits.PLAIN_DEPTH) -> Any:
+    """Return a value as Python's own; raises NotPlain where anything in it is no known constant."""
+    return value if isinstance(value, CONSTANTS) else behaviour(value).as_python(depth)
 
 
 def can_hold(value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from tapecheck.interpret import limits
@@ -13,6 +14,7 @@ from tapecheck.interpret.values.base import (
     Deferred,
     Identity,
     Interpreter,
+    NotPlain,
     Signal,
     Stream,
     Value,
@@ -20,6 +22,7 @@ from tapecheck.interpret.values.base import (
     among,
     key_within,
     of_python,
+    plain,
 )
 from tapecheck.interpret.values.sequence import are_known, like_last, parts_of_slice, sliced
 from tapecheck.interpret.values.unknown import Unknown, composed
@@ -55,6 +58,9 @@ class Constant(PythonValue):
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return hasattr(self.value, name)
+
+    def as_python(self, depth: int) -> Any:
+        return self.value
 
     def known_truth(self, machine: Interpreter) -> bool | None:
         return bool(self.value)
@@ -125,6 +131,17 @@ class Tuple(PythonValue):
 
     __slots__ = ()
 
+    is_container: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        items: Iterable[Value] = self.value
+        return items
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0 or type(self.value) is not tuple:
+            raise NotPlain
+        return tuple(plain(item, depth - 1) for item in self.value)
+
     is_callable: ClassVar[bool | None] = False
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
@@ -171,3 +188,28 @@ class Tuple(PythonValue):
         if len(self.value) > limits.MOST_NAMED:
             return ("?", id(self.value))
         return composed("()", self.value, self.value)
+
+
+@of_python(list)
+class Several(PythonValue):
+    """Several values that the dry run handles together."""
+
+    __slots__ = ()
+
+    is_container: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        items: Iterable[Value] = self.value
+        return items
+
+
+@of_python(slice)
+class Slice(PythonValue):
+    """A slice."""
+
+    __slots__ = ()
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0:
+            raise NotPlain
+        return slice(*(plain(part) for part in (self.value.start, self.value.stop, self.value.step)))

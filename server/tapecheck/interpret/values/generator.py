@@ -35,6 +35,7 @@ class Generator(BaseValue):
     """Whether it waits inside of a `with` or `try`, whose end has to come once it is left."""
 
     can_hold: ClassVar[bool] = True
+    is_iterator: ClassVar[bool] = True
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         produced: list[Value] = []

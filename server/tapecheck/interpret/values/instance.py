@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -103,6 +104,9 @@ class Instance(BaseValue):
 
     typical: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        return [*self.attrs.values(), self.inner]
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.instance_attribute(self, name, node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +13,7 @@ from tapecheck.interpret.values.base import (
     BaseValue,
     Deferred,
     Interpreter,
+    NotPlain,
     Slot,
     Stream,
     Value,
@@ -20,6 +21,7 @@ from tapecheck.interpret.values.base import (
     behaviour,
     hashable,
     loaded,
+    plain,
     stored,
 )
 from tapecheck.interpret.values.keys import unkey
@@ -45,6 +47,16 @@ class Dict(BaseValue):
     keyed: ClassVar[bool] = True
 
     is_callable: ClassVar[bool | None] = False
+
+    is_container: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        return self.items.values()
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0 or self.more:
+            raise NotPlain
+        return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in self.items.items()}
 
     can_hold: ClassVar[bool] = True
 

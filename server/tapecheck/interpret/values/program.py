@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -70,6 +70,16 @@ class Function(BaseValue):
 
     typical: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
+
+    def children(self) -> Iterable[Value]:
+        return [value for _, value in self.parameters_with_default()]
+
+    def parameters_with_default(self) -> list[tuple[str, Value]]:
+        """Return the parameters that have a default, with the object that every call without the argument gets."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        found = [(one.arg, value) for one, value in zip(positional[-len(self.defaults) :], self.defaults)]
+        return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, self.kw_defaults)]
 
     def own_attribute(self, name: str) -> tuple[Value] | None:
         if name in self.attrs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +15,7 @@ from tapecheck.interpret.values.base import (
     BaseValue,
     Deferred,
     Interpreter,
+    NotPlain,
     Signal,
     Stream,
     Value,
@@ -24,6 +25,7 @@ from tapecheck.interpret.values.base import (
     concrete,
     hashable,
     key_within,
+    plain,
 )
 from tapecheck.interpret.values.tensor import Tensor
 from tapecheck.interpret.values.unknown import (
@@ -61,6 +63,16 @@ class List(BaseValue):
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
     is_callable: ClassVar[bool | None] = False
+
+    is_container: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        return self.items
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0 or self.more or self.kind not in ("list", "keys"):
+            raise NotPlain
+        return [plain(item, depth - 1) for item in self.items]
 
     can_hold: ClassVar[bool] = True
 
@@ -281,6 +293,16 @@ class Set(BaseValue):
     more: bool = False
     stored_at: Site | None = None
 
+    is_container: ClassVar[bool] = True
+
+    def children(self) -> Iterable[Value]:
+        return self.items
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0 or self.more:
+            raise NotPlain
+        return {plain(item, depth - 1) for item in self.items}
+
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return True if machine.has_method(self, name) else None
 
@@ -330,6 +352,11 @@ class Range(BaseValue):
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
+
+    def as_python(self, depth: int) -> Any:
+        if depth <= 0 or len(self) > limits.MAX_RANGE:
+            raise NotPlain
+        return range(self.start, self.stop, self.step)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, slice):

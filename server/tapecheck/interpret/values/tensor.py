@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import weakref
+from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar
 
@@ -142,6 +143,9 @@ class Tensor(BaseValue):
     vague: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = False
+
+    def children(self) -> Iterable[Value]:
+        return () if self.given is None else self.given.values()
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.library.tensor_attribute(self, name, node)

@@ -18,10 +18,12 @@ from tapecheck.interpret.values.base import (
     Deferred,
     Interpreter,
     Kwargs,
+    NotPlain,
     Stream,
     Value,
     behaviour,
     hashable,
+    plain,
 )
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
 from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
@@ -211,6 +213,11 @@ class Unknown(BaseValue):
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         kwargs.pop(MORE_KEYWORDS, None)
         return machine.library.call_unknown(self, args, kwargs, node)
+
+    def as_python(self, depth: int) -> Any:
+        if self.concrete is None:
+            raise NotPlain
+        return plain(self.concrete, depth)
 
     def itself(self) -> Value:
         return self if self.concrete is None else self.concrete
