@@ -21,6 +21,7 @@ from tapecheck.interpret import (
     Starts,
     faults,
     interpret,
+    limits,
     reach_of,
 )
 from tapecheck.rules import ALL, RAISING, Reading, judge
@@ -28,6 +29,7 @@ from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, did_you_mean
+from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Setup
 from tapecheck.source.search import torch_of
 from tapecheck.source.selection import Selection
@@ -328,6 +330,15 @@ def check(
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
     return Report(source, interpretation, kept, hidden, elsewhere, narrowed, project=project)
+
+
+def callers_of(path: str, importers: Importers, known: Callable[[str], bool]) -> tuple[list[str], int]:
+    """Return the files to run for what they do in one that they import, and how many more the limit leaves out.
+
+    `known` are files that are checked anyway.
+    """
+    found = [one for one in importers.of(path) if not known(one)]
+    return found[: limits.MOST_CALLERS], max(0, len(found) - limits.MOST_CALLERS)
 
 
 def _asked(select: Collection[str] | None, ignore: Collection[str], rules: Selection | None) -> Selection:

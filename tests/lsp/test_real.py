@@ -500,3 +500,22 @@ async def test_the_graph_around_the_cursor_is_drawn(real: Editor) -> None:
     assert [Path(str(name)).name for name in head["files"]] == ["drawn.py"]  # type: ignore[attr-defined]
     step = await drawn(13, 4)
     assert str(step["svg"]).startswith("<svg") and " here" not in str(step["svg"]).partition("</style>")[2]
+
+
+async def test_what_a_closed_file_does_in_an_open_one_comes_once_nobody_types(real: Editor) -> None:
+    text = "def step(loss):\n    loss.backward()\n    return loss.item()\n"
+    (real.folder / "pyproject.toml").write_text("")
+    (real.folder / "of_closed.py").write_text(text)
+    (real.folder / "closed.py").write_text(
+        "import torch\nfrom of_closed import step\n\nw = torch.ones(2, requires_grad=True)\n"
+        "loss = w.exp().sum()\nfor _ in range(3):\n    step(loss)\n"
+    )
+    uri = real.open("of_closed.py", text)
+    for _ in range(int(WAIT)):
+        found = await real.diagnostics(uri) if real.pulls else real.published.get(uri, (0, []))[1]
+        if found:
+            break
+        await asyncio.sleep(1)
+    assert [(one.code, one.range.start.line) for one in found] == [("TAPE101", 1)]
+    real.close(uri)
+    (real.folder / "pyproject.toml").unlink()

@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from tapecheck.interpret import Cancelled
 from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
@@ -571,3 +572,54 @@ def test_files_that_are_not_open_leave_what_is_remembered_of_open_ones(tmp_path:
     # What is remembered of the open one is read for it as well.
     closed = session.check_closed(analysis.report.source, Settings(), lambda: False)
     assert closed.interpretation.tapes[0] is analysis.report.interpretation.tapes[0]
+
+
+TRAINER = "def step(model, loss):\n    loss.backward()\n    return loss.item()\n"
+CALLER = (
+    "import torch\nfrom trainer import step\n\nmodel = torch.nn.Linear(2, 1)\n"
+    "loss = model(torch.ones(1, 2)).exp().sum()\nfor _ in range(3):\n    step(model, loss)\n"
+)
+
+
+def test_what_a_closed_file_does_in_an_open_one_is_shown_there(tmp_path: Path) -> None:
+    for name, text in {"pyproject.toml": "", "trainer.py": TRAINER, "main.py": CALLER}.items():
+        (tmp_path / name).write_text(text)
+    session = Session()
+    uri = (tmp_path / "trainer.py").as_uri()
+    session.open(uri, str(tmp_path / "trainer.py"), TRAINER, 1)
+
+    def looked(cancelled: bool = False) -> bool:
+        snapshot = session.snapshot(uri)
+        assert snapshot is not None
+        return session.look_at_callers(snapshot, lambda: cancelled)
+
+    assert session.shown(again(session, uri)) == []
+    with pytest.raises(Cancelled):
+        looked(cancelled=True)
+    assert looked()
+    (shown,) = session.shown(again(session, uri))
+    assert (shown.finding.code, shown.finding.span.line, shown.static) == ("TAPE101", 2, None)
+    assert session.brought_to(again(session, uri))
+    assert not looked(), "nothing else is found"
+    (tmp_path / "main.py").write_text(CALLER.replace("step(model, loss)", "step(model, model(torch.ones(1, 2)).sum())"))
+    assert looked()
+    assert session.shown(again(session, uri)) == []
+
+
+def test_what_a_closed_file_does_is_about_the_text_that_it_has_read(tmp_path: Path) -> None:
+    for name, text in {"pyproject.toml": "", "trainer.py": TRAINER, "main.py": CALLER}.items():
+        (tmp_path / name).write_text(text)
+    session = Session()
+    uri = (tmp_path / "trainer.py").as_uri()
+    document = session.open(uri, str(tmp_path / "trainer.py"), TRAINER, 1)
+    snapshot = session.snapshot(uri)
+    assert snapshot is not None
+    assert session.look_at_callers(snapshot, lambda: False)
+    assert len(session.shown(again(session, uri))) == 1
+    document.replace("# edited\n" + TRAINER, 2)
+    assert session.shown(again(session, uri)) == []
+    document.dirty = True
+    snapshot = session.snapshot(uri)
+    assert snapshot is not None
+    assert session.look_at_callers(snapshot, lambda: False)
+    assert [one.finding.span.line for one in session.shown(again(session, uri))] == [3]

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
+from tapecheck.cli.across import to_their_files
+from tapecheck.cli.checking import CheckOptions, check_callers, check_file
+from tapecheck.interpret import limits
 from tapecheck.source import read_source
 from tests.cases import under_torch
 from tests.expectations import Place, Project, place_of, read_project
@@ -71,6 +74,38 @@ def test_findings_stand_where_they_are_expected(program: Path, tmp_path: Path, u
         program.write_text(project.updated(found).written())
         return
     assert found == project.expected
+
+
+def told(asked: list[str], folder: Path) -> dict[str, set[tuple[int, str]]]:
+    """What the command line says of each of the files that are asked for."""
+    wanted = CheckOptions(fixes=False, cache=str(folder / ".cache"))
+    files = [check_file(str(folder / name), wanted) for name in asked]
+    to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=check_callers(files, wanted))
+    places = [{(one.span.line, one.code + "?" * (not one.certain)) for one in file.findings} for file in files]
+    return dict(zip(asked, places, strict=True))
+
+
+@pytest.mark.parametrize("program", PROGRAMS[::5], ids=lambda path: path.stem)
+def test_a_file_checked_alone_has_the_findings_that_it_has_in_its_folder(program: Path, tmp_path: Path) -> None:
+    project = read_project(program.read_text())
+    laid_out(project, tmp_path)
+    names = [name for name in project.files if name.endswith(".py")]
+    together = told(names, tmp_path)
+    assert {name: told([name], tmp_path)[name] for name in names} == together
+
+
+def test_a_file_that_many_import_has_a_note_of_those_that_were_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_CALLERS", 2)
+    users = {f"use{number}.py": "import helper\n" for number in range(4)}
+    laid_out(Project({"helper.py": "import torch\n", **users}), tmp_path)
+    wanted = CheckOptions(fixes=False)
+    files = [check_file(str(tmp_path / "helper.py"), wanted)]
+    assert len(check_callers(files, wanted)) == 2
+    assert [one.message for one in files[0].incomplete] == [
+        "work limit reached: 2 of the files that import this one were not run"
+    ]
 
 
 @cache

@@ -28,24 +28,26 @@ def to_their_files(
     rules: Selection,
     projects: Projects,
     edited: bool = False,
+    callers: Sequence[Checked] = (),
 ) -> None:
     """Move what checked files find in others to those, where they were checked and do not say it by themselves.
 
     What is in files that were not asked for stays with the file that found it. Without `mend` there are no fixes.
     `rules` is what the command line says of rules; `edited` says that it was found in the others as edits have left
-    them.
+    them. `callers` are files that were not asked for and import those that were: checked as they are on disk.
     """
     from tapecheck.fixes import Effort
 
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
-    for file in files:
+    unedited = {id(file) for file in (callers if edited else (*files, *callers))}
+    for file in sorted((*files, *callers), key=lambda file: real_path(file.path)):
         left: list[Finding] = []
         for finding in file.elsewhere:
             place = real_path(finding.span.file)
             home = homes.get(place)
-            if home is None or (home.rewrite is not None and not edited):
+            if home is None or (home.rewrite is not None and id(file) in unedited):
                 left.append(finding)
                 continue
             if (finding.code, place, finding.span.line) in known:

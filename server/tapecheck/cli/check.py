@@ -14,7 +14,7 @@ from typing import Literal
 
 from tapecheck.cli import cache
 from tapecheck.cli.across import Mend, in_imported_files, mended, to_their_files
-from tapecheck.cli.checking import CheckOptions, check_file, check_files
+from tapecheck.cli.checking import CheckOptions, check_callers, check_file, check_files
 from tapecheck.cli.choosing import with_lines
 from tapecheck.cli.files import STDIN, find_files
 from tapecheck.cli.progress import Progress
@@ -75,7 +75,10 @@ def check_paths(options: argparse.Namespace) -> int:
         together = Together(files, wanted)
         together.fix()
         mend = together.mended
-    to_their_files(files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing)
+    callers = check_callers(files, wanted) if STDIN not in options.paths else []
+    to_their_files(
+        files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing, callers=callers
+    )
     for file in files:
         apply_configuration(
             file, projects.of(file.path), options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None

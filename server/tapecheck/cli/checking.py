@@ -347,6 +347,29 @@ def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = N
                 yield _failed(path, error)
 
 
+def check_callers(files: Sequence[Checked], wanted: CheckOptions) -> list[Checked]:
+    """Check the files of the project that import those which were asked for, as far as these are not among them.
+
+    What they do in the files that were asked for is among `elsewhere`. Files beyond the limit are noted.
+    """
+    from tapecheck.check import callers_of
+    from tapecheck.source.importers import Importers
+
+    asked = {real_path(file.path) for file in files}
+    importers = Importers(wanted.projects, asked)
+    callers: dict[str, str] = {}
+    for file in files:
+        if not file.checked or not is_file(file.path) or is_tape(file.path):
+            continue
+        found, left = callers_of(file.path, importers, lambda one: real_path(one) in asked)
+        if left:
+            note = f"work limit reached: {left} of the files that import this one were not run"
+            file.incomplete.append(Incomplete(note))
+        for one in found:
+            callers.setdefault(real_path(one), one if Path(file.path).is_absolute() else os.path.relpath(one))
+    return list(check_files(list(callers.values()), replace(wanted, fixes=False, edit="", lines=(), ask=False)))
+
+
 def _check_apart(path: str, wanted: CheckOptions) -> Checked:
     """Check a file in a process of its own: one of the files ended the shared ones."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
@@ -22,5 +23,6 @@ __all__ = [
     "Starts",
     "faults",
     "interpret",
+    "limits",
     "reach_of",
 ]

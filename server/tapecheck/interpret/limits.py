@@ -21,6 +21,10 @@ FURTHER_TIMES = 5
 """How many times the work of the first way the further ways may take where that is more."""
 LOOP_WORK = 14_000
 """Work of one loop, over all times that it is entered from the same place: else it grows with each level of nesting."""
+MOST_CALLERS = 16
+"""Files of a project that are run for what they do in one that they import, the nearest first: five seconds at most of
+them, and most files have fewer.
+"""
 WORK_BETWEEN_LOOKS = 512
 """Work after which the caller is asked again whether it still wants the answer: about 5 ms of a keystroke."""
 

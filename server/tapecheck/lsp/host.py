@@ -44,6 +44,9 @@ MIN_DELAY, MAX_DELAY = 0.002, 0.1
 IMPORTERS_DELAY = 0.4
 """Seconds without an edit of a file before those that import it are analysed anew."""
 
+CALLERS_DELAY = 1.0
+"""Seconds without an edit before the closed files that import an open one are checked for what they do in it."""
+
 # Cells of all languages are asked for: what is said counts them as the reader does.
 NOTEBOOKS = t.NotebookDocumentSyncOptions(
     notebook_selector=[
@@ -90,6 +93,7 @@ class Host(Connection):
         self.garbage = Garbage()
         self._edited = float("-inf")
         self._importing: dict[str, asyncio.TimerHandle] = {}
+        self._calling: dict[str, asyncio.Task[None]] = {}
         self._pages: Scratch | None = None
 
     @cached_property
@@ -156,7 +160,43 @@ class Host(Connection):
             for problem in configuration_problems(analysis.report.project.configuration):
                 self.say_once(problem)
         self.tell_others(snapshot.uri)
+        if analysis is not None and snapshot.path.endswith(".py"):
+            self._look_at_callers(snapshot)
         return analysis
+
+    def _look_at_callers(self, snapshot: Snapshot) -> None:
+        """Schedule a check of the closed files that import an open one, for when nobody types."""
+        waiting = self._calling.pop(snapshot.uri, None)
+        if waiting is not None:
+            waiting.cancel()
+        self._calling[snapshot.uri] = self.spawn(quietly(self._called(snapshot)))
+
+    async def _called(self, snapshot: Snapshot) -> None:
+        loop = asyncio.get_running_loop()
+        session = self.session
+        while not session.outdated(snapshot):
+            await asyncio.sleep(CALLERS_DELAY)
+            if not self.quiet(CALLERS_DELAY):
+                continue
+            try:
+                changed = await loop.run_in_executor(
+                    self.scanning, session.look_at_callers, snapshot, lambda: not self.quiet(0)
+                )
+            except Exception as error:
+                if not self.quiet(0):
+                    continue
+                logger.warning("could not check the files that import %s", snapshot.path, exc_info=error)
+                return
+            if changed:
+                self._show_again(snapshot.uri)
+            return
+
+    def _show_again(self, uri: str) -> None:
+        """Have a file's findings shown anew, which is analysed already."""
+        if not self.client.pull:
+            self.refresh(uri, at_once=True)
+        elif self.client.refresh_diagnostics:
+            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
 
     def tell_others(self, uri: str) -> None:
         """Show anew the open files in which the code of one does something else than before."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
+from tapecheck.lsp.callers import Callers
 from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
 from tapecheck.lsp.evidence import Evidences, Shown, plainly
@@ -30,6 +31,7 @@ from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding, page_url
 from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
 from tapecheck.source.configuration import ignore_in_project
+from tapecheck.source.modules import SOURCES
 from tapecheck.source.notebook import join
 from tapecheck.source.project import Setup
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
@@ -190,6 +192,7 @@ class Session:
         self._sources: dict[str, Source] = {}
         self._parsed: dict[str, Source] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
+        self._callers = Callers()
 
     @property
     def recordings(self) -> dict[str, Recording]:
@@ -207,6 +210,7 @@ class Session:
         document = self.documents.pop(uri, None)
         self._analyses.pop(uri, None)
         self._sources.pop(uri, None)
+        self._callers.forget(uri)
         for cell in document.documents if isinstance(document, Notebook) else ():
             self._notebook_of.pop(cell, None)
         if document is not None:
@@ -247,6 +251,7 @@ class Session:
     def forget(self) -> None:
         """Drop every analysis, as when the settings change."""
         self._analyses.clear()
+        self._callers.clear()
         self._fixes.clear()
         for document in self.documents.values():
             document.touch()
@@ -406,6 +411,23 @@ class Session:
         """Return the report on a file that is not open, beside unsaved ones; raises where it is cancelled."""
         return self._run_check(source, settings, cancelled, self._parse(unsaved), closed=True)
 
+    def look_at_callers(self, snapshot: Snapshot, cancelled: Callable[[], bool]) -> bool:
+        """Check the files on disk that import an open one; return whether they do something else in it than before.
+
+        Raises where it is cancelled.
+        """
+        shown = {document.path for document in self.documents.values()}
+        open_files = self._parse(self.unsaved())
+        project = self.setup.project_of(snapshot.path)
+
+        def look(path: str) -> Report | None:
+            source = SOURCES.get(path)
+            if source is None:
+                return None
+            return self._run_check(source, self.settings_for(path), cancelled, open_files, closed=True)
+
+        return self._callers.look(snapshot.uri, snapshot.path, project, but=shown, look=look)
+
     # What is shown
 
     def shown(self, analysis: Analysis) -> list[Shown]:
@@ -429,22 +451,30 @@ class Session:
             yield from across.visible(analysis.report, open_files, analysis.snapshot.settings.rules)
 
     def _brought(self, analysis: Analysis, known: set[tuple[str, int, int]]) -> Iterator[Shown]:
-        """Yield what the code of other open files does in this one, as long as they have read it as it is."""
+        """Yield what the code of other files does in this one, as long as they have read it as it is."""
         path, source = analysis.snapshot.path, analysis.report.source
         wanted = analysis.report.project.rules(analysis.snapshot.settings.rules)
-        for uri, other in self._present():
-            report = other.report
-            read = report.interpretation.read.get(path)
-            if uri == analysis.snapshot.uri or not report.elsewhere or read != source.text:
+        for uri, finding in self._done_here(analysis):
+            if finding.span.file != path or identity(finding) in known:
                 continue
-            for finding in report.elsewhere:
-                if finding.span.file != path or identity(finding) in known:
-                    continue
-                known.add(identity(finding))
-                if not wanted.wants(finding.code, finding.name):
-                    continue
-                if split_suppressed([finding], suppressions(source))[0]:
-                    yield plainly(finding, finding, analysis.snapshot.settings, analysis.report.project, uri)
+            known.add(identity(finding))
+            if not wanted.wants(finding.code, finding.name):
+                continue
+            if split_suppressed([finding], suppressions(source))[0]:
+                shown = plainly(finding, finding, analysis.snapshot.settings, analysis.report.project, uri)
+                # No analysis of a file that is not open is kept, which its fixes would be made from.
+                yield shown if uri in self.documents else replace(shown, static=None)
+
+    def _done_here(self, analysis: Analysis) -> Iterator[tuple[str, Finding]]:
+        """Yield what other files do elsewhere, those of which have read the file as it is, with the uris of open ones.
+
+        Those that are not open have the uri "closed".
+        """
+        path, text = analysis.snapshot.path, analysis.report.source.text
+        for uri, other in self._present():
+            if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
+                yield from ((uri, finding) for finding in other.report.elsewhere)
+        yield from (("closed", finding) for finding in self._callers.of(analysis.snapshot.uri, text))
 
     def _present(self) -> Iterator[tuple[str, Analysis]]:
         """Yield the last analysis of each open document."""
@@ -500,6 +530,7 @@ class Session:
         recording = self.recordings.get(path)
         recorded = recording.findings if recording is not None else []
         others = [one for _, other in self._present() if other is not analysis for one in other.report.elsewhere]
+        others += self._callers.of(analysis.snapshot.uri, analysis.report.source.text)
         hidden = [one for one in others if one.span.file == path]
         hidden += [
             told for one in analysis.report.elsewhere if (told := across.at_call(analysis.report, one)) is not None

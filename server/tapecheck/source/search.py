@@ -136,6 +136,11 @@ class Search:
             )
         return self._environment
 
+    @property
+    def root(self) -> str | None:
+        """Return the root of the project that the program lies in; None where nothing marks one."""
+        return self._root
+
     # -- names ------------------------------------------------------------------------------------------------
 
     def _relative_module(self, parts: list[str], level: int, importer: str) -> Found | None:

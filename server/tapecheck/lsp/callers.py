@@ -1,0 +1,68 @@
+"""What files that are not open do in the open ones that they import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tapecheck.check import callers_of
+from tapecheck.rules.finding import Finding
+from tapecheck.source.importers import Importers
+from tapecheck.source.project import Project, Projects
+
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found in an open file by those that import it, and the text that it had."""
+
+    text: str | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(slots=True)
+class Callers:
+    """What the importers of open files do in these, by their uris, as of the last time that nobody typed."""
+
+    _looked: dict[str, list[_Looked]] = field(default_factory=dict)
+
+    def of(self, uri: str, text: str) -> Iterator[Finding]:
+        """Yield what importers do in an open file, as long as they have read it as it is."""
+        for one in self._looked.get(uri, ()):
+            if one.text == text:
+                yield from one.findings
+
+    def look(
+        self, uri: str, path: str, project: Project, *, but: Collection[str], look: Callable[[str], Report | None]
+    ) -> bool:
+        """Check the importers of an open file that are not `but` those; return whether other things are found.
+
+        `look` checks one of them; it returns None where it cannot be read.
+        """
+        found: list[_Looked] = []
+        callers, _ = callers_of(path, Importers(Projects(project.setup)), lambda one: one in but)
+        for caller in callers:
+            report = look(caller)
+            here = tuple(one for one in report.elsewhere if one.span.file == path) if report is not None else ()
+            if report is not None and here:
+                found.append(_Looked(report.interpretation.read.get(path), here))
+        before = self._looked.get(uri, [])
+        self._looked[uri] = found
+        return [(one.text, [*map(_told, one.findings)]) for one in before] != [
+            (one.text, [*map(_told, one.findings)]) for one in found
+        ]
+
+    def forget(self, uri: str) -> None:
+        """Drop what is known of a file that is open no more."""
+        self._looked.pop(uri, None)
+
+    def clear(self) -> None:
+        """Drop everything, as when the settings change."""
+        self._looked.clear()
+
+
+def _told(finding: Finding) -> tuple[str, str, int, bool]:
+    return finding.code, finding.message, finding.span.line, finding.certain
