@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tapecheck.interpret.explore.definitions import Body, Definitions
 from tapecheck.interpret.explore.effects import Effect, Facts
@@ -68,6 +69,16 @@ class CallGraph:
             every = {id(body): body for body in self._called(facts, owner)}
             known = self._callees[id(facts), owner] = tuple(every.values())
         return known
+
+    @cached_property
+    def called(self) -> frozenset[int]:
+        """The functions, by their id, that another function of the file may call."""
+        return frozenset(
+            id(one)
+            for body in self._defined.bodies
+            for one in self.callees(body.facts, body.owner.name if body.owner is not None else None)
+            if one is not body
+        )
 
     def _called(self, facts: Facts, owner: str | None) -> Iterator[Body]:
         for name in facts.names:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from tapecheck.interpret.explore import lived
+from tapecheck.interpret.explore.definitions import Definitions
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.library import lightning
@@ -57,9 +58,16 @@ def entries_of(source: Source) -> list[Entry]:
         # The loops of a forward pass are somebody else's iterations.
         if own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
             relevant.append(Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False))
+        elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
+            # A command of the program: what it builds goes to what it calls.
+            relevant.append(Entry(body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
+
+
+def _of_module(defined: Definitions, owner: str | None) -> bool:
+    return owner is not None and defined.is_module(owner)
 
 
 def begin(machine: Machine, module: Module, entry: Entry) -> None:

@@ -212,8 +212,9 @@ class Exploration:
         """Return those of the ways after a run that may show something."""
         way, world = run.way, run.world
         if not world.writer.has_nodes and not any(isinstance(event, _JUDGED) for event in world.writer.tape.events):
-            # No graph and nothing that a rule reads: another way must do what makes one.
-            ways = [one for one in ways if run.watcher.does(one.turned, Effect.BEGIN)]
+            # No graph and nothing that a rule reads: another path must make one, or be a mode of a script that does.
+            wanted = Effect.BEGIN if self.entry is not None else Effect.BEGIN | Effect.COLLECT
+            ways = [one for one in ways if run.watcher.does(one.turned, wanted)]
         fresh = world.choices.asked.keys() - self.met
         self.met |= fresh
         # The module has a start of its own, which tries what its conditions lead to.

@@ -77,6 +77,20 @@ to as they are.
 """
 
 
+def _setting(node: ast.If) -> str | None:
+    """Return the last part of the name that a condition compares with one text or more; None of any other condition."""
+    test = node.test
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.In)):
+        return None
+    (other,) = test.comparators
+    texts = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+    if not all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in texts):
+        return None
+    if isinstance(test.left, ast.Attribute):
+        return test.left.attr
+    return test.left.id if isinstance(test.left, ast.Name) else None
+
+
 def _conditions_in(statement: ast.stmt) -> _Around:
     homes: dict[int, tuple[ast.AST | None, str | None]] = {}
     targets: dict[int, tuple[str, ...]] = {}
@@ -108,6 +122,19 @@ class Shapes:
         self._liveness: dict[int, Liveness] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
+        self._modes: dict[str, list[ast.If]] | None = None
+
+    def other_modes(self, node: ast.If) -> Iterator[ast.If]:
+        """Yield the other conditions of the file that compare the same setting with a text, as a mode is chosen."""
+        setting = _setting(node)
+        if setting is None:
+            return
+        if self._modes is None:
+            self._modes = {}
+            for one in walk(self.tree):
+                if isinstance(one, ast.If) and (name := _setting(one)) is not None:
+                    self._modes.setdefault(name, []).append(one)
+        yield from (one for one in self._modes.get(setting, ()) if one is not node)
 
     def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
         """Return the function around a condition, and the class around that."""

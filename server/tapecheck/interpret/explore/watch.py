@@ -55,6 +55,7 @@ _SETTLING = int(Effect.SETTLE | Effect.DROP)
 _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
 _DROP, _CUT, _CLEAR, _START = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR), int(Effect.START)
+_OF_PROGRAMS = int(Effect.START | Effect.COLLECT)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -111,6 +112,9 @@ class Watcher:
         )
         # No collection of data has None among its elements.
         most = Stake.CERTAINTY if present.asks_data_for_none(node.test) else Stake.VERDICT
+        modes = self._of_modes(present, shapes, node)
+        if modes:
+            stake = Stake.VERDICT
         stake = min(stake, most)
         own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
@@ -122,7 +126,7 @@ class Watcher:
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
-            watched.effects |= other.effects | (shape.rest.effects if here.jumps else 0)
+            watched.effects |= other.effects | modes | (shape.rest.effects if here.jumps else 0)
             watched.lines |= lines
             watched.stake = max(watched.stake, stake)
             found.append(watched)
@@ -207,6 +211,15 @@ class Watcher:
             if rest.facts.stored and not inert:
                 return Stake.VERDICT
         return stake
+
+    def _of_modes(self, present: Present, shapes: Shapes, node: ast.If) -> int:
+        """Return what programs do that are chosen by the same setting as a side of this `if`, if it matters."""
+        effects = 0
+        for one in shapes.other_modes(node):
+            side = shapes.shape(one).body
+            if not present.inert(side):
+                effects |= side.effects | of_calls(side, present, shapes)
+        return effects if effects & _OF_PROGRAMS else 0
 
     def broken(self, open_: _Open | None) -> None:
         """Note that an exception ended the side taken: what lies beyond has not been seen."""

@@ -294,7 +294,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
             value.compared = (positive.__name__, left, right)
         if isinstance(left, Unknown) and left.usual is not None:
-            value.likely = _usually(positive, left.usual[0], right)
+            value.likely = _likely(machine, positive, left, left.usual[0], right)
         elif isinstance(left, Unknown) and left.parts is not None and left.parts[0] == "len" and right == 0:
             # What somebody asks the length of is not empty, as a rule.
             value.likely = {"Eq": False, "Gt": True}.get(positive.__name__)
@@ -311,6 +311,18 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     result.negated = value
     result.likely = None if value.likely is None else not value.likely
     return result
+
+
+def _likely(machine: Engine, kind: type[ast.cmpop], setting: Unknown, default: Value, other: Value) -> bool | None:
+    """Return what a comparison of a setting likely comes to: by its default, unless an earlier test has ruled that out.
+
+    A mode that is not the default one is then the first that the program asks for.
+    """
+    if kind in (ast.Eq, ast.In) and isinstance(default, str):
+        asked = machine.world.knowledge.known.get(("Eq", expression(setting), expression(default)))
+        if asked is not None and known_truth(machine, asked) is False:
+            return True
+    return _usually(kind, default, other)
 
 
 def _usually(kind: type[ast.cmpop], default: Value, other: Value) -> bool | None:

@@ -1,0 +1,116 @@
+"""Modes are programs: what only another value of an option starts is run, whichever way the option is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+def make():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def train(model, steps):
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(steps):
+        loss = F.cross_entropy(model(torch.randn(5, 4)), torch.randint(3, (5,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def predict(model, count=8):
+    outputs = []
+    for _ in range(count):
+        outputs.append(model(torch.randn(5, 4)))
+    return torch.cat(outputs).argmax(1)
+
+"""
+KEPT = HEAD[: HEAD.index("outputs.append")].count("\n") + 1
+TWO_MODES = """\
+model = make()
+if {mode} == "train":
+    train(model, 5)
+elif {mode} == "predict":
+    print(predict(model))
+"""
+PARSED = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", default="train")
+args = parser.parse_args()
+"""
+PROGRAMS = {
+    "argparse": PARSED + TWO_MODES.format(mode="args.mode"),
+    "two ifs": PARSED + TWO_MODES.format(mode="args.mode").replace("elif", "if"),
+    "three modes": PARSED
+    + TWO_MODES.format(mode="args.mode").replace("elif", 'elif args.mode == "export":\n    print(model)\nelif'),
+    "in": PARSED
+    + TWO_MODES.format(mode="args.mode").replace('args.mode == "predict"', 'args.mode in ("eval", "predict")'),
+    "a flag": PARSED.replace('"--mode", default="train"', '"--predict", action="store_true"')
+    + "model = make()\nif args.predict:\n    print(predict(model))\nelse:\n    train(model, 5)\n",
+    "environment": 'import os\nMODE = os.environ.get("MODE", "train")\n' + TWO_MODES.format(mode="MODE"),
+    "sys.argv": 'import sys\nmodel = make()\nif sys.argv[1] == "predict":\n    predict(model)\n'
+    "else:\n    train(model, 5)\n",
+    "tyro": "from dataclasses import dataclass\nimport tyro\n@dataclass\nclass Config:\n    mode: str = 'train'\n"
+    "config = tyro.cli(Config)\n" + TWO_MODES.format(mode="config.mode").replace("elif", "if"),
+    "hydra": "import hydra\n@hydra.main(config_path='conf')\ndef main(cfg):\n    model = make()\n"
+    "    if cfg.mode == 'train':\n        train(model, 5)\n"
+    "    elif cfg.mode == 'predict':\n        predict(model)\nmain()\n",
+    "click": "import click\n@click.group()\ndef cli():\n    pass\n@cli.command()\ndef fit():\n    train(make(), 5)\n"
+    "@cli.command()\ndef sample():\n    print(predict(make()))\nif __name__ == '__main__':\n    cli()\n",
+    "typer": "import typer\napp = typer.Typer()\n@app.command()\ndef fit(steps: int = 5):\n    train(make(), steps)\n"
+    "@app.command()\ndef sample(count: int = 4):\n    print(predict(make(), count))\n"
+    "if __name__ == '__main__':\n    app()\n",
+    "fire": "import fire\nclass Runner:\n    def __init__(self):\n        self.model = make()\n"
+    "    def fit(self):\n        train(self.model, 5)\n    def sample(self):\n        return predict(self.model)\n"
+    "if __name__ == '__main__':\n    fire.Fire(Runner)\n",
+    "a table": "def one(args):\n    train(make(), 5)\ndef two(args):\n    print(predict(make()))\n"
+    + PARSED
+    + "{'train': one, 'predict': two}[args.mode](args)\n",
+    "subcommands": "def one(args):\n    train(make(), 5)\ndef two(args):\n    print(predict(make()))\n"
+    "import argparse\nparser = argparse.ArgumentParser()\ncommands = parser.add_subparsers()\n"
+    "commands.add_parser('train').set_defaults(func=one)\ncommands.add_parser('predict').set_defaults(func=two)\n"
+    "args = parser.parse_args()\nargs.func(args)\n",
+}
+
+
+def kept_in(text: str) -> list[tuple[str, int]]:
+    report = check(from_text(text, "modes.py"))
+    assert report.interpretation.faults == []
+    return [(finding.code, finding.span.line) for finding in report.findings]
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_mode_that_is_not_the_default_is_run(program: str) -> None:
+    assert kept_in(HEAD + program) == [("TAPE201", KEPT)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_nothing_is_said_where_the_other_mode_records_nothing(program: str) -> None:
+    assert kept_in(HEAD.replace("def predict", "@torch.no_grad()\ndef predict") + program) == []
+    detached = HEAD.replace(
+        "outputs.append(model(torch.randn(5, 4)))", "outputs.append(model(torch.randn(5, 4)).detach())"
+    )
+    assert "TAPE201" not in [code for code, _ in kept_in(detached + program)]
+
+
+def test_a_command_that_is_given_its_model_is_not_judged_by_a_guess() -> None:
+    program = "def sample(model):\n    return predict(model)\n"
+    assert kept_in(HEAD + program) == []
+
+
+def test_what_a_command_returns_may_be_trained_on() -> None:
+    """A rollout that nobody calls here: whoever does may walk what it hands back."""
+    collect = HEAD.replace("torch.cat(outputs).argmax(1)", "outputs")
+    assert kept_in(collect + "def rollout():\n    return predict(make())\n") == []
+
+
+def test_the_mode_is_named_at_the_finding() -> None:
+    report = check(from_text(HEAD + PROGRAMS["argparse"], "modes.py"))
+    (finding,) = report.findings
+    assert "this happens where `args.mode == 'predict'` is true" in [label.message for label in finding.labels]
