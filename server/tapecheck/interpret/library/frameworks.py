@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import builtin, configurations, deepspeed, ignite, lightning, scalers, wrappers
+from tapecheck.interpret.library import (
+    builtin,
+    configurations,
+    deepspeed,
+    equations,
+    ignite,
+    lightning,
+    scalers,
+    wrappers,
+)
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import HandleState
 from tapecheck.interpret.values import (
@@ -131,6 +140,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **{f"{name}.trainer.Trainer": lightning.trainer for name in _LIGHTNING},
     **{name: lambda torch, args, kwargs, node: Instance(None, "lightning.Fabric") for name in _FABRIC},
     "deepspeed.initialize": deepspeed.initialize, "ignite.engine.Engine": ignite.engine,
+    **dict.fromkeys(equations.SOLVERS, equations.solved),
     **dict.fromkeys(_CONFIGURED, configurations.parsed), "transformers.HfArgumentParser": configurations.parser,
     "apex.amp.scale_loss": scaled_loss, "apex.amp.initialize": lambda torch, args, kwargs, node: tuple(args),
 }  # fmt: skip

@@ -138,6 +138,18 @@ def is_abstract(node: ast.AST) -> bool:
 
 
 @placeless
+def is_unwritten(node: ast.AST) -> bool:
+    """Whether a method does nothing yet: it returns an argument as it is, or nothing at all."""
+    taken = [argument.arg for argument in node.args.args] if isinstance(node, ast.FunctionDef) else []
+    return isinstance(node, ast.FunctionDef) and all(
+        isinstance(one, ast.Pass)
+        or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        or (isinstance(one, ast.Return) and isinstance(one.value, ast.Name) and one.value.id in taken)
+        for one in node.body
+    )
+
+
+@placeless
 def yields_guarded(node: ast.AST) -> bool:
     """Whether a generator function yields inside of a `with` or a `try`."""
     return not isinstance(node, ast.Lambda) and any(

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
 )
+from tapecheck.tape import Leaf
 
 
 def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -46,6 +47,11 @@ def call_function(
     return _run(machine, function, args, kwargs, node)
 
 
+def _has_leaves(machine: Engine) -> bool:
+    """Whether the program has made anything that requires grad: without, the model is one that is still to be built."""
+    return any(isinstance(event, Leaf) for event in machine.world.writer.tape.events)
+
+
 def _run(
     machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
 ) -> Value:
@@ -57,8 +63,9 @@ def _run(
     if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
     notes = function.module.notes
-    if not machine.handlers and notes.of(body, syntax.is_abstract):
-        # A subclass gives what this one leaves out, with parameters that nobody knows.
+    unwritten = forward and notes.of(body, syntax.is_unwritten) and not _has_leaves(machine)
+    if unwritten or (not machine.handlers and notes.of(body, syntax.is_abstract)):
+        # A subclass, or the author of an exercise, gives what this one leaves out, with parameters that nobody knows.
         result = machine.library.opaque_result(function.name, args, kwargs, node)
         if isinstance(result, Unknown):
             result.returned, result.data = True, False
