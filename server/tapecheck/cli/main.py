@@ -115,6 +115,10 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.explain import explain_rule
 
         return explain_rule(options.rule, options.output_format, everything=options.all)
+    if options.verb == "debug" and options.what == "report":
+        from tapecheck.cli.reproducer import report
+
+        return report(options)
     if options.verb == "debug":
         from tapecheck.cli.debug import trace
 
@@ -313,6 +317,12 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     traced.add_argument("file", metavar="FILE", help="a script or a notebook")
     traced.add_argument("--line", type=_positive, metavar="N", help="only ways in which something happens on line N")
+    reported = subjects.add_parser(
+        "report", help="a small anonymous program that shows an internal error",
+        description="Print a small program that shows the same internal error as a file: statements that the error "
+        "does not need are left out, the program's own names and texts are replaced. Nothing is executed or sent.",
+    )  # fmt: skip
+    reported.add_argument("file", metavar="FILE", help="a script or a notebook")
 
     for name, said in (("rule", "the page of a rule, or all of them"), ("explain", "the same as `rule`")):
         rule = verbs.add_parser(name, help=said, description="Print the page of a rule, or the list of all rules.")
