@@ -50,10 +50,14 @@ class GraphKeptAcrossIterations(Rule):
                 excused.add(place)
             elif emptied == "may":
                 level.add(place)
-        return [
-            self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
+        kept = [
+            (reading, growth)
             for reading, growths in grown
             for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
+        ]
+        return [
+            self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
+            for reading, growth in _innermost(kept)
         ]
 
     def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
@@ -113,6 +117,20 @@ def said_at(store: Site, loop: LoopRun) -> Span:
         return store.span
     within = store.stack[: len(store.stack) - len(here.stack)]
     return next((call for call in within if call.file == here.file), store.span)
+
+
+def _innermost(kept: Sequence[tuple[Reading, _Growth]]) -> list[tuple[Reading, _Growth]]:
+    """Return what is kept without what an outer loop keeps by a store that is reported at a call nearer to it."""
+    stores = [_store(reading, growth) for reading, growth in kept]
+    homes = {(store.span, said_at(store, growth.held.loop)) for store, (_, growth) in zip(stores, kept)}
+    found = []
+    for store, (reading, growth) in zip(stores, kept):
+        home = said_at(store, growth.held.loop)
+        calls = [store.span, *store.stack]
+        nearer = calls[: calls.index(home)] if home in calls else []
+        if not any((store.span, call) in homes for call in nearer):
+            found.append((reading, growth))
+    return found
 
 
 def _headline(holder: str, certain: bool) -> str:
