@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tapecheck.record.evidence import judge
 from tapecheck.record.probe import PRODUCER
+from tapecheck.record.probe.following import follow
 from tapecheck.record.probe.recorder import Limits, Recorder
 from tapecheck.record.probe.sources import Sources
 from tapecheck.record.probe.writer import Writer
@@ -105,7 +106,7 @@ class Recording:
             recorder.attach(torch, deeper=False)
             if recorder.refused:
                 raise RuntimeError(recorder.refused)
-            recorder.tracer.start(_user_frames(frame, sources))
+            follow(recorder.tracer, _user_frames(frame, sources))
         except BaseException:
             recorder.detach()
             scratch.close()

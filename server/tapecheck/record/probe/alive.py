@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
 from .holds import has_graph
-from .tracing import Place
+from .lines import Place
 from .values import address_of
 
 _MAX_NODES = 100_000

@@ -20,6 +20,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Tuple
 from . import PRODUCER
 from .alive import Alive
 from .children import record_spawned, tape_of
+from .following import follow
 from .recorder import OLDEST_TORCH, Limits, Recorder
 from .sources import Sources
 from .writer import Writer
@@ -366,7 +367,7 @@ def child(arguments: List[str], number: int, path: str, words: Dict[str, Any]) -
     record_spawned(arguments, path)
     sys.meta_path.insert(0, TorchFinder(recorder))
     try:
-        recorder.tracer.start()
+        follow(recorder.tracer)
     except Exception:
         recorder.failed()
     try:
@@ -491,7 +492,7 @@ def run(program: Program, recorder: Recorder, ending: Ending) -> None:
         else:
             sys.meta_path.insert(0, TorchFinder(recorder))
         try:
-            recorder.tracer.start()
+            follow(recorder.tracer)
         except Exception:
             recorder.failed()
         if isinstance(program, Module):

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from .tracing import Place
+from .lines import Place
 from .values import ZEROS, version_of
 
 _GRADIENT = operator.attrgetter("grad")

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from .tracing import Place
+from .lines import Place
 from .values import ZEROS
 
 _GRADIENT = operator.attrgetter("grad")

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from .tracing import State, iterations
+from .lines import State, iterations
 from .values import Values, address_of, version_of
 
 LEAF_SEQUENCE = (1 << 64) - 1

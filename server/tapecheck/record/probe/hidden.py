@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .tracing import Activation, RunningLoop, ThreadLines
+from .lines import Activation, RunningLoop, ThreadLines
 
 # Two looks tell a round; what never came round in so many iterations is looked at no more.
 _FIRST_LOOKS, _LOOKS = 3, 400

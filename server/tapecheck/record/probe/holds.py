@@ -18,9 +18,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import TensorRef
+from .lines import Place, RunningLoop, ThreadLines
 from .names import locals_of, members, release, user_frames
 from .sources import Sources, SourceText, Store
-from .tracing import Place, RunningLoop, ThreadLines
 
 _MAX_LOOKUPS = 50_000
 _MAX_NODES = 100_000

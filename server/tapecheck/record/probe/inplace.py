@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .graph import NewLeaf
-from .tracing import Place, ThreadLines, iterations
+from .lines import Place, ThreadLines, iterations
 from .values import address_of, version_of
 
 _MAX_PENDING = 256

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from .alive import count
-from .tracing import ThreadLines
+from .lines import ThreadLines
 
 _MAX_NODES = 1_000_000
 _MAX_LINES = 8

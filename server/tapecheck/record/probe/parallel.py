@@ -7,8 +7,8 @@ import re
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .hooks import nodes_of, roots_of
+from .lines import ThreadLines
 from .sources import SourceText
-from .tracing import ThreadLines
 from .writer import span
 
 _UNUSED = re.compile(r"Parameter indices which did not receive grad for rank \d+:((?: \d+)+)")

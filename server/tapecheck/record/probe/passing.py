@@ -11,7 +11,7 @@ from .effort import WRITTEN_CALL, WRITTEN_NODE, Effort, seconds
 from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, Shape
 from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
-from .tracing import Place, RunningLoop, ThreadLines
+from .lines import Place, RunningLoop, ThreadLines
 
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5

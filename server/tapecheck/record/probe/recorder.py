@@ -31,6 +31,7 @@ from .hidden import HiddenLoops
 from .holds import SAMPLED, HoldFinder, next_sample
 from .hooks import install, nodes_of, roots_of
 from .inplace import Changes
+from .lines import Context, Listener, Place, RunningLoop, ThreadLines, iterations
 from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
 from .parallel import ParallelReport, not_reduced
@@ -39,7 +40,7 @@ from .rest import Rests
 from .retained import Retained
 from .scaling import Scaling
 from .sources import CallText, Extent, Sources, call_end
-from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer, iterations
+from .tracing import Tracer
 from .unused import Unused
 from .values import Values, version_of
 from .writer import Writer, span

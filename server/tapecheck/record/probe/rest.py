@@ -29,7 +29,8 @@ from types import CodeType, FrameType, GeneratorType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .effort import seconds
-from .tracing import NOISY, Activation, Function, RunningLoop, ThreadLines, Tracer
+from .lines import Activation, Function, RunningLoop, ThreadLines
+from .tracing import NOISY, Tracer
 
 # So many iterations in a row that built nothing are followed by ones that are not looked at.
 _CALM_ITERATIONS = 2

@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from .guard import Guard
-from .tracing import Place
+from .lines import Place
 
 _MAX_NODES = 100_000
 _KEY = "_kept"

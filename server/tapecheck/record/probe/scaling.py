@@ -6,7 +6,7 @@ import gc
 import weakref
 from typing import Any, Dict, List, Tuple
 
-from .tracing import Place, ThreadLines
+from .lines import Place, ThreadLines
 
 _TIMES = 4
 """So often is looked when a line runs: all objects of the process are gone through."""

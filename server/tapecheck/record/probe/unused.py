@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional
 
 from .guard import Guard
-from .tracing import Place, ThreadLines
+from .lines import Place, ThreadLines
 
 _ITERATIONS = 3
 """In so many iterations of each watched loop the calls of modules are looked at."""

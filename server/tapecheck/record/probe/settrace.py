@@ -1,0 +1,104 @@
+"""Line events up to Python 3.11, by `sys.settrace`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+from typing import Any, Callable, Sequence, Tuple
+
+from .lines import Activation, ThreadLines
+from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer
+
+
+def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
+    """Begin to observe; what is returned ends that."""
+    yields = _yield_opcodes()
+    foreign = tracer.foreign
+
+    def entered(frame: FrameType, event: str, arg: Any) -> Any:
+        # Called for every function there is: what is a library's must be told as fast as can be.
+        if frame.f_code.co_filename in foreign:
+            return None
+        try:
+            function = tracer.function(frame.f_code)
+            if function is None:
+                return None
+            if function.calm >= CALM_CALLS and tracer.rests is not None:
+                rest = tracer.rests.call(frame, function)
+                if rest is not None:
+                    return rest
+            activation = tracer.enter(function, frame)
+            return follow(tracer.lines(), activation)
+        except RecursionError:
+            return None
+        except Exception:
+            tracer.failed()
+            return None
+
+    def follow(lines: ThreadLines, activation: Activation) -> Any:
+        """Return what a frame is traced by."""
+        generator = bool(activation.code.co_flags & GENERATOR_FLAGS)
+        raising = False
+
+        # Answering None leaves this function in place; answering itself would make a reference cycle of every call.
+        def local(frame: FrameType, event: str, arg: Any) -> None:
+            nonlocal raising
+            try:
+                if event == "line":
+                    raising = False
+                    number = frame.f_lineno
+                    place = activation.plain.get(number)
+                    now = tracer.sequence()
+                    if now != lines.seen:
+                        lines.advance(now)
+                    if lines.after_backward is not None:
+                        lines.look_back()
+                    if place is not None:
+                        lines.place = place
+                        place.hits += 1
+                        if place.clears:
+                            lines.clears(place)
+                        return
+                    tracer.ran(lines, activation, number, frame)
+                elif event == "return":
+                    suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
+                    tracer.leave(lines, activation, frame, suspended)
+                elif event == "exception":
+                    raising = True
+                    tracer.listener.raised(lines, arg[1], arg[2])
+            except Exception:
+                tracer.failed()
+
+        return local
+
+    if sys.gettrace() is not None:
+        raise RuntimeError("a debugger or a coverage tool already traces this process")
+    running = list(frames)
+    for frame in running:
+        frame.f_trace = entered(frame, "call", None)
+
+    def follow_again(activation: Activation, frame: FrameType) -> None:
+        frame.f_trace = follow(tracer.lines(), activation)
+
+    tracer.trace, tracer.follow = entered, follow_again
+    sys.settrace(entered)
+    threading.settrace(entered)
+
+    def stop() -> None:
+        tracer.trace = None
+        if sys.gettrace() is entered:
+            sys.settrace(None)
+        threading.settrace(None)
+        for frame in running:
+            frame.f_trace = None
+        running.clear()
+
+    return stop
+
+
+def _yield_opcodes() -> Tuple[int, ...]:
+    import opcode
+
+    names = ("YIELD_VALUE", "YIELD_FROM", "SEND")
+    return tuple(opcode.opmap[name] for name in names if name in opcode.opmap)
