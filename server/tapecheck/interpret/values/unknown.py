@@ -26,7 +26,6 @@ from tapecheck.interpret.values.base import (
     plain,
 )
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
-from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
 
 
 class Kind(Enum):
@@ -140,7 +139,7 @@ class Unknown(BaseValue):
     @classmethod
     def named(cls, name: str) -> Unknown:
         """Return what a program has under a name, of which nothing else is known."""
-        return cls(name, None, (), Kind.PLAIN if name in PLAIN_NAMES else Kind.ANY)
+        return cls(name, None, (), Kind.ANY)
 
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"

@@ -26,12 +26,6 @@ LOGGING_CALLS = RECORDING | frozenset((
 ))  # fmt: skip
 """Calls that only tell, show or store: nothing of a graph hangs on whether they are made."""
 
-PLAIN_NAMES = frozenset((
-    "bool", "comparison", "count", "device", "dtype", "handle", "index", "key", "layout", "len", "lr", "name", "ndim",
-    "number", "numpy", "shape", "size", "test", "text", "type",
-))  # fmt: skip
-"""What programs call by these names is seldom a tensor."""
-
 ANY_LAYER = "torch.nn.AnyLayer"
 """What a class of torch.nn is called whose name nobody knows: one with parameters if it is given sizes."""
 
