@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
+    Lib,
     List,
     Module,
     Run,
@@ -163,6 +164,9 @@ class Library(Protocol):
 
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
+
+    def trusted_method(self, method: Lib, node: ast.AST) -> None:
+        """Note that a method which is not visible is taken to leave its object as it is."""
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""

@@ -169,6 +169,11 @@ class Libraries:
         if isinstance(function, Function) and not visible.decorator_modelled(path):
             self.world.assumptions.decorated[id(function.node)] = path
 
+    def trusted_method(self, method: Lib, node: ast.AST) -> None:
+        """Note that a method which is not visible is taken to leave its object as it is."""
+        if not visible.modelled(method.path):
+            self.world.assumptions.note("effect", f"`{method.path}` leaves its object as it is", node)
+
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""
         whole = visible.root(manager)

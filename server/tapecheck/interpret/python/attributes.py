@@ -126,6 +126,8 @@ def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value
     if isinstance(value, Instance) and value.cls is not None and value.cls.defines("__get__"):
         owner = receiver.cls if isinstance(receiver, Instance) else receiver
         return machine.call(find_method(machine, value, "__get__"), [receiver if instance else None, owner], {}, node)
+    if instance and isinstance(value, Lib):
+        machine.library.trusted_method(value, node)
     return value
 
 
