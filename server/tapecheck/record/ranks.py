@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tapecheck.record.reduced import differing
 from tapecheck.rules.finding import Evidence, Finding
+from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.tape import End, Measure, Site, Span, Tape
 from tapecheck.tape.ranks import RANK, STEP
 
@@ -69,10 +71,12 @@ def judged(
                 verdicts.setdefault(position, []).append((rank, finding.evidence))
             else:
                 found.setdefault(finding.key, (finding, []))[1].append((rank, finding.evidence))
-    result = [
-        dataclasses.replace(finding, evidence=_together(verdicts.get(position, []), len(ranks)))
-        for position, finding in enumerate(static)
-    ]
+    result = []
+    for position, finding in enumerate(static):
+        evidence = _together(verdicts.get(position, []), len(ranks))
+        if evidence is None and finding.code == GradientNotReduced.code:
+            evidence = differing(finding, ranks)
+        result.append(dataclasses.replace(finding, evidence=evidence))
     return result + [
         dataclasses.replace(finding, evidence=_together(said, len(ranks))) for finding, said in found.values()
     ]

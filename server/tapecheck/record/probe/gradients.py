@@ -19,6 +19,9 @@ _MOST_OTHERS = 1000
 _MOST = 16 << 20
 """Bytes of gradients that are compared, for each optimizer."""
 
+_EXACT = (1 << 52) - 1
+"""The bits of a number that a tape keeps exactly."""
+
 _Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
 
 
@@ -45,6 +48,8 @@ class UsedGradients:
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
+        self.digests: Dict[int, List[int]] = {}
+        """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
         self.idle: Dict[int, List[Any]] = {}
         """By optimizer: a reference, at how many first steps groups were frozen, how many parameters, its place."""
         self.stepped: Set[int] = set()
@@ -83,15 +88,20 @@ class UsedGradients:
         sized = [(values.size_of(g), p, g) for p in params for g in (_GRADIENT(p),) if g is not None]
         sized.sort(key=_SIZE)
         kept: List[_Used] = []
+        folded: Optional[List[int]] = [] if _of_several(self.recorder.torch) else None
         left = _MOST
         for size, parameter, gradient in sized:
             left -= size
             if left < 0:
                 break
             value = values.digest(gradient)
+            if folded is not None:
+                folded.append(-1 if value is None else value)
             if value is not None and value != ZEROS:
                 kept.append(_Used(parameter, gradient, value))
         self.used[number] = kept
+        if folded and -1 not in folded:
+            self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
 
     def _look_at_others(self) -> None:
         """Count the leaves that have a gradient at a step of optimizers that do not have them."""
@@ -155,6 +165,12 @@ class UsedGradients:
                 name = "frozen-groups:%d" % times
                 at = self.recorder.site(*place) if place is not None else self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=frozen, unit="parameters")
+        for number, digests in self.digests.items():
+            for step, digest in enumerate(digests):
+                name = "step-digest:%d:%d" % (number, step)
+                self.recorder.writer.event(
+                    "Measure", at=self.recorder.here(lines), name=name, value=digest, unit="digest"
+                )
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(
@@ -190,6 +206,12 @@ class UsedGradients:
         self.told[known[1], entry.added[0]] = None
         name = "stale-gradient:%d" % known[1]
         recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")
+
+
+def _of_several(torch: Any) -> bool:
+    """Return whether this process is one of several that are joined by torch.distributed."""
+    joined = torch.distributed
+    return bool(joined.is_available() and joined.is_initialized() and joined.get_world_size() > 1)
 
 
 def _frozen_groups(optimizer: Any) -> int:
