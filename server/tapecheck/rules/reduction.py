@@ -8,7 +8,8 @@ A forward that finds the reducer waiting for some of its parameters raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +26,8 @@ from tapecheck.tape import (
 )
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
+_INDEX = re.compile(r"\.\d+(?:\.|$)")
+"""What names a layer in a list of layers."""
 Cause = Literal["bypass", "again", "no_sync", "grad"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
 the forward ran under `no_sync`, or `autograd.grad` computed them.
@@ -87,6 +90,10 @@ class Reductions:
         """The leaves whose gradient `autograd.grad` has computed, to be set by the program."""
         self._unseen: set[int] = set()
         self._over = False
+        loops = [loop for loop in reading.loops.values() if loop.event.inside_forward]
+        self._loops_over_layers = bool(loops)
+        self._runs_all = reading.complete and all(loop.more == "no" and loop.end is not None for loop in loops)
+        """Whether every forward was run to its end: a loop over layers may be left early, and its layers are used."""
         if any(isinstance(event, Wrapper) for _, event in reading.wrappers):
             for moment in _moments(reading):
                 if not self._over:
@@ -121,7 +128,8 @@ class Reductions:
         missing = reducer.leaves - reducer.ready - reducer.maybe
         wrapper = reducer.wrapper
         if reducer.waits and reducer.ready and missing and wrapper.unused == wrapper.static == "no":
-            if call.reduces == "yes" and wrapper.complete == "yes" and reducer.last is not None:
+            known = wrapper.complete == "yes" and self._runs_all and not self._same_list(missing, reducer.ready)
+            if call.reduces == "yes" and known and reducer.last is not None:
                 self.unfinished.append(Unfinished(wrapper, call, reducer.last, sorted(missing)))
                 self._over = True
         reducer.waits = True if call.reduces == "yes" else None
@@ -131,6 +139,15 @@ class Reductions:
             # What the outputs do not lead to is ready at once.
             used = self.reading.ledger.ancestry(call.outputs)
             reducer.ready |= {leaf for leaf in reducer.leaves if leaf not in used}
+
+    def _same_list(self, missing: frozenset[int], ready: set[int]) -> bool:
+        """Whether a list of layers has used ones beside the missing, and a loop of a forward may go on to these."""
+        leaves = self.reading.ledger.leaves
+
+        def lists(numbers: Iterable[int]) -> set[str]:
+            return {_INDEX.split(leaves[leaf].name)[0] for leaf in numbers if _INDEX.search(leaves[leaf].name)}
+
+        return self._loops_over_layers and not lists(missing).isdisjoint(lists(ready))
 
     def _run(self, run: Run) -> None:
         if run.failed:
