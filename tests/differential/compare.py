@@ -289,7 +289,7 @@ def leak(text: str, truth: Truth) -> Growth | None:
     found = [
         one
         for one in check(from_text(text, NAME), select=LEAKS).findings
-        if leaks or one.facts.get("loop", {}).get("line") in {None, *measured}
+        if leaks or one.facts.loop is None or one.facts.loop.line in measured
     ]
     return Growth(text, leaks, tuple((one.code, one.span.line) for one in found))
 

@@ -226,7 +226,7 @@ def compare(measured: Measured, findings: Sequence[Finding]) -> Compared:
     # What an evaluation carries from round to round is one finding, of what keeps the graphs.
     kept = any(one.code in ("TAPE201", "TAPE202") for one in findings)
     lines("TAPE302", frozenset() if kept else measured.needless, measured.needless | measured.needless_inside)
-    aside = measured.idle or all(one.facts.get("how") == "frozen" for one in by["TAPE402"])
+    aside = measured.idle or all(one.facts.how == "frozen" for one in by["TAPE402"])
     # What another finding tells of the same parameters need not be told twice.
     whole("TAPE402", bool(measured.starved), "TAPE406", "TAPE404", "TAPE405", "TAPE401", aside=aside)
     lines("TAPE403", measured.stale)

@@ -155,7 +155,7 @@ def test_torch_and_the_rules_say_the_same(name: str, truth: Truth) -> None:
 def test_a_loose_parameter_is_told_with_what_mends_it() -> None:
     text = HEAD + "scale = nn.Parameter(torch.ones(1))\n" + LOOP.replace("model(x)", "model(x) * scale")
     (finding,) = silent.findings_of(text)
-    assert (finding.code, finding.facts["kind"], finding.span.line) == ("TAPE405", "loose", 8)
+    assert (finding.code, finding.facts.lacking.kind, finding.span.line) == ("TAPE405", "loose", 8)
     quiet = text.replace("model.parameters()", "[*model.parameters(), scale]")
     lines = quiet.splitlines()
     lines.insert(5, lines.pop(7))

@@ -214,7 +214,7 @@ def check_one(task: Task) -> FileResult:
                 finding.certain,
                 finding.message,
                 row[:MAX_EXCERPT],
-                loop["line"] if (loop := finding.facts.get("loop")) and loop["file"] == finding.span.file else None,
+                loop.line if (loop := finding.facts.loop) and loop.file == finding.span.file else None,
                 len(checked.fixes_of(index)) if task.wanted.fixes and index < len(checked.findings) else None,
             )
         )

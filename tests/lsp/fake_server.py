@@ -19,6 +19,7 @@ from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import FixTrial, Recording, RunOrder, RunRefused
 from tapecheck.lsp.session import Session
 from tapecheck.record.trial import Side, Trial
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.source import Source
 from tapecheck.source.project import Project, Setup
@@ -90,7 +91,7 @@ def check(
         at = line.find("retain_graph=True")
         if at >= 0:
             span = Span(source.path, number, 1, number, len(line) + 1)
-            argument = [number, at + 1, number, at + 1 + len("retain_graph=True")]
+            argument = Span(source.path, number, at + 1, number, at + 1 + len("retain_graph=True"))
             findings.append(
                 Finding(
                     "TAPE301",
@@ -100,7 +101,7 @@ def check(
                     "nothing needs the graph again",
                     "remove it",
                     unnecessary=True,
-                    facts={"argument": argument},
+                    facts=Facts(argument=argument),
                 )
             )
     kept = [one for one in findings if (select is None or one.code in select) and one.code not in ignore]
@@ -119,7 +120,8 @@ def fixes_for(
         return []
     if "# unsafe" in report.source.text:
         return [Fix("Comment the call out", "unsafe", (Edit(finding.span, "pass"),), "no gradients")]
-    span = Span(finding.span.file, *finding.facts["argument"])
+    span = finding.facts.argument
+    assert span is not None
     line = report.source.lines[span.line - 1]
     return [
         Fix("Comment the call out", "unsafe", (Edit(finding.span, f"# {line}"),), "no gradients"),

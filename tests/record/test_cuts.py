@@ -89,7 +89,7 @@ def test_the_run_alone_tells_which_parameters_are_cut_off_and_where(record: obje
         for item, (_, count, shown) in zip(found, rows, strict=True):
             assert item.message.startswith(shown)
             names = ["encoder.weight", "encoder.bias", "head.weight", "head.bias"]
-            assert item.facts["parameters"] == names[:count]
+            assert item.facts.parameters == tuple(names[:count])
             assert item.evidence is not None
             assert item.evidence.verdict == "found-by-run"
             assert item.evidence.measured["steps"] == 4

@@ -11,6 +11,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.record import RunRequest, RunResult, confirm, judge
 from tapecheck.rules import ALL, Finding
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.source import read_source
 from tapecheck.tape import Span, read_tape, write_tape
 from tests.record.harness import PYTHON, QUIET
@@ -253,7 +254,7 @@ def test_a_run_finds_what_was_not_predicted(mistakes: Judged) -> None:
     by_rule.discard(max(predicted, key=lambda item: item[1]))
     # What never had a gradient it sees without the cut: it stands where the optimizer was made.
     (starved,) = [finding for finding in found if finding.code == "TAPE402"]
-    assert starved.facts["parameters"] == ["body.weight", "body.bias"]
+    assert starved.facts.parameters == ("body.weight", "body.bias")
     assert codes - {("TAPE402", starved.span.line)} == by_rule
     errors = [f for f in found if f.code == "TAPE101"]
     assert {label.role for label in errors[0].labels} >= {"built", "freed"}
@@ -450,7 +451,9 @@ def test_what_is_stored_now_and_then_is_confirmed_by_its_steps(tmp_path: Path) -
 
     def predicted(line: int, holder: str) -> Finding:
         span = Span(str(path), line, 9, line, 20)
-        return Finding("TAPE201", "graph-kept-across-iterations", "info", span, "", "", facts={"holder": holder})
+        return Finding(
+            "TAPE201", "graph-kept-across-iterations", "info", span, "", "", facts=GraphKeptFacts(holder=holder)
+        )
 
     kept, window = confirm(str(path), request, [predicted(7, "kept"), predicted(8, "window")])[1]
     assert kept.evidence is not None and kept.evidence.verdict == "confirmed"

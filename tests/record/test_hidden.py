@@ -186,7 +186,7 @@ def test_what_a_class_keeps_for_all_of_its_objects_is_found(record: Record, libr
         engine_lib.train(net, opt, [torch.randn(8, 4) for i in range(12)], Trainer().log)
     """)
     (finding,) = judge([], result.tape)
-    assert (finding.code, finding.facts["holder"]) == ("TAPE201", "Trainer.kept")
+    assert (finding.code, finding.facts.holder) == ("TAPE201", "Trainer.kept")
 
 
 def test_iterations_of_a_loop_over_lines_stay_those_of_its_lines(record: Record) -> None:

@@ -58,7 +58,7 @@ def test_leaks_are_seen_under_assertion_rewriting() -> None:
             loss.backward()
             losses.append(loss)
     assert "py_builtins" in str(test_leaks_are_seen_under_assertion_rewriting.__code__.co_names).lower()
-    assert [finding.facts["holder"] for finding in tape.findings] == ["losses"]
+    assert [finding.facts.holder for finding in tape.findings] == ["losses"]
 
 
 def test_a_clean_block_has_no_findings_under_assertion_rewriting() -> None:
@@ -87,7 +87,7 @@ def test_a_function_that_asks_for_its_variables_is_seen(record: Callable[..., Ru
 
         main()
     """)
-    assert [(f.code, f.facts["holder"]) for f in judge([], result.tape)] == [("TAPE201", "state['loss']")]
+    assert [(f.code, f.facts.holder) for f in judge([], result.tape)] == [("TAPE201", "state['loss']")]
 
 
 def test_a_function_sees_its_own_variables_as_without_the_recorder(write: Write, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ for step in range(20):
 
 def test_two_holders_on_one_line_are_told_apart(judged: Judge) -> None:
     (finding,) = judged(BESIDE)
-    assert finding.facts["holder"] == "second"
+    assert finding.facts.holder == "second"
     assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
     assert finding.evidence.detail.startswith("`second` kept ")
 
@@ -177,7 +177,7 @@ def test_what_another_holder_on_the_line_keeps_does_not_confirm(tmp_path: Path, 
     script = tmp_path / "train.py"
     script.write_text(BESIDE)
     (true,) = check(read_source(str(script))).findings
-    wrong = dataclasses.replace(true, facts={**true.facts, "holder": "first"})
+    wrong = dataclasses.replace(true, facts=dataclasses.replace(true.facts, holder="first"))
     request = RunRequest(str(script), python=python, cwd=str(tmp_path), env=QUIET)
     (finding,) = confirm(str(script), request, [wrong])[1][:1]
     assert finding.evidence is None or finding.evidence.verdict != "confirmed"
@@ -249,7 +249,7 @@ for round in range(models):
 @pytest.mark.parametrize("models", [3, 4, 12])
 def test_cycles_of_an_outer_loop_are_not_refuted_from_the_inner_one(judged: Judge, models: int) -> None:
     (finding,) = judged(CYCLES.format(models=models), code="TAPE203")
-    assert finding.facts["loop"]["line"] == 5
+    assert finding.facts.loop.line == 5
     assert finding.evidence is not None and finding.evidence.verdict == "confirmed", finding.evidence
     counts = finding.evidence.measured["nodes"]
     assert counts == sorted(set(counts)), "what is alive after each model is more than after the one before"

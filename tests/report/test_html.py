@@ -15,6 +15,7 @@ from tapecheck.fixes import Edit, Fix
 from tapecheck.record.ranks import merge
 from tapecheck.report import Checked, html, peak
 from tapecheck.rules.finding import Evidence, Finding, Label
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.tape import (
     Backward,
     End,
@@ -171,7 +172,7 @@ def test_the_page_draws_what_a_holder_kept_and_the_fix(tmp_path: Path) -> None:
     site = Site(store, iteration=((1, 3),))
     run.tape.events.insert(-2, Hold(site, 1, 3, "losses", (4, 8, 12)))
     kept = Finding("TAPE201", "graph-kept-across-iterations", "warning", store, "`losses` keeps", "", (),
-                   facts={"holder": "losses"})  # fmt: skip
+                   facts=GraphKeptFacts(holder="losses"))  # fmt: skip
     fix = Fix("Store `loss` detached", "safe", (Edit(store, "loss = 1"),), "nothing")
     run.checked.findings[:] = [kept]
     run.checked.fixes[:] = [[fix]]

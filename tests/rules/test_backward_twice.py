@@ -34,8 +34,8 @@ def test_two_losses_on_one_forward_pass(build: Any, found: Any, remarks: Any) ->
     assert "`(first + second).backward()`" in finding.help
     assert lines(finding, "built") == [2]
     assert lines(finding, "freed") == [5]
-    assert finding.facts["kind"] == "shared"
-    assert finding.facts["freed_roots"] == ["first"]
+    assert finding.facts.kind == "shared"
+    assert finding.facts.freed_roots == ("first",)
 
 
 def test_retained_first_backward_is_fine(build: Any, found: Any) -> None:
@@ -82,8 +82,8 @@ def test_state_carried_over_iterations(build: Any, found: Any, remarks: Any) -> 
     assert "`hidden = hidden.detach()`" in finding.help
     assert lines(finding, "carried") == [3]
     assert lines(finding, "freed") == [5]
-    assert finding.facts["kind"] == "carried"
-    assert finding.facts["name"] == "hidden"
+    assert finding.facts.kind == "carried"
+    assert finding.facts.name == "hidden"
 
 
 def test_state_cut_between_iterations(build: Any, found: Any) -> None:
@@ -117,7 +117,7 @@ def test_losses_added_up_and_backwarded_each_time(build: Any, found: Any) -> Non
             total = build.node(4, *([total] if total else []), loss, op="AddBackward0", name="total")
             build.backward(5, total)
     (finding,) = found(build)
-    assert finding.facts["summed"] is True
+    assert finding.facts.summed is True
     assert "add up the losses in the loop and call backward once after it" in finding.help
 
 
@@ -130,7 +130,7 @@ def test_a_forward_pass_before_the_loop(build: Any, found: Any, remarks: Any) ->
             loss = build.node(4, features, v, saves=[features, v], name="loss")
             build.backward(5, loss)
     (finding,) = found(build)
-    assert finding.facts["kind"] == "outside"
+    assert finding.facts.kind == "outside"
     assert finding.message == "second backward through the graph of `features`"
     assert remarks(finding, "path") == {2: "`features` is computed once, before the loop"}
     assert "if `features` on line 2 is meant to be a constant" in finding.help
@@ -147,7 +147,7 @@ def test_detach_is_advised_where_the_first_loss_does_not_train_the_shared_part(b
     g_loss = build.node(7, fake, d, saves=[fake, d], name="g_loss")
     build.backward(8, g_loss)
     (finding,) = found(build)
-    assert finding.facts["detach_first"] is True
+    assert finding.facts.detach_first is True
     assert "`fake.detach()`" in finding.help
 
 
@@ -157,7 +157,7 @@ def test_one_loss_backwarded_twice(build: Any, found: Any) -> None:
     build.backward(3, loss)
     build.backward(4, loss)
     (finding,) = found(build)
-    assert finding.facts["kind"] == "same"
+    assert finding.facts.kind == "same"
     assert "pass `retain_graph=True` to the one on line 3" in finding.help
 
 

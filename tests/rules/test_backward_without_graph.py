@@ -20,7 +20,7 @@ def test_a_detached_loss(build: Any, found: Any) -> None:
     assert finding.notes == ()
     assert [(label.role, label.span.line) for label in finding.labels] == [("cut", 3)]
     assert "`.detach()`" in finding.help
-    assert finding.facts["cuts"][0]["how"] == "detach"
+    assert finding.facts.cuts[0] == "detach"
 
 
 def test_the_first_of_several_cuts_is_the_place_of_the_story(build: Any, found: Any) -> None:

@@ -39,7 +39,7 @@ def test_a_new_input_keeps_its_gradient(build: Any, found: Any) -> None:
     assert [label.span.line for label in finding.labels if label.role == "path"] == [2]
     assert "`x.grad = None`" in finding.help
     assert [label.span.line for label in finding.labels if label.role == "kept"] == [3]
-    assert finding.facts["fresh"] is True
+    assert finding.facts.fresh is True
 
 
 def test_a_cleared_input_is_fine(build: Any, found: Any) -> None:

@@ -32,7 +32,7 @@ def test_a_detached_encoder(build: Any, found: Any) -> None:
     assert "`Adam` steps it here without a gradient" in [label.message for label in finding.labels]
     roles = {label.role: label.span.line for label in finding.labels}
     assert (roles["path"], roles["step"]) == (7, 8)
-    assert finding.facts["parameters"] == ["encoder.weight"]
+    assert finding.facts.parameters == ("encoder.weight",)
 
 
 def test_a_stop_gradient_beside_a_trained_way(build: Any, found: Any) -> None:
@@ -98,7 +98,7 @@ def test_a_loss_made_a_leaf_again(build: Any, found: Any) -> None:
     build.step(7, optimizer, w)
     (finding,) = found(build)
     assert finding.span.line == 5
-    assert finding.facts["how"] == "leaf"
+    assert finding.facts.how == "leaf"
     assert [label.span.line for label in finding.labels if label.role == "cut"] == [4]
 
 

@@ -37,8 +37,8 @@ def test_a_total_after_backward_is_an_info(build: Any, found: Any, remarks: Any)
     assert finding.message == "`total` keeps every iteration's graph alive"
     assert "at least 2 more graph nodes per iteration" in finding.notes[0]
     assert remarks(finding, "freed") == {4: "their saved tensors are freed here"}
-    assert finding.facts["saved_tensors_kept"] is False
-    assert finding.facts["nodes_per_iteration"] == 2
+    assert finding.facts.saved_tensors_kept is False
+    assert finding.facts.nodes_per_iteration == 2
 
 
 def test_without_any_backward_it_is_a_warning(build: Any, found: Any) -> None:
@@ -77,7 +77,7 @@ def listed(
 def test_a_list_of_outputs(build: Any, found: Any) -> None:
     listed(build)
     (finding,) = found(build)
-    assert (finding.span.line, finding.severity, finding.facts["kind"]) == (4, "warning", "container")
+    assert (finding.span.line, finding.severity, finding.facts.kind) == (4, "warning", "container")
     assert "`.detach()`" in finding.help
 
 
@@ -147,7 +147,7 @@ def test_a_value_computed_from_the_holder_is_not_a_second_finding(build: Any, fo
             build.hold(5, "meter.sum", total)
             build.hold(6, "meter.avg", average)
     (finding,) = found(build)
-    assert finding.facts["holder"] == "meter.sum"
+    assert finding.facts.holder == "meter.sum"
 
 
 def test_the_first_of_two_assignments_carries(build: Any, found: Any) -> None:
@@ -248,7 +248,7 @@ def test_a_list_of_totals_hangs_on_the_total(build: Any, found: Any) -> None:
                     build.hold(6, "total", total)
             history.append(build.node(7, total, op="DivBackward0", keeps="yes"))
             build.hold(7, "history", *history)
-    assert [finding.facts["holder"] for finding in found(build)] == ["total"]
+    assert [finding.facts.holder for finding in found(build)] == ["total"]
 
 
 @pytest.mark.parametrize(("more", "reported"), [("no", 0), ("may", 1)])

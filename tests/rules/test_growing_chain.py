@@ -27,7 +27,7 @@ def test_each_backward_walks_all_earlier_iterations(build: Any, found: Any, rema
     assert "walks 2, 3, 4, … nodes" in finding.notes[0]
     assert remarks(finding, "carried") == {3: "`state` carries its graph into the next iteration"}
     assert "`state = state.detach()`" in finding.help
-    assert finding.facts["argument"]["line"] == 5
+    assert finding.facts.argument.line == 5
 
 
 def test_what_a_container_carries_is_detached_there_and_not_the_container(build: Any, found: Any, remarks: Any) -> None:
@@ -68,7 +68,7 @@ def test_create_graph_can_hide_it_too(build: Any, found: Any) -> None:
             build.grad(5, build.node(4, state, op="SumBackward0", name="loss"), w, create="yes")
             build.tape.events[-1] = replace(build.tape.events[-1], retain="yes")
     (finding,) = found(build, code=CODE)
-    assert finding.facts["argument"] is None
+    assert finding.facts.argument is None
 
 
 def test_two_iterations_do_not_show_growth(build: Any, found: Any) -> None:

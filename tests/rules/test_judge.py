@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +46,6 @@ def test_findings_come_in_the_order_of_the_source(build: Any) -> None:
 )
 def test_rules_are_chosen_by_code_prefix_or_name(build: Any, options: dict[str, Any], codes: list[str]) -> None:
     assert [finding.code for finding in judge([two_faults(build)], **options)] == codes
-
-
-def test_facts_can_be_written_as_json(build: Any) -> None:
-    for finding in judge([two_faults(build)]):
-        json.dumps(finding.facts)
 
 
 def test_codes_and_names_are_unique_and_in_order() -> None:

@@ -32,7 +32,7 @@ def test_a_constant_penalty(build: Any, found: Any) -> None:
     assert finding.message == "gradient penalty in `loss` has no effect (missing `create_graph=True`)"
     assert "`create_graph=True`" in finding.help
     assert [label.span.line for label in finding.labels if label.role == "cut"] == [3]
-    assert finding.facts["kind"] == "silent"
+    assert finding.facts.kind == "silent"
 
 
 def test_a_gradient_that_scales_is_meant_as_a_number(build: Any, found: Any) -> None:
@@ -51,7 +51,7 @@ def test_a_second_derivative_raises(build: Any, found: Any) -> None:
     (finding,) = found(build)
     assert (finding.severity, finding.span.line, finding.certain) == ("error", 4, True)
     assert finding.message == "`du` cannot be differentiated: missing `create_graph=True`"
-    assert finding.facts["kind"] == "raises"
+    assert finding.facts.kind == "raises"
 
 
 def test_an_input_that_only_the_cut_gradient_reaches(build: Any, found: Any) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tapecheck.rules import Finding, Label
+from tapecheck.rules.facts import Lacking
 from tapecheck.rules.moving import moved
-from tapecheck.rules.words import span_facts
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.tape import Moves, Span
 
 MOVES = Moves([((("a.py", ((2, (0, 1)),)),), (("a.py", ((5, (0, 2)),)),))])
@@ -24,13 +25,11 @@ FINDING = Finding(
     "the headline",
     "call it once",
     (Label(at(2), "built here", "built"), Label(at(2, "b.py"), "called from here", "called")),
-    facts={
-        "stored": span_facts(at(2)),
-        "made": [span_facts(at(3)), span_facts(at(3, "b.py"))],
-        "cuts": [{"name": "x", "span": span_facts(at(2))}],
-        "nodes": [2, 3],
-        "argument": None,
-    },
+    facts=UntrainedParameterFacts(
+        stored=at(2),
+        parameters=("x",),
+        lacking=Lacking(kind="loose", optimizer=at(2), made=(at(3), at(3, "b.py"))),
+    ),
     notes=("see `x[line 3]`, `a:1` and what follows",),
 )
 
@@ -42,15 +41,13 @@ def test_every_place_moves() -> None:
         FINDING,
         span=at(7),
         labels=(Label(at(5), "built here", "built"), FINDING.labels[1]),
-        facts={
-            "stored": span_facts(at(5)),
-            "made": [span_facts(at(7)), span_facts(at(3, "b.py"))],
-            "cuts": [{"name": "x", "span": span_facts(at(5))}],
-            "nodes": [2, 3],
-            "argument": None,
-        },
+        facts=UntrainedParameterFacts(
+            stored=at(5),
+            parameters=("x",),
+            lacking=Lacking(kind="loose", optimizer=at(5), made=(at(7), at(3, "b.py"))),
+        ),
     )
-    assert FINDING.span == at(3) and FINDING.facts["stored"] == span_facts(at(2))
+    assert FINDING.span == at(3) and FINDING.facts.stored == at(2)
 
 
 def test_what_says_a_line_in_words_is_left_to_its_rule() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapecheck.tape import LEFT_OVER, Root
+from tapecheck.tape import LEFT_OVER, Root, Span
 
 CODE = "TAPE301"
 
@@ -22,13 +22,7 @@ def test_two_models_share_nothing(build: Any, found: Any) -> None:
     (finding,) = found(two_models(build, retain="yes"))
     assert (finding.code, finding.severity, finding.span.line) == (CODE, "info", 3)
     assert finding.unnecessary is True
-    assert finding.facts["argument"] == {
-        "file": "train.py",
-        "line": 3,
-        "column": 15,
-        "end_line": 3,
-        "end_column": 24,
-    }
+    assert finding.facts.argument == Span("train.py", 3, 15, 3, 24)
     assert finding.message == "unnecessary `retain_graph=True`"
 
 

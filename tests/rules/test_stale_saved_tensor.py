@@ -29,7 +29,7 @@ def test_a_step_between_two_backwards(build: Any, found: Any, remarks: Any) -> N
     roles = {label.role: label.span.line for label in finding.labels}
     assert roles["built"] == 3
     assert roles["changed"] == 7
-    assert finding.facts["optimizer"] == "Adam"
+    assert finding.facts.optimizer == "Adam"
 
 
 def test_a_weight_that_was_not_saved_may_change(build: Any, found: Any) -> None:
@@ -72,4 +72,4 @@ def test_a_retained_state_goes_stale_in_the_next_iteration(build: Any, found: An
     assert remarks(finding, "changed")[6].endswith(" on the previous iteration")
     assert "`h = h.detach()`" in finding.help
     assert "remove it then" in finding.help
-    assert finding.facts["kind"] == "carried"
+    assert finding.facts.kind == "carried"

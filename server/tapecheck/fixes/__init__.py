@@ -142,8 +142,8 @@ def _candidates(contexts: Iterable[Context]) -> Iterator[tuple[Code, Candidate]]
 def _files(report: Report, finding: Finding, open_files: Mapping[str, Source]) -> dict[str, Source]:
     """Return the user's files that have a part in a finding, its own first."""
     spans = [finding.span, *(label.span for label in finding.labels)]
-    stored = finding.facts.get("stored")
-    named = [span.file for span in spans] + ([stored["file"]] if isinstance(stored, dict) else [])
+    stored = finding.facts.stored
+    named = [span.file for span in spans] + ([stored.file] if stored is not None else [])
     found: dict[str, Source] = {}
     for path in dict.fromkeys(named):
         if path == report.source.path:

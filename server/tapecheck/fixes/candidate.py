@@ -119,8 +119,7 @@ class Context:
     @property
     def stored(self) -> Span:
         """Return the line that stores, where the finding is about a store; else its own place."""
-        given = self.finding.facts.get("stored")
-        return Span(**given) if isinstance(given, dict) else self.finding.span
+        return self.finding.facts.stored or self.finding.span
 
     def events_here(self, kind: type[Event]) -> Iterator[tuple[Tape, Event]]:
         """Yield the events of one kind whose own place is the line of the finding, or the one that it is about."""

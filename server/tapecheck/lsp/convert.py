@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from lsprotocol import types as t
 from pygls import uris
@@ -297,25 +297,7 @@ def _as_written(span: Span, source: Source) -> bool:
 
 def underlined(finding: Finding) -> Span:
     """Return the text a diagnostic is drawn on: the argument that is unnecessary, else the finding's own."""
-    if finding.unnecessary:
-        argument = span_from(finding.facts.get("argument"), finding.span.file)
-        if argument is not None:
-            return argument
-    return finding.span
-
-
-def span_from(value: Any, file: str) -> Span | None:
-    """Return a span kept as JSON: [line, column, end line, end column], with or without the file, or by name."""
-    if isinstance(value, Span):
-        return value
-    if isinstance(value, Mapping):
-        value = [value.get(key) for key in ("line", "column", "end_line", "end_column")]
-    if isinstance(value, (list, tuple)):
-        numbers = [item for item in value if isinstance(item, int)]
-        if len(numbers) == 4:
-            named = value[0] if isinstance(value[0], str) else file
-            return Span(named, *numbers)
-    return None
+    return (finding.facts.argument if finding.unnecessary else None) or finding.span
 
 
 def plain(markdown: str) -> str:

@@ -13,6 +13,7 @@ from tapecheck.check import severity_of
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules import RAISING
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, split_lines, suppressions
 from tapecheck.source.project import Project
@@ -232,7 +233,7 @@ def _moved(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
         return finding
     labels = [(label, place(label.span)) for label in finding.labels]
     kept = tuple(dataclasses.replace(label, span=span) for label, span in labels if span is not None)
-    return dataclasses.replace(finding, span=own or finding.span, labels=kept, facts={})
+    return dataclasses.replace(finding, span=own or finding.span, labels=kept, facts=Facts())
 
 
 def _moved_words(detail: str, moved: Callable[[int], int | None]) -> str:

@@ -21,6 +21,7 @@ from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
@@ -129,9 +130,14 @@ def _seen_happen(finding: Finding, evidence: Evidence) -> bool:
 
 def _told(found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:
     """Return whether parameters without a gradient, those in `found`, are told of already."""
-    if found.facts.get("how") == "frozen":
-        return any(item.code == found.code and item.facts.get("how") == "frozen" for item in confirmed)
+    if _frozen(found):
+        return any(item.code == found.code and _frozen(item) for item in confirmed)
     return _parameters(found) <= parameters
+
+
+def _frozen(finding: Finding) -> bool:
+    """Return whether parameters get no gradient since they are frozen."""
+    return isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen"
 
 
 def _same_failure(story: Story, judged: Sequence[Finding], found: Finding) -> int | None:

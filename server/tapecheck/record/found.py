@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
+from tapecheck.record.places import holder_of
 from tapecheck.record.story import (
     UNUSED,
     Story,
@@ -20,14 +21,17 @@ from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.finding import Severity
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
+from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph, raising_headline
-from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Run
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
@@ -72,12 +76,12 @@ def found_by_run(story: Story) -> list[Finding]:
             if finding.code == BackwardWithoutGraph.code:
                 if any(_gradient_without_graph(story, one) is not None for one in about):
                     continue
-        if finding.code == NeedlessRetainGraph.code and finding.facts.get("call") == "grad":
+        facts = finding.facts
+        if isinstance(facts, NeedlessRetainGraphFacts) and facts.call == "grad":
             # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
             continue
-        if finding.code == GraphKeptAcrossIterations.code and not finding.facts.get("backwarded"):
-            if _detached(story, finding):
-                continue
+        if isinstance(facts, GraphKeptFacts) and not facts.backwarded and _detached(story, finding):
+            continue
         evidence = DECIDE[finding.code](story, finding)
         if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
             continue
@@ -94,8 +98,8 @@ def found_by_run(story: Story) -> list[Finding]:
     found += _used_again(story, found)
     cleared = _cleared(story)
     starved = _starved(story)
-    lost = {name for one in cleared for name in one.facts["parameters"]}
-    if starved is not None and not set(starved.facts["parameters"]) <= lost:
+    lost = {name for one in cleared for name in one.facts.parameters}
+    if starved is not None and not set(starved.facts.parameters) <= lost:
         found.append(starved)
     found += cleared
     return merged(found + _frozen(story))
@@ -115,7 +119,7 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
             StaleGradient.code, StaleGradient.name, StaleGradient.severity, place,
             "this backward adds to gradients that a step has already used",
             "clear the gradients for each step: `optimizer.zero_grad()` before this backward",
-            facts={"parameters": names},
+            facts=StaleGradientFacts(parameters=tuple(names)),
         )  # fmt: skip
         if _confirmed(story, finding):
             made.append(finding)
@@ -144,7 +148,7 @@ def _cleared(story: Story) -> list[Finding]:
             GradientDiscarded.code, GradientDiscarded.name, GradientDiscarded.severity, place,
             "the gradients of this backward are cleared before any step",
             "clear before this backward, or step before clearing",
-            facts={"parameters": names},
+            facts=GradientDiscardedFacts(parameters=tuple(names)),
         )  # fmt: skip
         if _confirmed(story, finding):
             made.append(finding)
@@ -217,7 +221,7 @@ def _starved(story: Story) -> Finding | None:
             Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "step")
             for event in story.reading.optimizers.values() if set(event.params) & set(never)
         ),
-        certain=False, facts={"parameters": names},
+        certain=False, facts=GradientCutFacts(parameters=tuple(names)),
         evidence=Evidence(
             "found-by-run", f"{shown} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
@@ -240,7 +244,7 @@ def _frozen(story: Story) -> list[Finding]:
             GradientCut.code, GradientCut.name, "info", place,
             "a group of this optimizer is never trained: `requires_grad` is switched off",
             "keep `requires_grad` on for what is to be trained, or do not give it to the optimizer",
-            certain=False, facts={"how": "frozen"},
+            certain=False, facts=GradientCutFacts(how="frozen"),
             evidence=Evidence(
                 "found-by-run",
                 f"{'1 parameter' if count == 1 else f'{count} parameters'} of an optimizer stood frozen in groups "
@@ -274,7 +278,7 @@ def _from_leaf(story: Story) -> Span | None:
 
 def _detached(story: Story, finding: Finding) -> bool:
     """Return whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
-    name = last_name(str(finding.facts.get("holder", "")))
+    name = last_name(holder_of(finding))
     try:
         tree = read_source(story.file(finding.span.file)).tree
     except SourceError:
@@ -307,7 +311,6 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
     labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
     return Finding(
         code, rule.name, "error", raised.at.span, HEADLINES[code], _HELP[code], labels,
-        facts={"from_exception": True},
         evidence=Evidence("found-by-run", detail, iteration(raised.at)),
     )  # fmt: skip
 
@@ -340,8 +343,7 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
             raising_headline(root, unreached, True),
             _HELP[MissingCreateGraph.code],
             (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
-            facts={"from_exception": True},
-            evidence=Evidence("found-by-run", raised_text(story, raised), iteration(raised.at)),
+                evidence=Evidence("found-by-run", raised_text(story, raised), iteration(raised.at)),
         )  # fmt: skip
     return None
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from tapecheck.record.story import Series, Story
 from tapecheck.rules import Finding
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.tape import Optimizer, Site, Span
 
 _STORES = ("kept", "carried")
@@ -15,7 +17,12 @@ _STORES = ("kept", "carried")
 
 def loop_of(finding: Finding) -> Span | None:
     """Return the loop over whose iterations a finding says that graphs pile up."""
-    return _span(finding.facts.get("loop"))
+    return finding.facts.loop
+
+
+def holder_of(finding: Finding) -> str:
+    """Return the name of what keeps graphs; empty for findings of other rules."""
+    return finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
 
 
 def outside_its_loop(story: Story, finding: Finding) -> bool:
@@ -32,7 +39,7 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     if not _in_loop(story, series, finding):
         return False
     spans = list(_stores(finding))
-    predicted = str(finding.facts.get("holder", ""))
+    predicted = holder_of(finding)
     if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series))):
         return _named_alike(series.holder, predicted) or not _stored_beside(story, spans, series.holder, predicted)
     # One variable is stored by several statements of a loop, of which the run names one.
@@ -53,13 +60,13 @@ def same_holder(story: Story, left: Finding, right: Finding) -> bool:
 
 def its_optimizers(story: Story, finding: Finding) -> list[Optimizer]:
     """Return the optimizers of the run that were made where a finding says that those of its parameters are."""
-    made = [span for one in finding.facts.get("optimizers", ()) if (span := _span(one)) is not None]
+    made = finding.facts.optimizers
     return [one for one in story.reading.optimizers.values() if any(story.at(span, one.at.span) for span in made)]
 
 
 def reached_there(story: Story, finding: Finding) -> set[int] | None:
     """Return the leaves that the backward calls of a finding came to, None where the run has none of these calls."""
-    span = _span(finding.facts.get("backward"))
+    span = finding.facts.backward if isinstance(finding.facts, UntrainedParameterFacts) else None
     runs = story.runs_at(span) if span is not None else []
     return {number for run in runs for number in run.traversal.executed} if runs else None
 
@@ -89,9 +96,8 @@ def _in_loop(story: Story, series: Series, finding: Finding) -> bool:
 
 def _stores(finding: Finding) -> Iterator[Span]:
     yield finding.span
-    stored = _span(finding.facts.get("stored"))
-    if stored is not None:
-        yield stored
+    if finding.facts.stored is not None:
+        yield finding.facts.stored
     for label in finding.labels:
         if label.role in _STORES:
             yield label.span
@@ -152,9 +158,3 @@ def _function_at(tree: ast.AST, line: int) -> ast.AST:
             # Outer functions are walked before inner ones.
             found = node
     return found
-
-
-def _span(facts: object) -> Span | None:
-    if not isinstance(facts, dict):
-        return None
-    return Span(*(facts[name] for name in ("file", "line", "column", "end_line", "end_column")))

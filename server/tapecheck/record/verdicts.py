@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapecheck.record.places import (
+    holder_of,
     holds_there,
     is_statement,
     its_optimizers,
@@ -36,11 +37,13 @@ from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
@@ -48,6 +51,7 @@ from tapecheck.rules.reading import Run, plain
 from tapecheck.rules.scaled_gradient_read.rule import ScaledGradientRead
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.term_without_effect.rule import MERGES, Term, TermWithoutEffect, terms_of
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import line
@@ -117,7 +121,7 @@ def _not_reached(story: Story, finding: Finding) -> Evidence:
 
 def _kept(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
-    holder = str(finding.facts.get("holder", ""))
+    holder = holder_of(finding)
     mine = [series for series in story.held.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
@@ -347,7 +351,8 @@ def _missing_create(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
     if not ran:
         return _not_reached(story, finding)
-    if finding.severity == "error" or finding.facts.get("kind") == "raises":
+    facts = finding.facts
+    if finding.severity == "error" or (isinstance(facts, MissingCreateGraphFacts) and facts.kind == "raises"):
         return _it_did_not_happen(story, finding, "raised nothing")
     places = [label.span for label in finding.labels if label.role == "cut"]
     grads = [
@@ -372,9 +377,9 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
     if not ran:
         return _not_reached(story, finding)
     reading, leaves = story.reading, story.reading.ledger.leaves
-    named = {str(name) for name in finding.facts.get("parameters", ()) or ()}
+    named = set(finding.facts.parameters)
     mine = its_optimizers(story, finding)
-    if finding.facts.get("how") == "frozen":
+    if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen":
         elsewhere = {one.at.span for one in reading.optimizers.values()} - {one.at.span for one in mine}
         groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
         _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
@@ -420,7 +425,7 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
 
 def _checkpoint(story: Story, finding: Finding) -> Evidence | None:
     evidence = _cut(story, finding)
-    named = [str(name) for name in finding.facts.get("parameters", ()) or ()]
+    named = finding.facts.parameters
     if evidence is not None and evidence.verdict == "confirmed":
         # Others that have no gradient say nothing of these.
         if not any(matches(name, mine) for name in evidence.measured["parameters"] for mine in named):
@@ -509,7 +514,7 @@ def _left_out(story: Story, finding: Finding) -> Evidence | None:
         return _not_reached(story, finding) if not story.count(finding.span) else None
     leaves = story.reading.ledger.leaves
     found = story.left_out
-    named = [str(name) for name in finding.facts.get("parameters", ()) or () if name]
+    named = [name for name in finding.facts.parameters if name]
     reached = reached_there(story, finding)
     if reached is not None:
         found = {number: steps for number, steps in found.items() if number in reached or number not in leaves}
@@ -538,7 +543,7 @@ def _scaled(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return _not_reached(story, finding)
     seen = [(number, scale) for at, number, scale in story.scales if story.at(finding.span, at.span)]
-    named = [str(name) for name in finding.facts.get("parameters", ())]
+    named = finding.facts.parameters
     leaves, optimizers = story.reading.ledger.leaves, story.reading.optimizers
     mine = {
         number
@@ -581,7 +586,7 @@ def _term(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return _not_reached(story, finding)
     nodes = story.reading.ledger.nodes
-    constant = bool(finding.facts.get("constant"))
+    constant = isinstance(finding.facts, TermWithoutEffectFacts) and finding.facts.constant
     numbers = _numbers_added(story, finding) if constant else 0
     merges = found = 0
     for item in runs:

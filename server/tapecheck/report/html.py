@@ -20,6 +20,7 @@ from tapecheck.report.peak import moments_of, peak_of
 from tapecheck.report.text import edited_lines
 from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
@@ -318,7 +319,8 @@ def _untrained(reading: Reading, files: _Files) -> list[dict[str, Any]]:
 
 def _kept(finding: Finding, reading: Reading, files: _Files) -> dict[str, Any] | None:
     """Return what the holder of a TAPE201 kept at its last look: its graphs, by iteration and source line."""
-    holder, stored = str(finding.facts.get("holder", "")), finding.span
+    holder = finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
+    stored = finding.span
     fitting = [
         held for held in reading.held
         if held.holder.rpartition(".")[2] == holder.rpartition(".")[2] and same_file(held.last.at.file, stored.file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tapecheck.rules.facts import Facts
 from tapecheck.tape import Assumption, Span
 
 Severity = Literal["error", "warning", "info", "hint"]
@@ -52,8 +53,8 @@ class Finding:
     `span` is the text to underline. `message` is the headline: one line of at most `words.MAX_HEADLINE` characters,
     without line numbers. Where something is, labels show; `notes` hold the remaining sentences, `help` what to do.
     None of the four repeats another. `certain` is False where only some runs of the program do it, or where it rests
-    on code that is not visible (`rests_on`): the headline then starts with "possible". `facts` is JSON-able data for
-    fixes and for matching a recorded run (for example the argument span of an unnecessary retain_graph).
+    on code that is not visible (`rests_on`): the headline then starts with "possible". `facts` is what fixes and
+    recorded runs read: of the rule's own type where it has one.
     """
 
     code: str
@@ -65,7 +66,7 @@ class Finding:
     labels: tuple[Label, ...] = ()
     certain: bool = True
     unnecessary: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     evidence: Evidence | None = None
     notes: tuple[str, ...] = ()
     rests_on: tuple[Assumption, ...] = ()

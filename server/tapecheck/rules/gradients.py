@@ -6,11 +6,10 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.rules.words import span_facts
-from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Leaf, LeafEscape, Site, Step
+from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Leaf, LeafEscape, Site, Span, Step
 
 Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
@@ -185,9 +184,8 @@ def name_of(reading: Reading, leaf: int) -> str:
     return bound[0] if bound is not None else ""
 
 
-def optimizers_of(reading: Reading, leaves: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the places, as JSON-able data, where the optimizers were made that have any of some leaves."""
+def optimizers_of(reading: Reading, leaves: Iterable[int]) -> tuple[Span, ...]:
+    """Return the places where the optimizers were made that have any of some leaves."""
     wanted = set(leaves)
     made = [one for calls in reading.optimizers_made.values() for _, one in calls]
-    spans = {one.at.span: None for one in made if wanted & {*one.params, *one.frozen}}
-    return [span_facts(span) for span in spans]
+    return tuple(dict.fromkeys(one.at.span for one in made if wanted & {*one.params, *one.frozen}))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
 
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.tape import Moves
+from tapecheck.tape import Moves, Span
 
-_PLACES = ("file", "line", "column", "end_line", "end_column")
 _SAYS_A_LINE = re.compile(r"`[^`]*`|(\bline \d|:\d)")
 
 
@@ -26,7 +25,7 @@ def moved(findings: Sequence[Finding], moves: Moves) -> list[Finding] | None:
             finding,
             span=moves.span(finding.span),
             labels=tuple([Label(moves.span(label.span), label.message, label.role) for label in finding.labels]),
-            facts={name: _fact(value, moves) for name, value in finding.facts.items()},
+            facts=_facts(finding.facts, moves),
         )
         for finding in findings
     ]
@@ -37,17 +36,18 @@ def _says_a_line(finding: Finding) -> bool:
     return any(found[1] is not None for text in texts for found in _SAYS_A_LINE.finditer(text))
 
 
-def _fact(value: Any, moves: Moves) -> Any:
-    """Return a fact for fixes, whose places are spans as JSON has them."""
-    if isinstance(value, list):
-        return [_fact(one, moves) for one in value]
-    if isinstance(value, dict):
-        if value.keys() == set(_PLACES):
-            file = value["file"]
-            return {
-                **value,
-                "line": moves.line(file, value["line"]),
-                "end_line": moves.line(file, value["end_line"]),
-            }
-        return {name: _fact(one, moves) for name, one in value.items()}
+def _fact(value: object, moves: Moves) -> object:
+    """Return a fact with its places where they stand now."""
+    if isinstance(value, Span):
+        return moves.span(value)
+    if isinstance(value, tuple):
+        return tuple([_fact(one, moves) for one in value])
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _fact(getattr(value, one.name), moves) for one in fields(value)})
     return value
+
+
+def _facts(facts: Facts, moves: Moves) -> Facts:
+    moved = _fact(facts, moves)
+    assert isinstance(moved, Facts)
+    return moved

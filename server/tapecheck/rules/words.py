@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
@@ -275,17 +275,6 @@ def built_text(node: Node) -> str:
     if node.op.endswith(("Backward", "Backward0", "Backward1")):
         return f"the graph was built here, and `{node.op}` saved tensors"
     return "the graph was built here and saved tensors"
-
-
-def span_facts(span: Span) -> dict[str, Any]:
-    """Return a span as JSON-able data."""
-    return {
-        "file": span.file,
-        "line": span.line,
-        "column": span.column,
-        "end_line": span.end_line,
-        "end_column": span.end_column,
-    }
 
 
 def called_from(reading: Reading, site: Site, home: Site, limit: int = 3) -> list[Label]:

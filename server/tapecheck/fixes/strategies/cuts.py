@@ -12,6 +12,7 @@ from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.tape import Backward, Cut, CutKind, Optimizer, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
@@ -27,7 +28,8 @@ _SWITCH = re.compile(r"\b(set_grad_enabled\(False\)|inference_mode|no_grad)")
 
 def remove_cut(context: Context) -> Iterator[Candidate]:
     """Take out what cut the graph: all cuts on the way together, else one of them."""
-    if context.finding.facts.get("how") == "leaf":
+    facts = context.finding.facts
+    if isinstance(facts, GradientCutFacts) and facts.how == "leaf":
         # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
         return
     code = context.code

@@ -9,8 +9,9 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.visible import can_train
+from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.reading import Reading
-from tapecheck.tape import Escape, LeafEscape, Loop, Site, Span
+from tapecheck.tape import Escape, LeafEscape, Loop, Site
 
 _CHECK = "Check that no code in there which is not visible here differentiates or trains."
 _SAME = "The values stay the same; no graph is built, which saves memory and time."
@@ -19,8 +20,8 @@ _SAME = "The values stay the same; no graph is built, which saves memory and tim
 def switch_recording_off(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around the loop, else around the statement that calls its function."""
     code, facts = context.code, context.finding.facts
-    for number, place in enumerate([facts["loop"], *facts["calls"]]):
-        span = Span(**place)
+    places = [facts.loop, *facts.calls] if isinstance(facts, NeedlessGraphFacts) else []
+    for number, span in enumerate(place for place in places if place is not None):
         statement = code.statement_at(span) if span.file == context.finding.span.file else None
         if statement is not None and _is_wrappable(statement):
             what = f"the call on line {statement.lineno}" if number else "the loop"
@@ -44,10 +45,9 @@ def record_nothing(context: Context) -> Iterator[Candidate]:
 def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
     """Yield the loop that a finding is about, the loops around it, and the calls that lead to it, with their names."""
     code = context.code
-    given = context.finding.facts.get("loop")
-    if not isinstance(given, dict):
+    span = context.finding.facts.loop
+    if span is None:
         return
-    span = Span(**given)
     seen: list[ast.stmt] = []
     loop = code.statement_at(span) if span.file == code.source.path else None
     if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):

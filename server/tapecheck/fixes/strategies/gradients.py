@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
 from tapecheck.tape import Backward, Span, Step, Tape
@@ -105,17 +107,18 @@ def _steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
 def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     """Move the clearing before the backward, or after the step that lacks the gradients; or take it out."""
     finding, code = context.finding, context.code
-    cleared = finding.facts.get("cleared")
-    span = Span(**cleared) if isinstance(cleared, dict) else finding.span
-    if not isinstance(cleared, dict) and finding.facts.get("how") != "cleared":
+    facts = finding.facts
+    early = isinstance(facts, GradientCutFacts) and facts.how == "cleared"
+    cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else finding.span if early else None
+    if cleared is None:
         return
-    clearing = _whole_clearing(code, code.statement_at(span))
+    clearing = _whole_clearing(code, code.statement_at(cleared))
     if clearing is None:
         return
     gone, lines = code.delete(clearing), code.lines_of(clearing)
     if gone is None or lines is None:
         return
-    filling = {label.span for label in context.labels("path")} if finding.facts.get("how") == "cleared" else set()
+    filling = {label.span for label in context.labels("path")} if early else set()
     backwards = [
         event for tape in context.tapes for event in tape.events
         if isinstance(event, Backward) and event.at.span in filling

@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import reads, touches
 from tapecheck.fixes.strategies.evaluated import without_recording
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
 from tapecheck.tape import Backward, Bind, Escape, Hold, Ledger, Node
@@ -113,13 +114,15 @@ def _written_into(context: Context) -> list[ast.stmt]:
     """Return the statements that write something with a graph into what was kept at the end of the iteration before."""
     code, facts = context.code, context.finding.facts
     found: list[ast.stmt] = []
+    if not isinstance(facts, GraphKeptFacts):
+        return found
     for tape in context.tapes:
         if not any(isinstance(event, Hold) and touches(event.at, context.stored) for event in tape.events):
             continue
         kept: dict[int, tuple[int, ...]] = {}
         ledger = Reading(tape).ledger
         for event in tape.events:
-            if not isinstance(event, Hold) or event.holder != facts.get("holder"):
+            if not isinstance(event, Hold) or event.holder != facts.holder:
                 continue
             before, kept[event.loop] = kept.get(event.loop), event.nodes
             if before is None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
+from tapecheck.rules.facts import Lacking
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.tape import Span
 
 _EFFECT = "The optimizer has the parameters from now on, and trains them."
@@ -15,10 +17,10 @@ _EFFECT = "The optimizer has the parameters from now on, and trains them."
 
 def register(context: Context) -> Iterator[Candidate]:
     """Wrap a plain list or dict in the container that registers what is in it, and a tensor in `nn.Parameter`."""
-    if context.finding.facts.get("kind") != "unregistered":
+    code, lacking = context.code, _lacking(context)
+    if lacking is None or lacking.kind != "unregistered":
         return
-    code = context.code
-    for span in _made(context):
+    for span in _made(lacking):
         made = code.expression_at(span)
         statement = code.statement_at(span)
         if not isinstance(made, ast.Call) or statement is None:
@@ -45,14 +47,13 @@ def register(context: Context) -> Iterator[Candidate]:
 
 def make_optimizer_later(context: Context) -> Iterator[Candidate]:
     """Make the optimizer once the model is complete."""
-    facts = context.finding.facts
-    if facts.get("kind") != "registered" or not facts.get("whole"):
+    code, lacking = context.code, _lacking(context)
+    if lacking is None or lacking.kind != "registered" or not lacking.whole:
         return
-    code = context.code
-    making = code.statement_at(_span(facts["optimizer"]))
+    making = code.statement_at(lacking.optimizer)
     if not isinstance(making, ast.Assign):
         return
-    for span in _added(context):
+    for span in _added(context, lacking):
         adding = code.statement_at(span)
         pair = code.same_block(making, adding) if adding is not None else None
         if pair is None or pair[0] is not making or pair[1] is making:
@@ -70,16 +71,15 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
 
 def hand_over(context: Context) -> Iterator[Candidate]:
     """Give the optimizer the part that it lacks, as a group of its own."""
-    facts = context.finding.facts
-    if facts.get("kind") not in ("registered", "loose"):
+    code, lacking = context.code, _lacking(context)
+    if lacking is None or lacking.kind not in ("registered", "loose"):
         return
-    code = context.code
-    making = code.statement_at(_span(facts["optimizer"]))
+    making = code.statement_at(lacking.optimizer)
     if not isinstance(making, ast.Assign) or len(making.targets) != 1:
         return
     optimizer = dotted(making.targets[0])
-    if optimizer is not None and facts["kind"] == "loose":
-        for span in _made(context):
+    if optimizer is not None and lacking.kind == "loose":
+        for span in _made(lacking):
             made = code.statement_at(span)
             name = dotted(made.targets[0]) if isinstance(made, ast.Assign) else None
             line = f'{optimizer}.add_param_group({{"params": [{name}]}})'
@@ -89,11 +89,11 @@ def hand_over(context: Context) -> Iterator[Candidate]:
             if change is not None:
                 yield Candidate(f"Hand `{name}` over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
         return
-    names = [name for name in facts.get("parameters", ()) if "." in name]
+    names = [name for name in context.finding.facts.parameters if "." in name]
     if optimizer is None or not names:
         return
-    if facts.get("whole"):
-        for span in _added(context):
+    if lacking.whole:
+        for span in _added(context, lacking):
             adding = code.statement_at(span)
             if not isinstance(adding, ast.Assign):
                 continue
@@ -104,8 +104,8 @@ def hand_over(context: Context) -> Iterator[Candidate]:
                 yield Candidate(f"Hand it over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
         return
     owner = names[0].partition(".")[0]
-    if all(name.partition(".")[0] != owner for name in facts.get("siblings", ())):
-        yield from _whole_module(code, making, optimizer, owner, facts)
+    if all(name.partition(".")[0] != owner for name in lacking.siblings):
+        yield from _whole_module(code, making, optimizer, owner, lacking.calls)
         return
     for node in ast.walk(making.value):
         # A sibling that was given: `model.body.parameters()` beside what is at `model.head`.
@@ -113,7 +113,7 @@ def hand_over(context: Context) -> Iterator[Candidate]:
             sibling = node.func.value
             if not isinstance(sibling, ast.Attribute):
                 continue
-            part = _part(names[0], sibling.attr, facts)
+            part = _part(names[0], sibling.attr, lacking.siblings)
             line = f'{optimizer}.add_param_group({{"params": {code.segment(sibling.value)}.{part}.parameters()}})'
             change = code.insert_after(making, [line])
             if change is not None:
@@ -122,11 +122,11 @@ def hand_over(context: Context) -> Iterator[Candidate]:
 
 
 def _whole_module(
-    code: Code, making: ast.Assign, optimizer: str, owner: str, facts: dict[str, Any]
+    code: Code, making: ast.Assign, optimizer: str, owner: str, calls: Sequence[Span]
 ) -> Iterator[Candidate]:
     """Hand over a module that the optimizer has nothing of: a loss with parameters of its own."""
-    for call in facts.get("calls", ()):
-        made = code.statement_at(_span(call)) if call["file"] == code.source.path else None
+    for call in calls:
+        made = code.statement_at(call) if call.file == code.source.path else None
         pair = code.same_block(making, made) if made is not None and made is not making else None
         if pair is None or not isinstance(made, ast.Assign):
             continue
@@ -199,25 +199,27 @@ def _nn(code: Code) -> str:
     return "torch.nn"
 
 
-def _part(name: str, sibling: str, facts: dict[str, object]) -> str:
+def _part(name: str, sibling: str, siblings: Sequence[str]) -> str:
     """Return the attribute of a leaf's path that stands where a sibling's does."""
-    siblings = [str(one).split(".") for one in facts.get("siblings", ())]  # type: ignore[attr-defined]
     parts = name.split(".")
-    for path in siblings:
+    for path in (one.split(".") for one in siblings):
         if sibling in path and path.index(sibling) < len(parts) - 1:
             return parts[path.index(sibling)]
     return parts[-2]
 
 
-def _made(context: Context) -> list[Span]:
-    return list(dict.fromkeys(_span(facts) for facts in context.finding.facts.get("made", ())))
+def _lacking(context: Context) -> Lacking | None:
+    """Return what the optimizer of a finding lacks."""
+    facts = context.finding.facts
+    if isinstance(facts, UntrainedParameterFacts):
+        return facts.lacking
+    return facts.replaced if isinstance(facts, GradientCutFacts) else None
 
 
-def _added(context: Context) -> list[Span]:
+def _made(lacking: Lacking) -> list[Span]:
+    return list(dict.fromkeys(lacking.made))
+
+
+def _added(context: Context, lacking: Lacking) -> list[Span]:
     """Return where what was made after the optimizer comes into the model, in the file of the optimizer."""
-    calls = [_span(facts) for facts in context.finding.facts.get("calls", ())]
-    return list(dict.fromkeys([*_made(context), context.finding.span, *calls]))
-
-
-def _span(facts: dict[str, object]) -> Span:
-    return Span(**facts)  # type: ignore[arg-type]
+    return list(dict.fromkeys([*lacking.made, context.finding.span, *lacking.calls]))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.path import always, path_labels
@@ -17,7 +17,6 @@ from tapecheck.rules.words import (
     headline,
     line,
     quoted,
-    span_facts,
     when,
 )
 from tapecheck.tape import Problem, Span, Step
@@ -70,7 +69,11 @@ class BackwardTwice(Rule):
             self.code, self.name, self.severity, home, _headline(origin, run, certain),
             _help(reading, origin, freeing, run, step, detach_first),
             tuple(labels), certain,
-            facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
+            facts=BackwardTwiceFacts(
+                stored=origin.at.span if origin.at is not None else None, kind=origin.kind, name=origin.name,
+                summed=origin.summed, freed_roots=tuple(root.name for root in freeing.backward.roots),
+                detach_first=detach_first,
+            ),
             notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
 
@@ -240,31 +243,3 @@ def _stepped_on(reading: Reading, run: Run) -> bool:
             if saved.fact != "no" and any(change.optimizer is not None for change in changes):
                 return True
     return False
-
-
-def _facts(
-    reading: Reading,
-    origin: Origin,
-    run: Run,
-    problem: Problem,
-    freeing: Run,
-    step: Step | None,
-    detach_first: bool,
-) -> dict[str, Any]:
-    assert problem.node is not None
-    return {
-        "kind": origin.kind,
-        "name": origin.name,
-        "iteration": origin.iteration,
-        "summed": origin.summed,
-        "stored": span_facts(origin.at.span) if origin.at is not None else None,
-        "built": span_facts(problem.node.at.span),
-        "freed": span_facts(freeing.at.span),
-        "freed_retain_argument": span_facts(freeing.backward.retain_span) if freeing.backward.retain_span else None,
-        "roots": [root.name for root in run.backward.roots],
-        "freed_roots": [root.name for root in freeing.backward.roots],
-        "call": run.backward.call,
-        "step": span_facts(step.at.span) if step is not None else None,
-        "detach_first": detach_first,
-        "op": problem.node.op,
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.rules.backward_without_graph.facts import BackwardWithoutGraphFacts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.missing_create_graph.rule import undifferentiable
 from tapecheck.rules.path import always, path_labels
@@ -17,7 +18,6 @@ from tapecheck.rules.words import (
     headline,
     off_labels,
     root_text,
-    span_facts,
 )
 from tapecheck.tape import Cut, Root
 
@@ -63,11 +63,7 @@ class BackwardWithoutGraph(Rule):
         return Finding(
             self.code, self.name, self.severity, home, _headline(root, certain), _help(cuts, root), tuple(labels),
             certain,
-            facts={
-                "root": root.name,
-                "cuts": [{"how": cut.how, "name": cut.name, "span": span_facts(cut.at.span)} for cut in cuts],
-                "call": run.backward.call,
-            },
+            facts=BackwardWithoutGraphFacts(cuts=tuple(cut.how for cut in cuts)),
             notes=tuple(notes),
         )  # fmt: skip
 

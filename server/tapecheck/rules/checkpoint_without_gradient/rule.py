@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, identity, optimizers_of
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
@@ -59,7 +60,7 @@ class CheckpointWithoutGradient(Rule):
             "pass `use_reentrant=False` to the checkpoint",
             tuple(labels),
             certain,
-            facts={"parameters": names, "optimizers": optimizers_of(reading, lost.leaves)},
+            facts=Facts(parameters=tuple(names), optimizers=optimizers_of(reading, lost.leaves)),
             notes=tuple(in_full(message, named)),
         )  # fmt: skip
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.rules.create_graph_cycle.facts import CreateGraphCycleFacts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, join, quoted, span_facts
+from tapecheck.rules.words import called_from, join, quoted
 from tapecheck.tape import Leaf
 
 
@@ -64,12 +65,7 @@ class CreateGraphCycle(Rule):
             "take the gradients with `torch.autograd.grad(…, create_graph=True)`, or set them to None when done "
             f"(`{name}.grad = None`)",
             tuple(labels), certain,
-            facts={
-                "leaves": [leaf.name for leaf in leaking],
-                "fresh": bool(fresh),
-                "loop": span_facts(loop.event.at.span),
-                "call": span_facts(home),
-            },
+            facts=CreateGraphCycleFacts(loop=loop.event.at.span, fresh=bool(fresh)),
             notes=(why, cycle),
         )  # fmt: skip
 

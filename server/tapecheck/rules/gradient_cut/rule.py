@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradients import gradients_of, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Rule
@@ -22,7 +23,6 @@ from tapecheck.rules.words import (
     line,
     listed,
     off_labels,
-    span_facts,
 )
 from tapecheck.tape import Cut, Leaf, Optimizer, Root, Site, Span
 
@@ -168,29 +168,23 @@ class GradientCut(Rule):
             self.code, self.name, self.severity, home, message,
             f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
             tuple(labels),
-            facts={
-                **(_replacing(reading, cut, lost) if cut.how == "replaced" else {}),
-                "how": cut.how,
-                "name": cut.name,
-                "parameters": names,
-                "optimizers": optimizers_of(reading, lost),
-                "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
-            },
+            facts=GradientCutFacts(
+                how=cut.how,
+                parameters=tuple(names),
+                optimizers=optimizers_of(reading, lost),
+                replaced=_replacing(reading, cut, lost) if cut.how == "replaced" else None,
+            ),
             notes=(*in_full(message, named), note),
         )  # fmt: skip
 
 
-def _replacing(reading: Reading, cut: _Cause, lost: Sequence[int]) -> dict[str, Any]:
+def _replacing(reading: Reading, cut: _Cause, lost: Sequence[int]) -> Lacking:
     """Return what a fix needs to know of parameters that were replaced."""
     owners = gradients_of(reading).steppable
     optimizer = reading.optimizers_made[min(owners[lost[0]])][0][1]
-    return {
-        "kind": "registered",
-        "whole": True,
-        "optimizer": span_facts(optimizer.at.span),
-        "made": [span_facts(cut.at.span)],
-        "calls": [span_facts(span) for span in cut.at.stack],
-    }
+    return Lacking(
+        kind="registered", whole=True, optimizer=optimizer.at.span, made=(cut.at.span,), calls=tuple(cut.at.stack)
+    )
 
 
 def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts
+from tapecheck.rules.words import backward_form, called_from, headline, join, line
 from tapecheck.tape import Span, Step
 
 
@@ -62,7 +63,7 @@ class GradientDiscarded(Rule):
         return Finding(
             self.code, self.name, self.severity, home, message, advice,
             tuple(labels),
-            facts={"parameters": leaves, "cleared": span_facts(cleared.at.span)},
+            facts=GradientDiscardedFacts(parameters=tuple(leaves), cleared=cleared.at.span),
             notes=(note,),
         )  # fmt: skip
 

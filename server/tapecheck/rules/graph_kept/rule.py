@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.path import told_apart
 from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, quoted, span_facts
+from tapecheck.rules.words import called_from, headline, quoted
 from tapecheck.tape import Decision, Fact, Node, Site, Span
 
 LARGE_BOUND = 64
@@ -94,16 +95,11 @@ class GraphKeptAcrossIterations(Rule):
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
             _help(reading, growth, holder, kept, freeing is not None), tuple(labels), certain,
-            facts={
-                "holder": held.holder,
-                "kind": "chain" if growth.chain else "container",
-                "stored": span_facts(held.last.at.span),
-                "loop": span_facts(held.loop.event.at.span),
-                "nodes_per_iteration": growth.nodes,
-                "saved_tensors_kept": kept,
-                "backwarded": freeing is not None,
-                "bound": held.last.bound,
-            },
+            facts=GraphKeptFacts(
+                stored=held.last.at.span, loop=held.loop.event.at.span, holder=held.holder,
+                kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
+                saved_tensors_kept=kept, backwarded=freeing is not None,
+            ),
             notes=(note,),
         )  # fmt: skip
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.origin import Origin
 from tapecheck.rules.reading import Chain, Reading, iteration_in
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, quoted, span_facts
+from tapecheck.rules.words import called_from, quoted
 from tapecheck.tape import Site
 
 
@@ -52,13 +53,7 @@ class GrowingChain(Rule):
             self.code, self.name, self.severity, home, headline if certain else f"possible growing chain: {headline}",
             f"cut the graph between iterations, {cut} before it is used again, and {drop}",
             tuple(labels), certain,
-            facts={
-                "name": name,
-                "stored": span_facts(at.span) if at is not None else None,
-                "argument": span_facts(retain) if retain is not None else None,
-                "nodes": chain.lengths,
-                "loop": span_facts(chain.loop.event.at.span),
-            },
+            facts=Facts(stored=at.span if at is not None else None, argument=retain, loop=chain.loop.event.at.span),
             notes=(f"walks {lengths}, … nodes in successive iterations: slower each time, and no memory is released",),
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, quoted, span_facts
+from tapecheck.rules.words import called_from, headline, quoted
 from tapecheck.tape import InPlace
 
 
@@ -52,7 +52,6 @@ class LeafInplace(Rule):
             f"put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
             f"{quoted(name, 'the leaf')}",
             tuple(labels), certain,
-            facts={"name": name, "how": change.how, "on_view": change.on_view, "change": span_facts(home)},
         )  # fmt: skip
 
 

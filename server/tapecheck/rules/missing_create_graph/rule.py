@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import SUMS, Reading, Run, plain, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, line, span_facts
+from tapecheck.rules.words import called_from, headline, line
 from tapecheck.tape import Cut, Node, Span
 
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
@@ -69,11 +70,7 @@ class MissingCreateGraph(Rule):
             self.code, self.name, "error", home, message,
             f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`)",
             tuple(labels), certain,
-            facts={
-                "kind": "raises",
-                "gradients": [span_facts(cut.at.span) for cut in cuts],
-                "root": run.backward.roots[index].name,
-            },
+            facts=MissingCreateGraphFacts(kind="raises"),
         )  # fmt: skip
 
     def _silent(self, reading: Reading, run: Run) -> Iterable[Finding]:
@@ -98,11 +95,7 @@ class MissingCreateGraph(Rule):
                 f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if the term is "
                 "meant as a constant, say so with `.detach()`",
                 tuple(labels),
-                facts={
-                    "kind": "silent",
-                    "gradients": [span_facts(cut.at.span)],
-                    "root": run.backward.roots[0].name,
-                },
+                facts=MissingCreateGraphFacts(kind="silent"),
             )  # fmt: skip
 
 

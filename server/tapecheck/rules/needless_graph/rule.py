@@ -10,9 +10,10 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
+from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, span_facts
+from tapecheck.rules.words import called_from
 from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
@@ -51,7 +52,7 @@ class NeedlessGraph(Rule):
                 # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read
                 # by whoever called it. Where they pile up, that is another rule's finding.
                 grown = _grown(readings) if grown is None else grown
-                if span_facts(key[0]) in grown or any(
+                if key[0] in grown or any(
                     reading.tape.started or _constant(reading, built) for reading, _, built in loops[key]
                 ):
                     used.add(key)
@@ -97,7 +98,7 @@ class NeedlessGraph(Rule):
             "backward",
             tuple(labels),
             found.certain,
-            facts={"loop": span_facts(at.span), "calls": [span_facts(span) for span in at.stack]},
+            facts=NeedlessGraphFacts(loop=at.span, calls=tuple(at.stack)),
             notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
         )  # fmt: skip
 
@@ -217,7 +218,7 @@ def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
 def _grown(readings: Sequence[Reading]) -> list[object]:
     """Return the loops of which it is told that they keep the graphs of all their iterations."""
     rules: tuple[Rule, ...] = (GraphKeptAcrossIterations(), GrowingChain())
-    return [finding.facts.get("loop") for rule in rules for finding in rule.judge(readings)]
+    return [finding.facts.loop for rule in rules for finding in rule.judge(readings)]
 
 
 def _constant(reading: Reading, built: Sequence[int]) -> bool:

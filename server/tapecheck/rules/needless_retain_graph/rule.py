@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph.rule import gradients_taken
+from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import call_text, span_facts
+from tapecheck.rules.words import call_text
 from tapecheck.tape import Span
 
 
@@ -59,10 +60,7 @@ class NeedlessRetainGraph(Rule):
             self.code, self.name, self.severity, home, message,
             "remove the argument: same gradients, and the graph's memory is released during this call",
             (), True, True,
-            facts={
-                "argument": span_facts(argument) if argument is not None else None,
-                "call": run.backward.call,
-            },
+            facts=NeedlessRetainGraphFacts(argument=argument, call=run.backward.call),
             notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading, Run
@@ -59,7 +60,7 @@ class ScaledGradientRead(Rule):
             headline(form if sure else f"possible {what} of scaled gradients (missing `unscale_`)"),
             "call `scaler.unscale_(optimizer)` before this, once a step",
             tuple(labels), sure,
-            facts={"parameters": named[:MAX_LABELS], "how": read.event.how},
+            facts=Facts(parameters=tuple(named[:MAX_LABELS])),
         )  # fmt: skip
 
 

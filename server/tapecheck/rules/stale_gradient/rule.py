@@ -9,7 +9,8 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import SHAPING, Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts, when
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, when
 from tapecheck.tape import Site, Span, Step
 
 
@@ -65,12 +66,9 @@ class StaleGradient(Rule):
             self.code, self.name, self.severity, home, message,
             f"clear the gradients for each step: {call} before this backward",
             tuple(labels),
-            facts={
-                "parameters": leaves,
-                "step": span_facts(used.at.span),
-                "clear": call.strip("`"),
-                "cleared": span_facts(cleared.span) if cleared is not None else None,
-            },
+            facts=StaleGradientFacts(
+                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None
+            ),
             notes=(note,),
         )  # fmt: skip
 

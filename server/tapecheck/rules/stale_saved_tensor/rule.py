@@ -9,6 +9,7 @@ from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
+from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.words import (
     SWALLOWED,
     backward_form,
@@ -16,7 +17,6 @@ from tapecheck.rules.words import (
     headline,
     line,
     quoted,
-    span_facts,
     when,
 )
 from tapecheck.tape import InPlace, Problem
@@ -81,20 +81,11 @@ class StaleSavedTensor(Rule):
             self.code, self.name, self.severity, home, _headline(run, saved, certain),
             _help(reading, run, origin, change, culprit, retained, saved),
             tuple(labels), certain,
-            facts={
-                "kind": origin.kind if origin.kind == "carried" else "in-place",
-                "name": origin.name if origin.kind == "carried" else "",
-                "iteration": origin.iteration,
-                "stored": span_facts(origin.at.span) if origin.at is not None else None,
-                "built": span_facts(node.at.span),
-                "changed": span_facts(change.at.span),
-                "how": change.how,
-                "optimizer": _optimizer_name(reading, change),
-                "saved": saved,
-                "retained": span_facts(retained.at.span) if retained is not None else None,
-                "roots": [root.name for root in run.backward.roots],
-                "op": node.op,
-            },
+            facts=StaleSavedTensorFacts(
+                stored=origin.at.span if origin.at is not None else None,
+                kind=origin.kind if origin.kind == "carried" else "in-place",
+                optimizer=_optimizer_name(reading, change),
+            ),
             notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
 

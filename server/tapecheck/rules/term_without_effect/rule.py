@@ -10,7 +10,8 @@ from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of, looked_at
 from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, span_facts
+from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
+from tapecheck.rules.words import called_from, cut_advice, cut_words, headline
 from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
 
 MERGES = frozenset(("add", "sub", "rsub"))
@@ -66,12 +67,7 @@ class TermWithoutEffect(Rule):
         notes = ("the gradients it gives to other parameters are cleared before their own step",)
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
-            facts={
-                "root": root,
-                "term": term.name,
-                "constant": term.node is None,
-                "cuts": [span_facts(each.at.span) for each in term.cuts],
-            },
+            facts=TermWithoutEffectFacts(constant=term.node is None),
             notes=notes if term.node is not None else (),
         )  # fmt: skip
 

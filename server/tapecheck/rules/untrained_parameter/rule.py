@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, plain
-from tapecheck.rules.renamed import renamed
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import MERGES
-from tapecheck.rules.words import called_from, join, listed, span_facts
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
+from tapecheck.rules.untrained_parameter.renamed import renamed
+from tapecheck.rules.words import called_from, join, listed
 from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span, Step
 
 _ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
@@ -80,16 +82,15 @@ class UntrainedParameter(Rule):
             notes.insert(0, f"never trained: {join(rest)}")
         return Finding(
             self.code, self.name, self.severity, home, message, advice, tuple(labels),
-            facts={
-                "parameters": names,
-                "backward": span_facts(story.run.at.span),
-                "kind": "registered" if event.registered else "unregistered" if event.whole else "loose",
-                "whole": event.whole,
-                "siblings": siblings[:64],
-                "optimizer": span_facts(optimizer.at.span),
-                "calls": [span_facts(span) for leaf in story.leaves[:1] for span in leaf.at.stack],
-                "made": [span_facts(leaf.at.span) for leaf in story.leaves],
-            },
+            facts=UntrainedParameterFacts(
+                parameters=tuple(names), backward=story.run.at.span,
+                lacking=Lacking(
+                    kind="registered" if event.registered else "unregistered" if event.whole else "loose",
+                    whole=event.whole, siblings=tuple(siblings[:64]), optimizer=optimizer.at.span,
+                    calls=tuple(span for leaf in story.leaves[:1] for span in leaf.at.stack),
+                    made=tuple(leaf.at.span for leaf in story.leaves),
+                ),
+            ),
             notes=tuple(notes),
         )  # fmt: skip
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
 from tapecheck.rules.reading import Reading, covered, with_sources
-from tapecheck.rules.words import called_from, headline, span_facts
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
+from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import Leaf, Optimizer, Span, Step
 
 
@@ -98,11 +100,8 @@ def _finding(reading: Reading, story: _Renamed, code: str, rule: str) -> Finding
         f"change {tensor} in place under `torch.no_grad()` instead, as by `clamp_()` or `copy_()`: {optimizer} then "
         "goes on with it",
         tuple(labels),
-        facts={
-            "parameters": [name],
-            "kind": "renamed",
-            "optimizer": span_facts(story.optimizer.at.span),
-            "made": [span_facts(home)],
-        },
+        facts=UntrainedParameterFacts(
+            parameters=(name,), lacking=Lacking(kind="renamed", optimizer=story.optimizer.at.span, made=(home,))
+        ),
         notes=(f"{optimizer} steps the tensor that it was given, whatever {tensor} means by now",),
     )  # fmt: skip

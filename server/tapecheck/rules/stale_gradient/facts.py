@@ -1,0 +1,15 @@
+"""Where gradients are cleared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapecheck.rules.facts import Facts
+from tapecheck.tape import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleGradientFacts(Facts):
+    """`cleared` is a call that clears them, at the wrong time."""
+
+    cleared: Span | None = None

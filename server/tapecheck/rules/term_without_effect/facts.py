@@ -1,0 +1,14 @@
+"""What a term of a loss is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapecheck.rules.facts import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermWithoutEffectFacts(Facts):
+    """`constant` says that the term has no graph at all."""
+
+    constant: bool
