@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck.fixes.proposed import strategies_of
+from tapecheck.record.decided import verdict_of
+from tapecheck.rules import ALL, Rule
 from tests.imports import EDGES, HOUSE, ROOT, cycle, graph, part
 
 ROOMS: dict[str, set[str]] = {
@@ -32,6 +35,16 @@ ROOMS: dict[str, set[str]] = {
 }  # fmt: skip
 """What each room of docs/architecture.md may import; the last is the package's own `__init__`."""
 
+RULES = {path.parent.name for path in (ROOT / "rules").glob("*/__init__.py")}
+"""The folders of rules."""
+ELSEWHERE = {"fixes": "fixes", "verdict": "record"}
+"""The files of a rule that belong to another room than `rules`."""
+ASKS = {
+    "needless_graph": {"backward_without_graph", "gradient_cut", "graph_kept", "growing_chain"},
+    "needless_retain_graph": {"missing_create_graph"},
+}
+"""The rules whose judgement depends on what others report."""
+
 SERVER = (
     ("client", "places", "settings", "document", "notebook", "frames", "garbage", "closed"),
     ("connection",),
@@ -45,23 +58,68 @@ SERVER = (
 """The side of `lsp` that speaks the protocol, lowest first: what serves a message does not know who registers it."""
 
 
+def room(name: str) -> str:
+    """Return the room that a module belongs to."""
+    rule = of_rule(name)
+    return ELSEWHERE.get(rule[1], "rules") if rule is not None else part(name, HOUSE)
+
+
+def of_rule(name: str) -> tuple[str, str] | None:
+    """Return the rule that a module is part of, and its name in that folder; None for any other module."""
+    _, _, rest = name.partition(f"{HOUSE}.rules.")
+    folder, _, file = rest.partition(".")
+    return (folder, file) if folder in RULES else None
+
+
 def test_no_two_modules_need_each_other() -> None:
     circle = cycle(EDGES)
     assert not circle, " -> ".join(circle)
 
 
-@pytest.mark.parametrize("room", sorted(ROOMS))
-def test_a_room_imports_what_architecture_says(room: str) -> None:
-    used = {part(other, HOUSE) for name, others in EDGES.items() if part(name, HOUSE) == room for other in others}
-    assert used - {room} <= ROOMS[room]
+@pytest.mark.parametrize("one", sorted(ROOMS))
+def test_a_room_imports_what_architecture_says(one: str) -> None:
+    used = {room(other) for name, others in EDGES.items() if room(name) == one for other in others}
+    assert used - {one} <= ROOMS[one]
 
 
 def test_every_room_has_its_place() -> None:
-    assert {part(name, HOUSE) for name in EDGES} == ROOMS.keys()
+    assert {room(name) for name in EDGES} == ROOMS.keys()
 
 
 def test_the_rooms_are_in_one_order() -> None:
     assert not cycle(ROOMS)
+
+
+def test_a_rule_imports_what_rules_share_and_no_other_rule_but_those_it_asks() -> None:
+    asked: dict[str, set[str]] = {}
+    for name, others in EDGES.items():
+        mine = of_rule(name)
+        for other, theirs in ((other, of_rule(other)) for other in others):
+            if room(name) != "rules" or theirs is None or (mine is not None and mine[0] == theirs[0]):
+                continue
+            assert mine is not None and mine[1] == theirs[1] == "rule", f"{name} imports {other}"
+            asked.setdefault(mine[0], set()).add(theirs[0])
+    assert asked == ASKS
+
+
+def test_the_fixes_and_the_verdict_of_a_rule_are_loaded_by_its_name_alone() -> None:
+    for name, others in EDGES.items():
+        for other in others:
+            theirs = of_rule(other)
+            if theirs is not None and theirs[1] in ELSEWHERE:
+                assert of_rule(name) is not None, f"{name} imports {other}"
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
+def test_a_rule_has_all_that_belongs_to_one(rule: Rule) -> None:
+    """A rule without fixes has an empty tuple of strategies; what has nothing to say of a run returns None."""
+    assert rule.page.invalid and rule.page.valid
+    assert isinstance(strategies_of(rule.code), tuple) and all(map(callable, strategies_of(rule.code)))
+    assert callable(verdict_of(rule.code))
+
+
+def test_each_folder_of_rules_is_a_rule() -> None:
+    assert {rule.folder.rpartition(".")[2] for rule in ALL if rule.folder.startswith(HOUSE)} == RULES
 
 
 def test_what_serves_a_message_does_not_know_who_registers_it() -> None:

@@ -8,9 +8,10 @@ from textwrap import dedent
 
 import pytest
 
+import tapecheck.rules.graph_kept.fixes as graph_kept_fixes
 from tapecheck.check import check
 from tapecheck.cli import main
-from tapecheck.fixes import Effort, fixes_for, strategies
+from tapecheck.fixes import Effort, fixes_for
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.edit import Change, LineMap, MovedLines, moved_lines
 from tapecheck.source import from_text
@@ -50,7 +51,7 @@ def offers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Candidate]]:
     def proposed(context: Context) -> Iterator[Candidate]:
         yield from candidates
 
-    monkeypatch.setitem(strategies.FOR, "TAPE201", [proposed])
+    monkeypatch.setattr(graph_kept_fixes, "STRATEGIES", (proposed,))
     yield candidates
 
 
@@ -154,7 +155,7 @@ def test_a_fix_that_hides_what_another_checked_file_shows_is_not_made(
             change = Change(start, start + len("net(inputs)"), "inputs * 1")
             yield Candidate("Do without the net", "", [change], safe=True, acts=False)
 
-    monkeypatch.setitem(strategies.FOR, "TAPE201", [proposed])
+    monkeypatch.setattr(graph_kept_fixes, "STRATEGIES", (proposed,))
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(MODULE)
     Path("train.py").write_text(IMPORTER)

@@ -131,10 +131,10 @@ def fixes_for(
 
 
 def _candidates(contexts: Iterable[Context]) -> Iterator[tuple[Code, Candidate]]:
-    from tapecheck.fixes.strategies import FOR
+    from tapecheck.fixes.proposed import strategies_of
 
     for context in contexts:
-        for strategy in FOR.get(context.finding.code, ()):
+        for strategy in strategies_of(context.finding.code):
             for candidate in strategy(context):
                 yield context.code, candidate
 

@@ -126,9 +126,12 @@ def _preload() -> None:
 def _preload_fixes() -> None:
     """Import what the first quick fixes need."""
     try:
-        from tapecheck.fixes import strategies, verify
+        from tapecheck.fixes import verify
+        from tapecheck.fixes.proposed import strategies_of
+        from tapecheck.rules import ALL
 
-        logger.debug("loaded %s and %s", strategies.__name__, verify.__name__)
+        number = sum(len(strategies_of(rule.code)) for rule in ALL)
+        logger.debug("loaded %s and %d strategies", verify.__name__, number)
     except Exception:
         logger.warning("could not load the fixes", exc_info=True)
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Union
 
 from tapecheck.record import ranks
+from tapecheck.record.decided import verdict_on
 from tapecheck.record.found import found_by_run
 from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
-from tapecheck.record.verdicts import DECIDE, never_ran
+from tapecheck.record.verdicts import never_ran
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -86,8 +87,8 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     judged: list[Finding] = []
     for finding in static:
         evidence = never_ran(story, finding)
-        if evidence is None and finding.code in DECIDE:
-            evidence = DECIDE[finding.code](story, finding)
+        if evidence is None:
+            evidence = verdict_on(story, finding)
         if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
             # What came after the last look is not known.
             finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None

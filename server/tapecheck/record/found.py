@@ -6,15 +6,9 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
+from tapecheck.record.decided import verdict_on
 from tapecheck.record.places import holder_of
-from tapecheck.record.story import (
-    UNUSED,
-    Story,
-    iteration,
-    last_name,
-    raised_text,
-)
-from tapecheck.record.verdicts import DECIDE
+from tapecheck.record.story import UNUSED, Story, iteration, last_name, raised_text
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
@@ -82,7 +76,7 @@ def found_by_run(story: Story) -> list[Finding]:
             continue
         if isinstance(facts, GraphKeptFacts) and not facts.backwarded and _detached(story, finding):
             continue
-        evidence = DECIDE[finding.code](story, finding)
+        evidence = verdict_on(story, finding)
         if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
             continue
         detail = evidence.detail if evidence is not None else "seen in the recorded run"
@@ -157,7 +151,7 @@ def _cleared(story: Story) -> list[Finding]:
 
 def _confirmed(story: Story, finding: Finding) -> bool:
     """Return whether the run confirms a finding that only it has; it then gets what the run showed."""
-    evidence = DECIDE[finding.code](story, finding)
+    evidence = verdict_on(story, finding)
     if evidence is None or evidence.verdict != "confirmed":
         return False
     finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)

@@ -48,6 +48,8 @@ from tapecheck.tape import (
     WrapperCall,
 )
 
+MERGES = frozenset(("add", "sub", "rsub"))
+"""The operations that add two terms."""
 SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
 
 
@@ -682,6 +684,18 @@ def iteration_in(site: Site, loop: LoopRun) -> int:
     if len(site.iteration) > depth and site.iteration[depth][0] == loop.id:
         return site.iteration[depth][1]
     return next((index for number, index in site.iteration if number == loop.id), 0)
+
+
+def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
+    """Return the gradients without a graph that a value with some cuts comes from, if nothing cut them afterwards."""
+    found: dict[int, Cut] = {}
+    stack = list(numbers)
+    while stack:
+        cut = reading.ledger.cuts.get(stack.pop())
+        if cut is not None and cut.how == "grad" and cut.id not in found:
+            found[cut.id] = cut
+            stack.extend(cut.sources)
+    return list(found.values())
 
 
 def covered(reading: Reading, cut: Cut) -> set[int]:

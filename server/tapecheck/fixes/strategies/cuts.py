@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, append
+from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.tape import Backward, Cut, CutKind, Optimizer, Span, Tape
+from tapecheck.tape import Cut, CutKind, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
 _NO_GRAD = ("no_grad", "inference_mode")
@@ -41,7 +41,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             if key not in seen:
                 seen.add(key)
                 cuts.append(cut)
-    choices = [_ways_out(code, cut) for cut in cuts]
+    choices = [ways_out(code, cut) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
     safe = context.stops and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     if raises and cuts and all(choices):
@@ -50,22 +50,22 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
         for copied in copies:
             combined = [*copied, *(change for ways in choices for change in ways[0])]
             changes = list(dict.fromkeys(combined))
-            yield Candidate(_title(code, cuts, changes), _effect(raises), changes, safe, "all cuts")
+            yield Candidate(_title(code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
     if len(cuts) > 1 and all(choices):
         for pick in range(max(len(ways) for ways in choices)):
             combined = [change for ways in choices for change in ways[min(pick, len(ways) - 1)]]
             changes = list(dict.fromkeys(combined))
-            yield Candidate(_title(code, cuts, changes), _effect(raises), changes, safe, "all cuts")
+            yield Candidate(_title(code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
-            yield Candidate(_title(code, [cut], way), _effect(raises), way, safe, f"cut {cut.at.line}")
+            yield Candidate(_title(code, [cut], way), effect_of(raises), way, safe, f"cut {cut.at.line}")
     for label in context.labels("cut"):
         for way in _ways_at(code, label.span):
             title = f"Take the cut on line {label.span.line} out"
-            yield Candidate(title, _effect(raises), way, safe, f"cut {label.span.line}")
+            yield Candidate(title, effect_of(raises), way, safe, f"cut {label.span.line}")
     if not cuts:
         for way in _ways_at(code, context.finding.span):
-            yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe)
+            yield Candidate(f"Take the cut on line {context.finding.span.line} out", effect_of(raises), way, safe)
 
 
 def _only_computed_with(code: Code, span: Span) -> bool:
@@ -145,68 +145,6 @@ def _records_nothing(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Constant)
 
 
-def _starts_backward(code: Code, use: ast.expr) -> bool:
-    """Return whether a backward starts from a value there: `loss.backward()`, `torch.autograd.grad(loss, x)`."""
-    parent = code.parent(use)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr == "backward"
-    called = (dotted(parent.func) or "").rpartition(".")[2] if isinstance(parent, ast.Call) else ""
-    return called in ("backward", "grad", "manual_backward")
-
-
-def detach_for_the_first(context: Context) -> Iterator[Candidate]:
-    """Take the cut out, and detach the value where the loss before its own uses it: a GAN's discriminator."""
-    code = context.code
-    done: set[Span] = set()
-    for tape in context.tapes:
-        for cut in cuts_of_finding(context, tape):
-            if cut.how not in ("detach", "no_grad") or cut.at.span in done:
-                continue
-            done.add(cut.at.span)
-            for span in frames(cut.at):
-                made = code.statement_at(span)
-                name = _name_made(code, made, span)
-                if made is None or name is None:
-                    continue
-                uses = _used_before_backward(code, tape, made, name)
-                changes = [append(code, use, ".detach()") for use in uses]
-                if not changes or None in changes or any(_starts_backward(code, use) for use in uses):
-                    continue
-                for way in _ways_out(code, cut):
-                    yield Candidate(
-                        f"Detach `{name}` on line {uses[0].lineno} instead: this loss alone has no use for its graph",
-                        _effect(False),
-                        [*way, *(change for change in changes if change is not None)],
-                        group="detach elsewhere",
-                    )
-        break
-
-
-def _name_made(code: Code, statement: ast.stmt | None, span: Span) -> str | None:
-    """Return the variable that a statement gives the value of an expression in it."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return None
-    target, value = statement.targets[0], statement.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        inside = code.expression_at(span)
-        pairs = zip(target.elts, value.elts, strict=True)
-        target = next((one for one, part in pairs if inside is not None and code.inside(inside, part)), target)
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _used_before_backward(code: Code, tape: Tape, made: ast.stmt, name: str) -> list[ast.expr]:
-    """Return where a variable is read between the statement that makes it and the first backward call after it."""
-    ends = []
-    for event in tape.events:
-        statement = code.statement_at(event.at.span) if isinstance(event, Backward) else None
-        if statement is not None and code.function(statement) is code.function(made) and statement.lineno > made.lineno:
-            ends.append(statement.end_lineno or statement.lineno)
-    if not ends:
-        return []
-    last = made.end_lineno or made.lineno
-    return [use for use in code.loads(code.function(made), name) if last < use.lineno <= min(ends)]
-
-
 def _copies_of_root(context: Context) -> list[list[Change]]:
     """Return the ways to take `torch.tensor(...)` out of what the root of the backward was assigned from."""
     code = context.code
@@ -223,35 +161,7 @@ def _copies_of_root(context: Context) -> list[list[Change]]:
     return ways
 
 
-def unfreeze(context: Context) -> Iterator[Candidate]:
-    """Let the parameters that the optimizer is given require grad, where nothing on the way does."""
-    code = context.code
-    seen: set[ast.stmt] = set()
-    for tape in context.tapes:
-        for event in tape.events:
-            if not isinstance(event, Optimizer):
-                continue
-            call, statement = code.expression_at(event.at.span), code.statement_at(event.at.span)
-            if not isinstance(call, ast.Call) or not call.args or statement is None or statement in seen:
-                continue
-            seen.add(statement)
-            given = call.args[0]
-            if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
-                continue
-            module = dotted(given.func.value)
-            if given.func.attr != "parameters" or module is None:
-                continue
-            change = code.insert_before(statement, [f"{module}.requires_grad_(True)"])
-            if change is not None:
-                yield Candidate(
-                    f"Let the parameters of `{module}` require grad",
-                    f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
-                    [change],
-                    fallback=True,
-                )
-
-
-def _effect(raises: bool) -> str:
+def effect_of(raises: bool) -> str:
     if raises:
         return "The loss keeps its graph, so that the backward has something to run over."
     return "Gradients reach the parameters before the cut, and their optimizer trains them from now on."
@@ -305,7 +215,7 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
                 wanted.extend(cut.sources)
 
 
-def _ways_out(code: Code, cut: Cut) -> list[list[Change]]:
+def ways_out(code: Code, cut: Cut) -> list[list[Change]]:
     """Return the ways to take one cut out, likeliest first; each is a set of changes."""
     ways: list[list[Change]] = []
     if cut.how == "no_grad":

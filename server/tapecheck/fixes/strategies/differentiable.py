@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
@@ -21,12 +20,8 @@ _SAME_IN_TORCH = frozenset({
     "mean", "minimum", "prod", "sign", "sin", "sinh", "sqrt", "square", "sum", "tan", "tanh", "where",
 })  # fmt: skip
 """Functions that NumPy and torch have by the same name, for the same thing."""
-_TO_INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})
-_CASTS = frozenset({"float", "double", "half", "type", "to", "type_as", *_TO_INTEGERS})
-_FACTORIES = frozenset({
-    "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randn", "tensor", "zeros",
-    "ones_like", "rand_like", "randn_like", "zeros_like",
-})  # fmt: skip
+TO_INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})
+CASTS = frozenset({"float", "double", "half", "type", "to", "type_as", *TO_INTEGERS})
 _LOGIT_LOSS = "cross_entropy"
 
 
@@ -44,7 +39,7 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
     code = context.code
     spots: list[ast.expr] = []
     statements: list[ast.stmt] = []
-    for cut in _all_cuts(context):
+    for cut in all_cuts(context):
         if cut.how == "frozen":
             return
         for frame in frames(cut.at)[:1]:
@@ -105,7 +100,7 @@ def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> 
     return False
 
 
-def _all_cuts(context: Context) -> list[Cut]:
+def all_cuts(context: Context) -> list[Cut]:
     found: dict[tuple[object, str], Cut] = {}
     for tape in context.tapes:
         for cut in cuts_of_finding(context, tape):
@@ -249,54 +244,11 @@ def _says_nothing(code: Code, statement: ast.Assign, changes: list[Change]) -> b
     return text.strip() == statement.targets[0].id
 
 
-def without_threshold(context: Context) -> Iterator[Candidate]:
-    """Rewrite `(p > 0.5).float()` to `p`, `x.long()` to `x`: a step has no gradient."""
-    code = context.code
-    for cut in _all_cuts(context):
-        if cut.how != "nondifferentiable":
-            continue
-        node: ast.AST | None = code.expression_at(cut.at.span)
-        kept: ast.expr | None = None
-        what = "the comparison"
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.comparators[0], ast.Constant):
-            kept = node.left
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            integers = node.func.attr in _TO_INTEGERS and not node.args
-            if not integers and node.func.attr in ("type", "to"):
-                integers = any((dotted(argument) or "").rsplit(".", 1)[-1] in _INTEGER_TYPES for argument in node.args)
-            if integers:
-                kept, what = node.func.value, f"`.{node.func.attr}()`"
-        if kept is None or not isinstance(node, ast.expr):
-            continue
-        # What only turns the truth values into numbers goes with them.
-        outer: ast.expr = node
-        while True:
-            parent = code.parent(outer)
-            above = code.parent(parent) if parent is not None else None
-            if not (isinstance(parent, ast.Attribute) and parent.attr in _CASTS and isinstance(above, ast.Call)):
-                break
-            outer = above
-        try:
-            text = rewrite.parenthesized(code.segment(kept))
-        except rewrite.RewriteError:
-            continue
-        short = text if len(text) <= 40 else "the value"
-        yield Candidate(
-            f"Train on `{short}` itself instead of {what}" if short == text else f"Train on the value, without {what}",
-            "The loss follows the value smoothly, so that it has a gradient; it is another loss than was written.",
-            [code.replace(outer, text)],
-            group=f"threshold {cut.at.line}",
-        )
-
-
-_INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "short", "uint8", "bool", "LongTensor"})
-
-
 def draw_with_graph(context: Context) -> Iterator[Candidate]:
     """Yield `q.rsample()` for `q.sample()`: the draw as a differentiable function of the distribution's parameters."""
     code = context.code
     draws: dict[int, ast.Call] = {}
-    for cut in _all_cuts(context):
+    for cut in all_cuts(context):
         draw = code.expression_at(cut.at.span)
         if cut.how == "nondifferentiable" and isinstance(draw, ast.Call) and isinstance(draw.func, ast.Attribute):
             if draw.func.attr == "sample":
@@ -348,14 +300,14 @@ def _picking(context: Context) -> Iterator[ast.Call]:
     """Yield the calls that may have picked the classes which the backward's root was computed from."""
     code = context.code
     seen: list[ast.Call] = []
-    for cut in _all_cuts(context):
+    for cut in all_cuts(context):
         picked = code.expression_at(cut.at.span)
         if isinstance(picked, ast.Call) and cut.how == "nondifferentiable":
             seen.append(picked)
     statement = code.statement_at(context.finding.span)
     if statement is not None:
         function = code.function(statement)
-        made_of = set(_made_of(code, statement, function))
+        made_of = set(ingredients_of(code, statement, function))
         for node in walk(function):
             # `_, classes = torch.max(scores, 1)`: that the second result has no gradient is no cut of its own.
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value not in seen:
@@ -446,55 +398,12 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
 
 
 def _plain_classes(code: Code, node: ast.expr) -> str | None:
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CASTS:
         node = node.func.value
     return code.segment(node) if dotted(node) is not None or isinstance(node, ast.Call) else None
 
 
-def ask_for_gradient(context: Context) -> Iterator[Candidate]:
-    """Set `requires_grad=True` for the tensor whose `.grad` is read, where nothing else has one."""
-    code = context.code
-    statement = code.statement_at(context.finding.span)
-    if statement is None:
-        return
-    function = code.function(statement)
-    wanted = [
-        node.value.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name)
-    ]
-    behind = _made_of(code, statement, function)
-    for name in dict.fromkeys([*(name for name in wanted if name in behind), *behind]):
-        for store in code.stores(function, name):
-            call = store.value if isinstance(store, ast.Assign) else None
-            if not isinstance(call, ast.Call) or store.lineno > statement.lineno:
-                continue
-            called = dotted(call.func) or ""
-            if not called.startswith("torch.") or called.rsplit(".", 1)[-1] not in _FACTORIES:
-                continue
-            if any(isinstance(part, ast.Constant) and type(part.value) is int for part in _contents(call)):
-                continue
-            try:
-                text = rewrite.with_argument(code.segment(call), "requires_grad", "True")
-            except rewrite.RewriteError:
-                continue
-            yield Candidate(
-                f"Make `{name}` with `requires_grad=True` (line {store.lineno})",
-                f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
-                [code.replace(call, text)],
-                safe=False,
-                group="gradient",
-                fallback=name not in wanted,
-            )
-
-
-def _contents(call: ast.Call) -> Iterator[ast.AST]:
-    """Yield the numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
-    if (dotted(call.func) or "").rsplit(".", 1)[-1] == "tensor" and call.args:
-        yield from ast.walk(call.args[0])
-
-
-def _made_of(code: Code, statement: ast.stmt, function: Function) -> list[str]:
+def ingredients_of(code: Code, statement: ast.stmt, function: Function) -> list[str]:
     """Return the names that a statement's values were computed from, nearest first."""
     found: list[str] = []
     open_nodes: list[ast.AST] = [statement]

@@ -10,94 +10,10 @@ from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
-from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.reading import Reading
-from tapecheck.tape import Backward, Span, Step, Tape
-
-_EFFECT = "Each step then uses the gradients of its own backward calls alone."
+from tapecheck.tape import Backward, Span
 
 
-def call_zero_grad(context: Context) -> Iterator[Candidate]:
-    """`optimizer.zero_grad` without parentheses does nothing: call it."""
-    code = context.code
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute) and node.value.attr == "zero_grad":
-            yield Candidate(
-                f"Call it: `{code.segment(node.value)}()`",
-                f"Without parentheses line {node.lineno} clears nothing. {_EFFECT}",
-                [code.replace(node.value, f"{code.segment(node.value)}()")],
-                group="clear",
-            )
-
-
-def clear_in_time(context: Context) -> Iterator[Candidate]:
-    """Clear before the backward, or after the step where several backward calls come together in it."""
-    code = context.code
-    for tape, backward in context.backwards_here():
-        for step in _steps_by(tape, context):
-            owner = _owner(code, step)
-            if not owner:
-                continue
-            line = f"{owner}.zero_grad()"
-            if _alone(tape, step, backward):
-                for frame in frames(backward.at):
-                    before = code.statement_at(frame)
-                    change = code.insert_before(before, [line]) if before is not None else None
-                    if change is not None:
-                        yield Candidate(f"Clear before the backward: `{line}`", _EFFECT, [change], group="clear")
-            for span in frames(step.at):
-                statement = code.statement_at(span)
-                if statement is None or not _steps_here(code, statement, span):
-                    continue
-                change = code.insert_after(statement, [line])
-                if change is not None:
-                    yield Candidate(f"Clear after the step: `{line}`", _EFFECT, [change], group="clear")
-                break
-        break
-
-
-def _owner(code: Code, step: Step) -> str:
-    """Return the optimizer of a step as the program writes it, `optimizers["G"]` too; nothing where that is unknown."""
-    owner, _, method = step.call.rpartition(".")
-    if owner and method == "step":
-        return owner
-    call = code.expression_at(step.at.span)
-    function = call.func if isinstance(call, ast.Call) else None
-    if not isinstance(function, ast.Attribute) or function.attr != "step":
-        return ""
-    held = function.value
-    known = isinstance(held, ast.Subscript) and isinstance(held.slice, ast.Constant) and dotted(held.value) is not None
-    return code.segment(held) if known else ""
-
-
-def _steps_by(tape: Tape, context: Context) -> list[Step]:
-    """Return a step for each place that uses the gradients, as the finding tells."""
-    spans = {label.span for label in context.labels("step")}
-    found: dict[Span, Step] = {}
-    for event in tape.events:
-        if isinstance(event, Step) and event.at.span in spans:
-            found.setdefault(event.at.span, event)
-    return list(found.values())
-
-
-def _alone(tape: Tape, step: Step, backward: Backward) -> bool:
-    """Return whether no other call adds to the gradients of this step's optimizer between two of its steps."""
-    gradients = gradients_of(Reading(tape))
-    for leaf, optimizers in gradients.steppable.items():
-        if step.optimizer not in optimizers:
-            continue
-        since: set[Span] = set()
-        for moment in gradients.moments(leaf):
-            if moment.kind == "added":
-                since.add(moment.at.span)
-            elif moment.kind == "stepped":
-                if backward.at.span in since and len(since) > 1:
-                    return False
-                since.clear()
-    return True
-
-
-def _steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
+def steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
     """Return whether a statement is the call of a step and nothing that holds it in a block of its own."""
     return statement.lineno == span.line and any(
         isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("step") for node in walk(statement)
@@ -138,7 +54,7 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
                     )
     for label in context.labels("step"):
         step = code.statement_at(label.span)
-        if step is None or not _steps_here(code, step, label.span):
+        if step is None or not steps_here(code, step, label.span):
             continue
         change = code.insert_after(step, lines)
         if change is not None:

@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.tape import Span
 
-_EFFECT = "The optimizer has the parameters from now on, and trains them."
-
-
-def register(context: Context) -> Iterator[Candidate]:
-    """Wrap a plain list or dict in the container that registers what is in it, and a tensor in `nn.Parameter`."""
-    code, lacking = context.code, _lacking(context)
-    if lacking is None or lacking.kind != "unregistered":
-        return
-    for span in _made(lacking):
-        made = code.expression_at(span)
-        statement = code.statement_at(span)
-        if not isinstance(made, ast.Call) or statement is None:
-            continue
-        kind = "Parameter" if _is_tensor(made) or (dotted(made.func) or "").endswith("Parameter") else "Module"
-        assigned = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        if assigned is made and _is_tensor(made):
-            yield from _as_parameter(code, made)
-            continue
-        value: ast.expr | None = assigned if isinstance(assigned, _PLAIN) else None
-        if value is None:
-            value = _filled(code, statement)
-        if value is None:
-            continue
-        wrapper = f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
-        empty = isinstance(value, (ast.List, ast.Dict)) and not code.segment(value).strip("[]{} \n")
-        yield Candidate(
-            f"Register them: `{wrapper}`",
-            f"{_EFFECT} `.to()` and `state_dict()` know them, too.",
-            [code.replace(value, f"{wrapper}({'' if empty else code.segment(value)})")],
-            group="register",
-        )
+EFFECT = "The optimizer has the parameters from now on, and trains them."
 
 
 def make_optimizer_later(context: Context) -> Iterator[Candidate]:
     """Make the optimizer once the model is complete."""
-    code, lacking = context.code, _lacking(context)
+    code, lacking = context.code, lacking_of(context)
     if lacking is None or lacking.kind != "registered" or not lacking.whole:
         return
     making = code.statement_at(lacking.optimizer)
     if not isinstance(making, ast.Assign):
         return
-    for span in _added(context, lacking):
+    for span in added_to(context, lacking):
         adding = code.statement_at(span)
         pair = code.same_block(making, adding) if adding is not None else None
         if pair is None or pair[0] is not making or pair[1] is making:
@@ -63,152 +32,13 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
         if gone is not None and change is not None:
             yield Candidate(
                 f"Make the optimizer after line {pair[1].lineno}: the model is complete there",
-                _EFFECT,
+                EFFECT,
                 [gone, change],
                 group="later",
             )
 
 
-def hand_over(context: Context) -> Iterator[Candidate]:
-    """Give the optimizer the part that it lacks, as a group of its own."""
-    code, lacking = context.code, _lacking(context)
-    if lacking is None or lacking.kind not in ("registered", "loose"):
-        return
-    making = code.statement_at(lacking.optimizer)
-    if not isinstance(making, ast.Assign) or len(making.targets) != 1:
-        return
-    optimizer = dotted(making.targets[0])
-    if optimizer is not None and lacking.kind == "loose":
-        for span in _made(lacking):
-            made = code.statement_at(span)
-            name = dotted(made.targets[0]) if isinstance(made, ast.Assign) else None
-            line = f'{optimizer}.add_param_group({{"params": [{name}]}})'
-            pair = code.same_block(making, made) if made is not None else None
-            last = max(pair, key=lambda each: each.lineno) if pair is not None else None
-            change = code.insert_after(last, [line]) if name and last is not None else None
-            if change is not None:
-                yield Candidate(f"Hand `{name}` over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
-        return
-    names = [name for name in context.finding.facts.parameters if "." in name]
-    if optimizer is None or not names:
-        return
-    if lacking.whole:
-        for span in _added(context, lacking):
-            adding = code.statement_at(span)
-            if not isinstance(adding, ast.Assign):
-                continue
-            owner = code.segment(adding.targets[0])
-            parameters = f"{owner}.parameters()" if _is_module(adding.value) else f"[{owner}]"
-            change = code.insert_after(adding, [f'{optimizer}.add_param_group({{"params": {parameters}}})'])
-            if change is not None:
-                yield Candidate(f"Hand it over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
-        return
-    owner = names[0].partition(".")[0]
-    if all(name.partition(".")[0] != owner for name in lacking.siblings):
-        yield from _whole_module(code, making, optimizer, owner, lacking.calls)
-        return
-    for node in ast.walk(making.value):
-        # A sibling that was given: `model.body.parameters()` beside what is at `model.head`.
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-            sibling = node.func.value
-            if not isinstance(sibling, ast.Attribute):
-                continue
-            part = _part(names[0], sibling.attr, lacking.siblings)
-            line = f'{optimizer}.add_param_group({{"params": {code.segment(sibling.value)}.{part}.parameters()}})'
-            change = code.insert_after(making, [line])
-            if change is not None:
-                yield Candidate(f"Hand `{part}` over, too: `{optimizer}.add_param_group`", _EFFECT, [change])
-            return
-
-
-def _whole_module(
-    code: Code, making: ast.Assign, optimizer: str, owner: str, calls: Sequence[Span]
-) -> Iterator[Candidate]:
-    """Hand over a module that the optimizer has nothing of: a loss with parameters of its own."""
-    for call in calls:
-        made = code.statement_at(call) if call.file == code.source.path else None
-        pair = code.same_block(making, made) if made is not None and made is not making else None
-        if pair is None or not isinstance(made, ast.Assign):
-            continue
-        named = [name for name in map(dotted, targets(made)) if name is not None]
-        name = next((name for name in named if name in (owner, f"self.{owner}")), None)
-        line = f'{optimizer}.add_param_group({{"params": {name}.parameters()}})'
-        change = code.insert_after(max(pair, key=lambda each: each.lineno), [line])
-        if name is not None and change is not None:
-            yield Candidate(f"Hand `{name}` over, too: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
-            return
-
-
-_PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
-
-
-def _as_parameter(code: Code, made: ast.Call) -> Iterator[Candidate]:
-    keyword = next(keyword for keyword in made.keywords if keyword.arg == "requires_grad")
-    text, start = code.segment(made), code.start(made)
-    before = text[: code.start(keyword) - start].rstrip().rstrip(",")
-    after = text[code.end(keyword) - start :].lstrip(", ")
-    joined = before + (", " if not after.startswith(")") and not before.endswith("(") else "") + after
-    yield Candidate(
-        "Make it an `nn.Parameter`",
-        f"{_EFFECT} `.to()` and `state_dict()` know it, too.",
-        [code.replace(made, f"{_nn(code)}.Parameter({joined})")],
-        group="register",
-    )
-
-
-def _is_tensor(made: ast.Call) -> bool:
-    return any(
-        keyword.arg == "requires_grad" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-        for keyword in made.keywords
-    )
-
-
-def _is_module(value: ast.expr) -> bool:
-    return not (isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter"))
-
-
-def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
-    """Return the empty container that a statement fills: `self.layers = []` above `self.layers.append(...)`."""
-    names: set[str] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("append", "extend", "insert", "update"):
-                names.add(dotted(node.func.value) or "")
-    for target in targets(statement):
-        if isinstance(target, ast.Subscript):
-            names.add(dotted(target.value) or "")
-    scope = code.owner(statement) or code.tree
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign) and isinstance(node.value, _PLAIN):
-            if any(dotted(target) in names for target in node.targets):
-                return node.value
-    return None
-
-
-def _nn(code: Code) -> str:
-    """Return what the file calls `torch.nn`."""
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "torch":
-            for alias in node.names:
-                if alias.name == "nn":
-                    return alias.asname or "nn"
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name == "torch.nn":
-                    return alias.asname or "torch.nn"
-    return "torch.nn"
-
-
-def _part(name: str, sibling: str, siblings: Sequence[str]) -> str:
-    """Return the attribute of a leaf's path that stands where a sibling's does."""
-    parts = name.split(".")
-    for path in (one.split(".") for one in siblings):
-        if sibling in path and path.index(sibling) < len(parts) - 1:
-            return parts[path.index(sibling)]
-    return parts[-2]
-
-
-def _lacking(context: Context) -> Lacking | None:
+def lacking_of(context: Context) -> Lacking | None:
     """Return what the optimizer of a finding lacks."""
     facts = context.finding.facts
     if isinstance(facts, UntrainedParameterFacts):
@@ -216,10 +46,6 @@ def _lacking(context: Context) -> Lacking | None:
     return facts.replaced if isinstance(facts, GradientCutFacts) else None
 
 
-def _made(lacking: Lacking) -> list[Span]:
-    return list(dict.fromkeys(lacking.made))
-
-
-def _added(context: Context, lacking: Lacking) -> list[Span]:
+def added_to(context: Context, lacking: Lacking) -> list[Span]:
     """Return where what was made after the optimizer comes into the model, in the file of the optimizer."""
     return list(dict.fromkeys([*lacking.made, context.finding.span, *lacking.calls]))

@@ -10,15 +10,7 @@ from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import (
-    SWALLOWED,
-    built_text,
-    called_from,
-    headline,
-    line,
-    quoted,
-    when,
-)
+from tapecheck.rules.words import SWALLOWED, built_text, called_from, headline, line, quoted, when
 from tapecheck.tape import Problem, Span, Step
 
 

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 
 from tapecheck.rules.backward_without_graph.facts import BackwardWithoutGraphFacts
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.missing_create_graph.rule import undifferentiable
 from tapecheck.rules.path import always, path_labels
-from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.reading import Reading, Run, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import (
-    SWALLOWED,
-    called_from,
-    cut_advice,
-    cut_words,
-    headline,
-    off_labels,
-    root_text,
-)
+from tapecheck.rules.words import SWALLOWED, called_from, cut_advice, cut_words, headline, off_labels, root_text
 from tapecheck.tape import Cut, Root
 
 

@@ -8,7 +8,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, span_facts
+from tapecheck.rules.words import called_from, headline
 
 
 class CompiledBackwardTwice(Rule):
@@ -48,5 +48,4 @@ class CompiledBackwardTwice(Rule):
             headline(form if certain else f"possible {form}", *names),
             "add the losses and call backward once, or compile the parts that are trained apart by themselves",
             tuple(labels), certain,
-            facts={"freed": span_facts(first.at.span), "compiled": span_facts(region.call.at.span)},
         )  # fmt: skip

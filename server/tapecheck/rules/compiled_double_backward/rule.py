@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline, span_facts
+from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import Span, WrapperCall
 
 
@@ -55,7 +55,6 @@ class CompiledDoubleBackward(Rule):
             self.code, self.name, self.severity, at.span, headline(form if certain else f"possible {form}", *roots),
             "take this gradient through the model before it is compiled, or compile it with `backend=\"eager\"`",
             tuple(label for label in labels if label.span != at.span), certain,
-            facts={"compiled": span_facts(double.call.at.span)},
         )  # fmt: skip
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Cause, Unreduced, reductions_of
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import MAX_LABELS, called_from, headline, span_facts
+from tapecheck.rules.words import MAX_LABELS, called_from, headline
 from tapecheck.tape import Span
 
 _CAUSES: dict[Cause, str] = {
@@ -59,9 +60,9 @@ class GradientNotReduced(Rule):
         return Finding(
             self.code, self.name, self.severity, at.span, headline(form), _HELP[each.local.cause],
             tuple(labels), certain,
-            facts={
-                "cause": each.local.cause,
-                "parameters": [name for name in names if name][:MAX_LABELS],
-                "wrapped": span_facts(each.local.wrapper.at.span),
-            },
+            facts=GradientNotReducedFacts(
+                cause=each.local.cause,
+                parameters=tuple([name for name in names if name][:MAX_LABELS]),
+                wrapped=each.local.wrapper.at.span,
+            ),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.path import always, path_labels
-from tapecheck.rules.reading import SUMS, Reading, Run, plain, with_sources
+from tapecheck.rules.reading import SUMS, Reading, Run, plain, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, line
 from tapecheck.tape import Cut, Node, Span
@@ -138,20 +138,6 @@ def _silent_headline(reading: Reading, run: Run, meeting: Node) -> str:
         return headline(f"gradient in {loss} is a constant (missing `create_graph=True`)", *names)
     effect = f"penalty in {loss} has no effect (missing `create_graph=True`)"
     return headline([f"gradient {effect}", effect], *names)
-
-
-def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
-    """Return the gradients without graph that values with some cuts come from, where nothing else cut them
-    afterwards.
-    """
-    found: dict[int, Cut] = {}
-    stack = list(numbers)
-    while stack:
-        cut = reading.ledger.cuts.get(stack.pop())
-        if cut is not None and cut.how == "grad" and cut.id not in found:
-            found[cut.id] = cut
-            stack.extend(cut.sources)
-    return list(found.values())
 
 
 def gradients_taken(readings: Sequence[Reading]) -> set[Span]:

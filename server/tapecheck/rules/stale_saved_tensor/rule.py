@@ -10,15 +10,7 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
-from tapecheck.rules.words import (
-    SWALLOWED,
-    backward_form,
-    called_from,
-    headline,
-    line,
-    quoted,
-    when,
-)
+from tapecheck.rules.words import SWALLOWED, backward_form, called_from, headline, line, quoted, when
 from tapecheck.tape import InPlace, Problem
 
 _MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace operation"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of, looked_at
-from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
+from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline
 from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
 
-MERGES = frozenset(("add", "sub", "rsub"))
-"""The operations that add two terms."""
 _FACTORS = frozenset(("mul", "div", "neg"))
 _SAID = frozenset(("detach", "data"))
 _DEPTH = 60

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
-from tapecheck.rules.reading import Reading, Run, plain
+from tapecheck.rules.reading import MERGES, Reading, Run, plain
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.term_without_effect.rule import MERGES
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.untrained_parameter.renamed import renamed
 from tapecheck.rules.words import called_from, join, listed

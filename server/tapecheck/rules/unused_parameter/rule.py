@@ -8,7 +8,8 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Unfinished, reductions_of
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed, span_facts
+from tapecheck.rules.unused_parameter.facts import UnusedParameterFacts
+from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed
 from tapecheck.tape import Span, WrapperCall
 
 
@@ -46,7 +47,7 @@ class UnusedParameter(Rule):
             self.code, self.name, self.severity, at.span, message,
             "use every parameter in the loss, freeze the others before wrapping, or pass `find_unused_parameters=True`",
             tuple(labels), certain,
-            facts={"parameters": names[:MAX_LABELS], "wrapped": span_facts(each.wrapper.at.span)},
+            facts=UnusedParameterFacts(parameters=tuple(names[:MAX_LABELS]), wrapped=each.wrapper.at.span),
             notes=tuple(in_full(message, names)),
         )  # fmt: skip
 

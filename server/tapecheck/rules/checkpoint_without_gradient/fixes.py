@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.candidate import Candidate, Context, Strategy
 
 _EFFECT = "The parameters inside get gradients; the forward is still computed anew in backward."
 
@@ -21,3 +21,7 @@ def not_reentrant(context: Context) -> Iterator[Candidate]:
     except rewrite.RewriteError:
         return
     yield Candidate("Checkpoint with `use_reentrant=False`", _EFFECT, [code.replace(call, text)])
+
+
+STRATEGIES: tuple[Strategy, ...] = (not_reentrant,)
+"""What is proposed, preferred first."""

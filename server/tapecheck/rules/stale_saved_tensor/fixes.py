@@ -8,11 +8,12 @@ import itertools
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, append, remove_argument
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
 from tapecheck.fixes.code import Code, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
-from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.fixes.strategies.carried import after_backward, detach_carried
+from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
 from tapecheck.tape import InPlace, Optimizer
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
@@ -385,3 +386,18 @@ def turn_first(context: Context) -> Iterator[Candidate]:
 def _outer(code: Code, node: ast.expr) -> tuple[int, int]:
     """Return the offsets of an element; a tuple's parentheses belong to it in Python's own tree already."""
     return code.start(node), code.end(node)
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    out_of_place,
+    clone_saved,
+    turn_first,
+    detach_carried,
+    step_once,
+    forward_again,
+    detach_shared,
+    step_later,
+    change_later,
+    change_copy,
+)
+"""What is proposed, preferred first."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.tape import InPlace, Optimizer, Tape
 
@@ -111,3 +111,10 @@ def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
 
 def _trained(tape: Tape, leaf: int | None) -> bool:
     return any(isinstance(event, Optimizer) and leaf in event.params for event in tape.events)
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    under_no_grad,
+    leaf_out_of_place,
+)
+"""What is proposed, preferred first."""

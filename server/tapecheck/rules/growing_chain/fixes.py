@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, append, retain_position
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
 from tapecheck.fixes.code import dotted
+from tapecheck.fixes.strategies.carried import detach_carried
+from tapecheck.fixes.strategies.shared import detach_shared
 
 
 def backward_of_term(context: Context) -> Iterator[Candidate]:
@@ -46,3 +48,11 @@ def _term(store: ast.stmt, total: str | None) -> ast.expr | None:
             if dotted(one) == total and dotted(other) is not None:
                 return other
     return None
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    backward_of_term,
+    detach_carried,
+    detach_shared,
+)
+"""What is proposed, preferred first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, walk
 
 _EFFECT = "The gradients are those of the loss from there on; `step` sees that they are unscaled, and leaves them."
@@ -74,3 +74,7 @@ def _beside(code: Code, target: ast.stmt, call: ast.Call) -> bool:
     """Return whether a call runs exactly where a statement of its block runs."""
     pair = code.same_block(target, call)
     return pair is not None and pair[0] is target and isinstance(pair[1], (ast.Expr, ast.Assign))
+
+
+STRATEGIES: tuple[Strategy, ...] = (unscale_first,)
+"""What is proposed, preferred first."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, append
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
 from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import reads, touches
-from tapecheck.fixes.strategies.evaluated import without_recording
+from tapecheck.fixes.story import frames, reads, touches
+from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
-from tapecheck.tape import Backward, Bind, Escape, Hold, Ledger, Node
+from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
@@ -479,3 +479,75 @@ def _short(code: Code, part: ast.expr) -> str:
     except rewrite.RewriteError:
         pass
     return f"`{text}`" if len(text) <= 40 else "the value"
+
+
+def record_nothing(context: Context) -> Iterator[Candidate]:
+    """Put `with torch.no_grad():` around a loop that keeps graphs which nothing walks, or around what calls it.
+
+    Unlike a detached value it also helps where what is kept lies in objects, in states of several loops or in beams.
+    """
+    readings: list[Reading] | None = None
+    for place, what in _regions(context):
+        if not is_wrappable(place):
+            continue
+        readings = readings or [Reading(tape) for tape in context.tapes]
+        if _unwalked(readings, context.code, place):
+            yield from without_recording(context, place, f"Run {what}", SAME, "no_grad")
+
+
+def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield the loop that a finding is about, the loops around it, and the calls that lead to it, with their names."""
+    code = context.code
+    span = context.finding.facts.loop
+    if span is None:
+        return
+    seen: list[ast.stmt] = []
+    loop = code.statement_at(span) if span.file == code.source.path else None
+    if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+        for number, around in enumerate([loop, *code.loops(loop)]):
+            if around not in seen:
+                seen.append(around)
+                yield around, "the loop" if not number else f"the loop on line {around.lineno}"
+    entered = (event.at for tape in context.tapes for event in tape.events if isinstance(event, Loop))
+    for site in entered:
+        for call in site.stack if site.span == span else ():
+            statement = code.statement_at(call) if call.file == code.source.path else None
+            if statement is not None and statement not in seen:
+                seen.append(statement)
+                yield statement, f"the call on line {statement.lineno}"
+
+
+def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> bool:
+    """Return whether no backward, no unknown code and no caller can walk a graph that a statement records."""
+    path, first, last = code.source.path, statement.lineno, statement.end_lineno or statement.lineno
+    ran = False
+
+    def inside(site: Site) -> bool:
+        return any(frame.file == path and first <= frame.line <= last for frame in frames(site))
+
+    for reading in readings:
+        own = [node.id for node in reading.ledger.nodes.values() if inside(node.at)]
+        if not own and not any(inside(loop.event.at) for loop in reading.loops.values()):
+            continue
+        # What a program that raises would have done next, or one beyond the work limit does, nobody has seen.
+        ran = ran or reading.ended == "finished"
+        if reading.ended not in ("finished", "raised") or not reading.used.isdisjoint(own):
+            return False
+        if any(inside(run.at) for run in reading.runs):
+            return False
+        # What is handed to unknown code in there may be trained by it.
+        if any(isinstance(event, (Escape, LeafEscape)) and inside(event.at) for event in reading.tape.events):
+            return False
+    return ran
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    evaluate_without_grad,
+    store_without_graph,
+    detach_argument,
+    record_nothing,
+    store_all_detached,
+    change_without_grad,
+    detach_previous,
+)
+"""What is proposed, preferred first."""

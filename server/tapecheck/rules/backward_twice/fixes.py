@@ -1,0 +1,521 @@
+"""A graph that is needed twice: one backward, a graph for each, or none from before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
+from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
+from tapecheck.fixes.strategies.constructed import compute_where_used
+from tapecheck.fixes.strategies.remembered import compute_each_time
+from tapecheck.fixes.strategies.shared import (
+    building_statements,
+    call_pairs,
+    detach_shared,
+    forward_again,
+    loss_of,
+    operand_of,
+    step_once,
+    with_loss,
+)
+from tapecheck.tape import Backward, GradientCleared, Span, Step
+
+_FILLING = frozenset({"append", "appendleft", "clear", "extend"})
+
+
+_TAKING_ALL = frozenset(
+    {"cat", "concat", "enumerate", "fsum", "hstack", "list", "stack", "sum", "tuple", "vstack", "zip"}
+)
+"""Functions that take all values of a container at once, however many there are."""
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+_SUMMING = _TAKING_ALL - {"enumerate", "list", "tuple", "zip"}
+
+
+def sum_losses(context: Context) -> Iterator[Candidate]:
+    """Rewrite `a.backward(); b.backward()` to `(a + b).backward()`: the gradients are the same."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
+            continue
+        for one, other in call_pairs(code, first, second):
+            if one is other:
+                yield from _sum_in_loop(context, one)
+                continue
+            pair = code.same_block(one, other)
+            if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
+                continue
+            if pair[0].value is not one or pair[1].value is not other:
+                continue
+            # Every further backward between the two belongs into the same sum.
+            block = code.block(pair[0])
+            run = [
+                statement
+                for statement in block[block.index(pair[0]) : block.index(pair[1]) + 1]
+                if isinstance(statement, ast.Expr) and loss_of(code, statement.value, one) is not None
+            ]
+            losses = [loss_of(code, statement.value, one) for statement in run]
+            if len(run) < 2 or any(
+                _stored_between(code, block, run[place:], loss) for place, loss in enumerate(losses) if loss is not None
+            ):
+                continue
+            texts = [code.segment(loss) for loss in losses if loss is not None]
+            if len(set(texts)) < len(texts):
+                continue
+            call = run[-1].value
+            assert isinstance(call, ast.Call)
+            summed = " + ".join(operand_of(text) for text in texts)
+            new = with_loss(code, call, losses[-1], summed)
+            deletions = [code.delete(statement) for statement in run[:-1]]
+            if new is None or any(change is None for change in deletions):
+                continue
+            total = " + ".join(texts)
+            listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
+            yield Candidate(
+                f"Run one backward over {listing}",
+                "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+                [new, *(change for change in deletions if change is not None)],
+                safe=context.stops,
+            )
+            break
+
+
+def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
+    """Return whether a name that a loss is made of is assigned between its backward, the first, and the last one."""
+    names = {node.id for node in ast.walk(loss) if isinstance(node, ast.Name)}
+    for statement in block[block.index(run[0]) + 1 : block.index(run[-1])]:
+        for node in ast.walk(statement):
+            if any(root_name(target) in names for target in targets(node)):
+                return True
+    return False
+
+
+def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
+    """Rewrite `for loss in losses: loss.backward()` to `sum(losses).backward()`."""
+    code = context.code
+    statement = code.statement(call)
+    loop = code.parent(statement) if statement is not None else None
+    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or not isinstance(loop.target, ast.Name):
+        return
+    loss = loss_of(code, call, call)
+    if not isinstance(loss, ast.Name) or loss.id != loop.target.id:
+        return
+    new = with_loss(code, call, loss, f"sum({code.segment(loop.iter)})")
+    if new is None:
+        return
+    text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
+    yield Candidate(
+        f"Run one backward over the sum of `{code.segment(loop.iter)}`",
+        "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+        [code.replace(loop, text)],
+        safe=context.stops,
+    )
+
+
+def sum_over_loop(context: Context) -> Iterator[Candidate]:
+    """Rewrite `for head in heads: head(z).mean().backward()` to a sum in the loop and one backward behind it."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or first.at.span != second.at.span or collision.same_iteration:
+            continue
+        if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
+            continue
+        call = context.call_at(second.at.span)
+        statement = code.statement(call) if call is not None else None
+        loop = code.parent(statement) if statement is not None else None
+        if call is None or not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
+            continue
+        loss = loss_of(code, call, call) if statement.value is call else None
+        uses = [node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("grad", "step")]
+        ends = [node for node in walk(loop) if isinstance(node, (ast.Break, ast.Continue, ast.Return))]
+        if loss is None or uses or ends or loop.end_lineno is None:
+            continue
+        name = next(
+            (free for free in ("total_loss", "loss_sum", "summed_loss") if not code.named(code.function(loop), free)),
+            None,
+        )
+        before = code.insert_before(loop, [f"{name} = 0"])
+        behind = with_loss(code, call, loss, name or "")
+        if name is None or before is None or behind is None:
+            continue
+        after = code.insert_after(loop, [behind.content.replace(f"({name}).", f"{name}.")])
+        if after is None:
+            continue
+        text = code.segment(loss)
+        added = f"{name} = {name} + {operand_of(text)}" if "\n" not in text and "\r" not in text else None
+        if added is None:
+            continue
+        yield Candidate(
+            "Add the losses up in the loop and run one backward behind it",
+            "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+            [before, code.replace(statement, added), after],
+            safe=context.stops and not collision.walked_before,
+            group="sum",
+        )
+
+
+def call_once(context: Context) -> Iterator[Candidate]:
+    """Drop the second of two backwards of one loss: it would only add the same gradients again."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or not _repeats(context, collision):
+            continue
+        if any(isinstance(event, Step) for event in collision.between()):
+            continue
+        one, other = context.call_at(first.at.span), context.call_at(second.at.span)
+        pair = code.same_block(one, other) if one is not None and other is not None else None
+        # The first call runs wherever the second does: a condition around the second alone goes with it or stays empty.
+        if pair is None or not isinstance(pair[0], ast.Expr) or pair[0].value is not one:
+            continue
+        gone = code.statement_at(second.at.span)
+        deletion = code.delete(gone) if isinstance(gone, ast.Expr) and gone.value is other else None
+        if deletion is not None and other is not None:
+            yield Candidate(
+                f"Run backward once: drop the second call (line {other.lineno})",
+                "The gradients are those of one backward; the second one would add the same again.",
+                [deletion],
+            )
+            break
+
+
+def _repeats(context: Context, collision: Collision) -> bool:
+    """Return whether the second backward adds once more what the first one has added to the same gradients."""
+    first, second = collision.first, collision.second
+    if first is None or not (first.accumulates and second.accumulates) or first.inputs != second.inputs:
+        return False
+    if any(isinstance(event, GradientCleared) for event in collision.between()):
+        return False
+    roots = [root.node for root in first.roots]
+    if None in roots or roots != [root.node for root in second.roots]:
+        return False
+    calls = [context.call_at(backward.at.span) for backward in (first, second)]
+    if None in calls:
+        return True
+    # `out.backward(row)` for each row of a Jacobian walks one graph with other weights.
+    weights = [
+        [ast.unparse(part) for part in (*call.args, *(k.value for k in call.keywords if k.arg == "gradient"))]
+        for call in calls
+        if call is not None
+    ]
+    return weights[0] == weights[1]
+
+
+def retain_first(context: Context) -> Iterator[Candidate]:
+    """Put `retain_graph=True` at the backward that frees what the second one needs."""
+    for collision in context.collisions:
+        first = collision.first
+        if first is None:
+            continue
+        # With a step in between, a later iteration would learn from weights that are gone.
+        stepped = any(isinstance(event, Step) for event in collision.between())
+        if collision.same_iteration or not stepped:
+            yield from _retain(context, context.code, first, collision)
+            break
+
+
+def _retain(context: Context, code: Code, first: Backward, collision: Collision) -> Iterator[Candidate]:
+    call = context.call_at(first.at.span)
+    spans: list[Span] = [first.at.span]
+    if call is not None and any(keyword.arg is None for keyword in call.keywords):
+        # The call passes its caller's keywords on: the caller is where the argument belongs.
+        spans = list(first.at.stack) or spans
+        call = context.call_at(spans[0])
+    if call is None:
+        return
+    position = retain_position(call) if spans[0] == first.at.span else None
+    try:
+        new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
+    except rewrite.RewriteError:
+        return
+    repeats = _repeats(context, collision)
+    yield Candidate(
+        f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
+        "Both backwards add the same gradients: what is learned from is twice the gradient of this loss."
+        if repeats
+        else "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
+        [code.replace(call, new)],
+        safe=collision.same_iteration
+        and first.at.span != collision.second.at.span
+        and not context.caught
+        and not repeats,
+    )
+
+
+def forward_inside(context: Context) -> Iterator[Candidate]:
+    """Compute what every backward needs where each finds it fresh: inside the loop or the closure."""
+    for collision in context.collisions:
+        needed = building_statements(context.code, collision)
+        target = context.code.statement_at(collision.second.at.span)
+        if needed is not None and target is not None:
+            yield from _move(context, collision, needed, target)
+
+
+def _move(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
+    """Move statements from before a loop, or from around a closure, to where each backward finds them fresh."""
+    code = context.code
+    home = code.function(needed[0])
+    inner = code.function(target)
+    loops = [loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)]
+    closure = inner is not home and isinstance(inner, ast.FunctionDef) and code.inside(inner, home)
+    if not loops and not closure:
+        return
+    body = inner.body if closure and isinstance(inner, ast.FunctionDef) else loops[0].body
+    names = {root_name(part) for statement in needed for part in targets(statement)}
+    if None in names:
+        return
+    place = _first_reading(code, body, {name for name in names if name is not None})
+    if place is None:
+        return
+    lines: list[str] = []
+    for statement in needed:
+        text = code.lines_of(statement)
+        if text is None:
+            return
+        lines.extend(text)
+    insertion = code.insert_before(place, lines)
+    if insertion is None:
+        return
+    where = f"closure `{inner.name}`" if closure and isinstance(inner, ast.FunctionDef) else "loop"
+    listing = " and ".join(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
+    container = inner if closure else loops[0]
+    elsewhere = _read_outside(code, home, needed, container, names)
+    deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
+    if any(change is None for change in deletions):
+        return
+    # Never safe: what was meant as a constant (an old policy, a target) would move with the parameters.
+    yield Candidate(
+        f"Compute {listing} inside the {where}, anew from the parameters as they are then",
+        "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
+        f"{where.split()[0]}, detach it instead.",
+        [insertion, *(change for change in deletions if change is not None)],
+    )
+
+
+def _first_reading(code: Code, body: list[ast.stmt], names: set[str]) -> ast.stmt | None:
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+                return statement
+    return None
+
+
+def _read_outside(
+    code: Code, home: ast.AST, needed: list[ast.stmt], container: ast.AST, names: set[str | None]
+) -> bool:
+    """Return whether something before or around the container reads what the statements assign."""
+    last = getattr(container, "lineno", 0)
+    for node in walk(home):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            statement = code.statement(node)
+            if statement in needed or code.inside(node, container):
+                continue
+            if node.lineno < last:
+                return True
+    return False
+
+
+def clear_stored(context: Context) -> Iterator[Candidate]:
+    """Empty a list that still holds graphs of an earlier backward, or store detached values in it."""
+    code = context.code
+    for collision in context.collisions:
+        if collision.first is None:
+            continue
+        seen: set[str] = set()
+        for _, source in collision.crossings():
+            for call in _storing_calls(code, collision, source):
+                assert isinstance(call.func, ast.Attribute)
+                container = code.segment(call.func.value)
+                if container in seen:
+                    continue
+                seen.add(container)
+                yield from _detach_stored(code, call)
+                yield from _clear_after(context, collision, call)
+
+
+def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
+    """Yield the calls such as `self.log_probs.append(x)` that put a node's value into a container."""
+    names = collision.names(source)
+    spans = list(frames(collision.ledger.nodes[source].at))
+    spans += [frame for hold in collision.holders.get(source, ()) for frame in frames(hold.at)]
+    spans += [frame for bind in collision.binds.get(source, ()) for frame in frames(bind.at)]
+    places = [node for node in (code.statement_at(span) for span in spans) if node is not None]
+    functions = {id(function): function for function in (code.function(place) for place in places)}
+    for function in functions.values():
+        for node in walk(function):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                continue
+            if node.func.attr not in ("append", "appendleft", "add", "push", "insert"):
+                continue
+            value = node.args[-1]
+            inside = any(
+                code.index.offset(span.line, span.column) in range(code.start(value), code.end(value) + 1)
+                for span in spans
+                if span.file == code.source.path
+            )
+            if inside or any(dotted(read) in names for read in reads(value)):
+                yield node
+
+
+def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
+    change = append(code, call.args[-1], ".detach()")
+    if change is not None and isinstance(call.func, ast.Attribute):
+        yield Candidate(
+            f"Store `{code.segment(call.args[-1])}` detached in `{code.segment(call.func.value)}`: no gradient flows "
+            "through what is stored",
+            "What is stored carries no graph: gradients no longer flow through it.",
+            [change],
+        )
+
+
+def _needs_older_values(code: Code, holder: ast.expr) -> bool:
+    """Return whether a program draws from a container, indexes it, asks for its size, bounds it or hands it on.
+
+    Only going over all of it and adding to it work as before on one that was emptied.
+    """
+    name = holder.attr if isinstance(holder, ast.Attribute) else dotted(holder)
+    for node in ast.walk(code.tree):
+        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+        if last != name or not isinstance(node, (ast.Attribute, ast.Name)):
+            continue
+        parent = code.parent(node)
+        if isinstance(node.ctx, ast.Store):
+            value = getattr(parent, "value", None)
+            if isinstance(value, ast.Call) and (value.keywords or len(value.args) > 1):
+                return True
+        elif isinstance(parent, ast.Attribute):
+            if parent.attr not in _FILLING:
+                return True
+        elif isinstance(parent, ast.Call) and node is not parent.func:
+            called = dotted(parent.func) or ""
+            if called.rpartition(".")[2] not in _TAKING_ALL:
+                return True
+        elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if parent.iter is not node:
+                return True
+        elif not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete)):
+            return True
+        elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            # Under another name it may be used in any way.
+            return True
+    return False
+
+
+def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
+    """Return whether each iteration of the loop around a statement first fills a list, then goes over it as a whole, up
+    to the statement, and nothing else reads it, now or later, or has to be as long as it is.
+    """
+    function = code.function(last)
+    loop = next((one for one in code.parents(last) if isinstance(one, (ast.For, ast.While, *_SCOPES))), None)
+    if not isinstance(loop, (ast.For, ast.While)):
+        return False
+    filled: list[int] = []
+    read: list[int] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Attribute) and dotted(node) == name:
+            # An attribute is read wherever its object is.
+            return False
+        if not isinstance(node, ast.Name) or node.id != name:
+            continue
+        if isinstance(node.ctx, ast.Store):
+            assigned = isinstance(code.parent(node), (ast.Assign, ast.AnnAssign))
+            if not assigned or code.function(node) is not function or code.inside(node, loop):
+                return False
+        elif not code.inside(node, loop) or not _taken_whole(code, node) or node.lineno > last.lineno:
+            return False
+        elif not _fills(code, node):
+            read.append(node.lineno)
+        elif code.statement(node) in loop.body:
+            filled.append(node.lineno)
+    if not filled or (read and min(read) < min(filled)):
+        return False
+    others = {
+        dotted(node.func.value)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING
+    } - {name}
+    return not any(
+        isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in others and not _fills(code, node)
+        for node in ast.walk(loop)
+    )
+
+
+def _fills(code: Code, node: ast.expr) -> bool:
+    parent = code.parent(node)
+    return isinstance(parent, ast.Attribute) and parent.attr in _FILLING
+
+
+def _taken_whole(code: Code, node: ast.expr) -> bool:
+    """Return whether a container is added to, or gone over by itself from its first element to its last."""
+    parent = code.parent(node)
+    if _fills(code, node):
+        return True
+    if isinstance(parent, ast.Call) and node is not parent.func:
+        return (dotted(parent.func) or "").rpartition(".")[2] in _SUMMING
+    return isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node
+
+
+def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
+    code = context.code
+    assert isinstance(call.func, ast.Attribute)
+    holder = call.func.value
+    first = collision.first
+    assert first is not None
+    attribute = holder.attr if isinstance(holder, ast.Attribute) else None
+    for frame in frames(first.at):
+        statement = code.statement_at(frame)
+        if statement is None:
+            continue
+        function = code.function(statement)
+        texts = {
+            dotted(node)
+            for node in walk(function)
+            if isinstance(node, (ast.Attribute, ast.Name))
+            and (
+                dotted(node) == dotted(holder)
+                if attribute is None
+                else isinstance(node, ast.Attribute) and node.attr == attribute
+            )
+        }
+        last = after_backward(code, first, function)
+        if last is None:
+            continue
+        if _needs_older_values(code, holder):
+            # A replay memory that is emptied has too few values to draw from, or none at an index.
+            continue
+        for text in sorted(text for text in texts if text is not None):
+            change = code.insert_after(last, [f"{text}.clear()"])
+            if change is not None:
+                yield Candidate(
+                    f"Empty `{text}` after the backward",
+                    "Each backward learns from the values stored since the one before; older ones are dropped.",
+                    [change],
+                    safe=context.stops and _stands_alone(code, text, last),
+                )
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    call_once,
+    sum_losses,
+    sum_over_loop,
+    step_once,
+    detach_shared,
+    detach_constant,
+    forward_inside,
+    compute_where_used,
+    compute_each_time,
+    clear_stored,
+    detach_carried,
+    retain_first,
+    forward_again,
+)
+"""What is proposed, preferred first."""

@@ -1,0 +1,93 @@
+"""Parameters without a gradient: what cuts their graph goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
+from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.story import frames
+from tapecheck.fixes.strategies.cuts import cuts_of_finding, effect_of, remove_cut, switch_off_within, ways_out
+from tapecheck.fixes.strategies.differentiable import draw_with_graph, stay_in_torch, train_on_scores
+from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
+from tapecheck.fixes.strategies.gradients import clear_at_another_time
+from tapecheck.fixes.strategies.registered import make_optimizer_later
+from tapecheck.tape import Backward, Span, Tape
+
+
+def _starts_backward(code: Code, use: ast.expr) -> bool:
+    """Return whether a backward starts from a value there: `loss.backward()`, `torch.autograd.grad(loss, x)`."""
+    parent = code.parent(use)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr == "backward"
+    called = (dotted(parent.func) or "").rpartition(".")[2] if isinstance(parent, ast.Call) else ""
+    return called in ("backward", "grad", "manual_backward")
+
+
+def detach_for_the_first(context: Context) -> Iterator[Candidate]:
+    """Take the cut out, and detach the value where the loss before its own uses it: a GAN's discriminator."""
+    code = context.code
+    done: set[Span] = set()
+    for tape in context.tapes:
+        for cut in cuts_of_finding(context, tape):
+            if cut.how not in ("detach", "no_grad") or cut.at.span in done:
+                continue
+            done.add(cut.at.span)
+            for span in frames(cut.at):
+                made = code.statement_at(span)
+                name = _name_made(code, made, span)
+                if made is None or name is None:
+                    continue
+                uses = _used_before_backward(code, tape, made, name)
+                changes = [append(code, use, ".detach()") for use in uses]
+                if not changes or None in changes or any(_starts_backward(code, use) for use in uses):
+                    continue
+                for way in ways_out(code, cut):
+                    yield Candidate(
+                        f"Detach `{name}` on line {uses[0].lineno} instead: this loss alone has no use for its graph",
+                        effect_of(False),
+                        [*way, *(change for change in changes if change is not None)],
+                        group="detach elsewhere",
+                    )
+        break
+
+
+def _name_made(code: Code, statement: ast.stmt | None, span: Span) -> str | None:
+    """Return the variable that a statement gives the value of an expression in it."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        inside = code.expression_at(span)
+        pairs = zip(target.elts, value.elts, strict=True)
+        target = next((one for one, part in pairs if inside is not None and code.inside(inside, part)), target)
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _used_before_backward(code: Code, tape: Tape, made: ast.stmt, name: str) -> list[ast.expr]:
+    """Return where a variable is read between the statement that makes it and the first backward call after it."""
+    ends = []
+    for event in tape.events:
+        statement = code.statement_at(event.at.span) if isinstance(event, Backward) else None
+        if statement is not None and code.function(statement) is code.function(made) and statement.lineno > made.lineno:
+            ends.append(statement.end_lineno or statement.lineno)
+    if not ends:
+        return []
+    last = made.end_lineno or made.lineno
+    return [use for use in code.loads(code.function(made), name) if last < use.lineno <= min(ends)]
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    clear_at_another_time,
+    switch_off_within,
+    remove_cut,
+    detach_for_the_first,
+    stay_in_torch,
+    leave_trainable,
+    switch_on_again,
+    make_optimizer_later,
+    draw_with_graph,
+    train_on_scores,
+)
+"""What is proposed, preferred first."""

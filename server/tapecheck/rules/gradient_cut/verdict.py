@@ -1,0 +1,71 @@
+"""What a recorded run says of TAPE402."""
+
+from __future__ import annotations
+
+from tapecheck.record.places import its_optimizers
+from tapecheck.record.story import Story, end_text, matches
+from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import names_text, steps_text, times
+from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    if not ran:
+        return not_reached(story, finding)
+    reading, leaves = story.reading, story.reading.ledger.leaves
+    named = set(finding.facts.parameters)
+    mine = its_optimizers(story, finding)
+    if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen":
+        elsewhere = {one.at.span for one in reading.optimizers.values()} - {one.at.span for one in mine}
+        groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
+        _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
+        if steps >= 2:
+            some = "1 parameter" if count == 1 else f"{count} parameters"
+            return Evidence(
+                "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+                None, {"parameters": sorted(named), "steps": steps},
+            )  # fmt: skip
+    numbers = {one.id for one in mine}
+    own = {leaf for one in mine for leaf in one.params} if mine else set(leaves)
+    never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
+    if not story.whole and not never:
+        never = _never_reached(story)
+    others = never
+    never = {number: steps for number, steps in never.items() if number in own}
+    if named:
+        there = [n for n in own if n in leaves and any(matches(leaves[n].name, name) for name in named)]
+        if there:
+            # Another model's parameters, or other parameters of this one, say nothing of these.
+            never = {number: never[number] for number in there if number in never}
+    if never:
+        names = [leaves[number].name or f"parameter {number}" for number in never]
+        steps = max(never.values())
+        return Evidence(
+            "confirmed", f"{names_text(names)} never had a gradient in {steps_text(steps)}", None,
+            {"parameters": names, "steps": steps},
+        )  # fmt: skip
+    if len([step for _, step in reading.steps if not mine or step.optimizer in numbers]) >= 2:
+        if not others:
+            return Evidence("refuted", "every parameter of every optimizer had a gradient in some step of it")
+        if mine:
+            return Evidence("refuted", "these parameters had a gradient in some step of their optimizer")
+        return None
+    if not story.whole:
+        return Evidence(
+            "not-reached",
+            f"the line ran {times(ran)}, but the run ended before an optimizer had stepped twice ({end_text(story)})",
+            None, {"runs": ran},
+        )  # fmt: skip
+    return None
+
+
+def _never_reached(story: Story) -> dict[int, int]:
+    reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed}
+    stepped: dict[int, int] = {}
+    for _, step in story.reading.steps:
+        optimizer = story.reading.optimizers.get(step.optimizer)
+        for leaf in optimizer.params if optimizer is not None else ():
+            stepped[leaf] = stepped.get(leaf, 0) + 1
+    return {leaf: steps for leaf, steps in stepped.items() if leaf not in reached and steps >= 2}

@@ -1,0 +1,26 @@
+"""What a recorded run says of TAPE404."""
+
+from __future__ import annotations
+
+from tapecheck.record.story import Story, iteration
+from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import names_text, times
+from tapecheck.rules import Evidence, Finding
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return not_reached(story, finding)
+    leaves = story.reading.ledger.leaves
+    found = [(leaf, at, count) for leaf, at, count in story.discarded if story.at(finding.span, at.span)]
+    used = sum(count for at, count in story.gradients_used if story.at(finding.span, at.span))
+    if found and found[0][2] >= used:
+        names = [leaves[leaf].name or f"parameter {leaf}" for leaf, _, _ in found if leaf in leaves]
+        times_of = f"in {found[0][2]} of {found[0][2] + used} calls" if used else times(found[0][2])
+        return Evidence(
+            "confirmed", f"what this call gave {names_text(names)} was cleared {times_of} before a step had it",
+            iteration(found[0][1]), {"parameters": names, "calls": found[0][2], "used": used},
+        )  # fmt: skip
+    if used:
+        return Evidence("refuted", f"a step used what this call gave, {times(used)} of the first", None, {"used": used})
+    return None

@@ -1,0 +1,17 @@
+"""Why gradients are not averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapecheck.rules.facts import Facts
+from tapecheck.rules.reduction import Cause
+from tapecheck.tape import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientNotReducedFacts(Facts):
+    """`cause` is why, `wrapped` where the model is wrapped."""
+
+    cause: Cause
+    wrapped: Span

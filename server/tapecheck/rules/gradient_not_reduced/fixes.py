@@ -1,0 +1,36 @@
+"""Gradients that are not averaged: call the wrapper, or run one backward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.rules.backward_twice.fixes import sum_losses
+from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
+from tapecheck.source.nodes import walk
+
+
+def call_wrapper(context: Context) -> Iterator[Candidate]:
+    """Rewrite `model.module(x)` to `model(x)` in the function that runs the backward."""
+    code, facts = context.code, context.finding.facts
+    call = context.call_at(context.finding.span)
+    if call is None or not isinstance(facts, GradientNotReducedFacts) or facts.cause != "bypass":
+        return
+    bypasses = [
+        node
+        for node in walk(code.function(call))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "module"
+    ]
+    if bypasses:
+        inner = [node.func for node in bypasses]
+        changes = [code.replace(func, code.segment(func.value)) for func in inner if isinstance(func, ast.Attribute)]
+        yield Candidate(
+            "Call the wrapped model instead of `.module`",
+            "Its backward averages the gradients between the processes.",
+            changes,
+        )
+
+
+STRATEGIES: tuple[Strategy, ...] = (call_wrapper, sum_losses)
+"""What is proposed, preferred first."""

@@ -1,0 +1,75 @@
+"""What a recorded run says of TAPE201."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.record.places import holder_of, holds_there
+from tapecheck.record.story import MIN_RUNS, Series, Story, last_name, loop_line
+from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import times
+from tapecheck.report.sizes import bytes_text
+from tapecheck.rules import Evidence, Finding
+from tapecheck.tape import Span
+
+_WORTH_TELLING = 1 << 16
+"""So many bytes of kept tensors are more than the numbers of a history."""
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    holder = holder_of(finding)
+    mine = [series for series in story.held.values() if holds_there(story, series, finding)]
+    growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
+    if growing:
+        # A loop within the one of the finding grows, too, by what one iteration of that adds.
+        named = {label.span for label in finding.labels if label.role == "path"}
+        series = max(
+            growing,
+            key=lambda item: (
+                last_name(item.holder) == last_name(holder),
+                any(story.is_loop(item.loop, span) for span in named),
+                len(item.samples),
+            ),
+        )
+        last = series.samples[-1]
+        detail = (
+            f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
+            f"of the loop on line {loop_line(story, series.loop)}"
+        )
+        if len(series.samples) > 5:
+            detail += f", {last.nodes} after iteration {last.index}"
+        detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+        if last.own >= _WORTH_TELLING:
+            detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
+        return Evidence("confirmed", detail, last.index, series.measured())
+    if not ran:
+        return not_reached(story, finding)
+    loops = story.loops_of(finding.span)
+    levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
+    if levels and ran >= MIN_RUNS and _level(story, levels):
+        series = next((series for series in levels if series.flat), levels[0])
+        return Evidence(
+            "refuted",
+            f"the line ran {times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
+            f"iterations {series.text('index')}",
+            None, {"nodes": [sample.nodes for sample in series.samples]},
+        )  # fmt: skip
+    return None
+
+
+def _level(story: Story, levels: Sequence[Series]) -> bool:
+    """Return whether what is alive is no more at the end of loops that run again and again than at their beginning."""
+    if all(series.flat for series in levels):
+        return True
+    if any(series.grows or series.grows_in_steps for series in levels):
+        return False
+    runs: dict[Span | None, list[Series]] = {}
+    for series in levels:
+        known = story.reading.loops.get(series.loop)
+        runs.setdefault(known.event.at.span if known is not None else None, []).append(series)
+    return all(
+        all(series.flat for series in of_loop)
+        or (len(of_loop) > 1 and of_loop[-1].flat and of_loop[-1].samples[-1].nodes <= of_loop[0].samples[0].nodes)
+        for of_loop in runs.values()
+    )

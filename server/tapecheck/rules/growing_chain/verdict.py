@@ -1,0 +1,50 @@
+"""What a recorded run says of TAPE202."""
+
+from __future__ import annotations
+
+from tapecheck.record.places import is_statement, loop_of
+from tapecheck.record.story import MIN_RUNS, Story, iteration, loop_line, short
+from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import times
+from tapecheck.rules import Evidence, Finding
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    runs = story.runs_at(finding.span)
+    loop = loop_of(finding)
+    numbers = {number for item in runs for number, _ in item.at.iteration}
+    if loop is not None and is_statement(story, loop):
+        # Another loop around the same line may be one whose iterations share nothing.
+        numbers = {number for number in numbers if story.is_loop(number, loop)}
+        runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
+    walked: dict[int, dict[int, int]] = {}
+    for item in runs:
+        size = len(story.reading.graph_nodes(item.traversal.executed))
+        for number, index in item.at.iteration:
+            if number in numbers:
+                sizes = walked.setdefault(number, {})
+                sizes[index] = max(size, sizes.get(index, 0))
+    for number, sizes in walked.items():
+        counts = list(sizes.values())
+        if len(counts) >= MIN_RUNS and all(a < b for a, b in zip(counts, counts[1:], strict=False)):
+            shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
+            first, last = min(sizes), max(sizes)
+            return Evidence(
+                "confirmed",
+                f"the call walked {shown} graph nodes in iterations {first} to {last} "
+                f"of the loop on line {loop_line(story, number)}",
+                last, {"nodes": counts},
+            )  # fmt: skip
+    if not runs:
+        return not_reached(story, finding) if not story.count(finding.span) else None
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
+    if len(runs) >= MIN_RUNS:
+        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
+        return Evidence(
+            "refuted",
+            f"the call ran {times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            None, {"nodes": counts},
+        )  # fmt: skip
+    return None

@@ -1,0 +1,120 @@
+"""A gradient that needs a graph: ask for one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import frames
+from tapecheck.fixes.strategies.arguments import take_gradient
+from tapecheck.tape import Cut, Span
+
+_CREATE_POSITION = 4
+
+
+_LEARNED = (
+    "The term now changes what is learned: its own gradient reaches the parameters. "
+    "The graph of the gradient is built too, which costs memory and time."
+)
+
+
+def create_graph(context: Context) -> Iterator[Candidate]:
+    """Put `create_graph=True` in the grad call whose result goes into the loss, or in all on the way to it."""
+    code = context.code
+    calls: list[ast.Call] = []
+    changes: list[Change] = []
+    for call in _grad_calls(context):
+        change = _with_create_graph(code, call)
+        if change is None:
+            continue
+        calls.append(call)
+        changes.append(change)
+        yield Candidate(
+            f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from",
+            _LEARNED,
+            [change],
+            group="create",
+        )
+    # A derivative of a derivative: each of them needs a graph.
+    statement = code.statement_at(context.finding.span)
+    if statement is not None:
+        for node in walk(code.function(statement)):
+            if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+                change = _with_create_graph(code, node) if node not in calls else None
+                if change is not None and node.lineno <= (statement.end_lineno or 0):
+                    calls.append(node)
+                    changes.append(change)
+    if len(calls) > 1:
+        lines = ", ".join(map(str, sorted({call.lineno for call in calls})))
+        yield Candidate(
+            f"Take the gradients on lines {lines} with `create_graph=True`: they are then learned from",
+            _LEARNED,
+            changes,
+            group="create",
+        )
+
+
+def _with_create_graph(code: Code, call: ast.Call) -> Change | None:
+    if any(keyword.arg is None for keyword in call.keywords) and _passes_retain(call) is None:
+        return None
+    text = code.segment(call)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    position = _CREATE_POSITION if name == "grad" else None
+    try:
+        new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
+        if new != text and rewrite.argument(new, "retain_graph") == "True":
+            # create_graph keeps the graph already: beside it retain_graph=True says nothing.
+            new = rewrite.without_argument(new, "retain_graph")
+    except rewrite.RewriteError:
+        return None
+    return code.replace(call, new) if new != text else None
+
+
+def _passes_retain(call: ast.Call) -> ast.keyword | None:
+    return next((keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None)
+
+
+def _grad_calls(context: Context) -> list[ast.Call]:
+    """Return the calls that took the gradient without a graph, or handed keywords to what took it; likeliest first."""
+    code = context.code
+    spans: list[Span] = []
+    for tape in context.tapes:
+        cuts = {event.id: event for event in tape.events if isinstance(event, Cut)}
+        labelled = {label.span.line for label in context.labels("cut", "built", "path")}
+        for other, backward in context.backwards_here():
+            if other is tape:
+                for root in backward.roots:
+                    for number in (*root.constant_terms, *root.cuts):
+                        cut = cuts.get(number)
+                        if cut is not None and cut.how == "grad":
+                            spans.extend(frames(cut.at))
+        for cut in cuts.values():
+            if cut.how == "grad" and any(frame.line in labelled for frame in frames(cut.at)):
+                spans.extend(frames(cut.at))
+    for label in context.labels("cut", "built", "path"):
+        spans.append(label.span)
+    calls: list[ast.Call] = []
+    for span in spans:
+        inside = list(code.calls_in(span))
+        for call in inside:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if call not in calls and (name == "grad" or _passes_retain(call) is not None):
+                calls.append(call)
+    # Nothing on the tapes: the gradients taken in the function of the finding.
+    statement = code.statement_at(context.finding.span)
+    if not calls and statement is not None:
+        for node in walk(code.function(statement)):
+            if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+                calls.append(node)
+    return calls
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    create_graph,
+    take_gradient,
+)
+"""What is proposed, preferred first."""

@@ -1,0 +1,38 @@
+"""What a recorded run says of TAPE401."""
+
+from __future__ import annotations
+
+from tapecheck.record.story import Story, iteration, raised_measure, raised_text
+from tapecheck.record.verdicts import it_did_not_happen, not_reached
+from tapecheck.record.words import times
+from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
+from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    for raised in story.raised:
+        if MissingCreateGraph.code in story.codes(raised) and story.at(finding.span, raised.at.span):
+            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    ran = story.count(finding.span)
+    if not ran:
+        return not_reached(story, finding)
+    facts = finding.facts
+    if finding.severity == "error" or (isinstance(facts, MissingCreateGraphFacts) and facts.kind == "raises"):
+        return it_did_not_happen(story, finding, "raised nothing")
+    places = [label.span for label in finding.labels if label.role == "cut"]
+    grads = [
+        item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)
+    ]
+    taken = [item for item in grads if item.backward.call == "grad" or places]
+    without = [item for item in taken if item.backward.create == "no"]
+    if without and any(item.backward.accumulates for item in story.reading.runs):
+        lines = ", ".join(sorted({str(item.at.line) for item in without}))
+        return Evidence(
+            "confirmed",
+            f"the gradient that it uses (line {lines}) was taken {times(len(without))} and never had a graph",
+            iteration(without[0].at), {"runs": ran},
+        )  # fmt: skip
+    if taken:
+        return Evidence("refuted", "the gradient was taken with `create_graph=True` each time")
+    return None

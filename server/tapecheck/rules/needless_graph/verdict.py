@@ -1,0 +1,43 @@
+"""What a recorded run says of TAPE302."""
+
+from __future__ import annotations
+
+from tapecheck.record.story import Story
+from tapecheck.record.verdicts import not_reached
+from tapecheck.report.sizes import bytes_text
+from tapecheck.rules import Evidence, Finding
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return not_reached(story, finding)
+    seen = [
+        each for at, each in story.watched_loops.items() if story.at(finding.span, at.span) and each.get("module-calls")
+    ]
+    # One loop may train where it is called from one place, and evaluate from another.
+    unused = [each for each in seen if each["recorded-calls"] and not each["walked-graphs"]]
+    if unused:
+        worst = max(unused, key=lambda each: each["graph-bytes"])
+        calls = _calls(worst["recorded-calls"])
+        return Evidence(
+            "confirmed",
+            f"no backward walked the graphs of the {calls} that were looked at; each kept up to "
+            f"{bytes_text(worst['graph-bytes'])} of saved tensors",
+            None,
+            {
+                "calls": worst["recorded-calls"],
+                "nodes": worst["graph-nodes"],
+                "saved_bytes": worst["graph-bytes"],
+            },
+        )
+    if any(each["walked-graphs"] for each in seen):
+        walked = sum(each["walked-graphs"] for each in seen)
+        return Evidence("refuted", f"a backward walked {walked} of the graphs that modules built in this loop")
+    if seen:
+        calls = _calls(sum(each["module-calls"] for each in seen))
+        return Evidence("refuted", f"the {calls} that were looked at recorded no graph")
+    return None
+
+
+def _calls(count: int) -> str:
+    return "1 module call" if count == 1 else f"{count} module calls"

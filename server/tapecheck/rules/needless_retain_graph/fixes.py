@@ -1,0 +1,67 @@
+"""An unnecessary `retain_graph=True`: take it out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, remove_argument, retain_position
+from tapecheck.fixes.code import Code
+from tapecheck.fixes.story import frames
+
+
+def _is_written(code: Code, call: ast.Call, position: int | None) -> bool:
+    """Return whether a call says itself that the graph is retained: what a function was asked for, others may need."""
+    values = [keyword.value for keyword in call.keywords if keyword.arg == "retain_graph"]
+    if not values and position is not None and len(call.args) > position:
+        values = [call.args[position]]
+    function = code.function(call)
+    asked = {one.arg for one in ast.walk(getattr(function, "args", ast.Pass())) if isinstance(one, ast.arg)}
+    return not any(isinstance(node, ast.Name) and node.id in asked for value in values for node in ast.walk(value))
+
+
+def drop_retain(context: Context) -> Iterator[Candidate]:
+    """Take the needless `retain_graph` away."""
+    code = context.code
+    effect = "The gradients are the same; the graph is freed by this backward instead of later."
+    title = "Drop `retain_graph`: nothing runs over this graph again"
+    seen: set[ast.Call] = set()
+    for _, backward in context.backwards_here():
+        for frame in frames(backward.at):
+            call = context.call_at(frame)
+            if call is None or call in seen:
+                continue
+            seen.add(call)
+            position = retain_position(call) if frame == backward.at.span else None
+            change = remove_argument(code, call, "retain_graph", position)
+            if change is not None:
+                yield Candidate(title, effect, [change], safe=_is_written(code, call, position))
+    for call in code.calls_in(context.finding.span):
+        change = remove_argument(code, call, "retain_graph")
+        if change is not None:
+            yield Candidate(title, effect, [change], safe=_is_written(code, call, None))
+    for _, backward in context.backwards_here():
+        call = context.call_at(backward.at.span)
+        place = retain_position(call) if call is not None else None
+        if call is not None and place is not None and len(call.args) > place + 1:
+            # What stands behind it would move up into its place.
+            given = code.replace(call.args[place], "False")
+            passed = "Pass `False` for `retain_graph`: nothing runs over this graph again"
+            yield Candidate(passed, effect, [given], safe=_is_written(code, call, place))
+    for node in code.source.nodes_near("retain_graph"):
+        # `options = {"retain_graph": True}`, handed over by `**options`.
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "retain_graph":
+                    off = code.replace(value, "False")
+                    off_title = f"Set `retain_graph` to `False` (line {key.lineno}): nothing runs over this graph again"
+                    yield Candidate(off_title, effect, [off], safe=True)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            change = remove_argument(code, node, "retain_graph")
+            if change is not None:
+                gone = f"Drop `retain_graph` (line {node.lineno}): nothing runs over this graph again"
+                yield Candidate(gone, effect, [change], safe=True)
+
+
+STRATEGIES: tuple[Strategy, ...] = (drop_retain,)
+"""What is proposed, preferred first."""

@@ -1,0 +1,31 @@
+"""What a recorded run says of TAPE501."""
+
+from __future__ import annotations
+
+from tapecheck.record.story import Story, matches
+from tapecheck.record.verdicts import not_reached
+from tapecheck.rules import Evidence, Finding
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return not_reached(story, finding)
+    seen = [(number, scale) for at, number, scale in story.scales if story.at(finding.span, at.span)]
+    named = finding.facts.parameters
+    leaves, optimizers = story.reading.ledger.leaves, story.reading.optimizers
+    mine = {
+        number
+        for number, optimizer in optimizers.items()
+        if any(leaf in leaves and matches(leaves[leaf].name, name) for leaf in optimizer.params for name in named)
+    }
+    if mine:
+        # Of a line in a loop over several optimizers the one with these parameters tells, where it had a number yet.
+        seen = [(number, scale) for number, scale in seen if number in mine or number not in optimizers]
+    scale = max((scale for _, scale in seen), default=0.0)
+    if scale > 1:
+        return Evidence(
+            "confirmed", f"the gradients were {scale:,.0f} times too large when this line ran", None, {"scale": scale}
+        )
+    if seen:
+        return Evidence("refuted", "the gradients had been unscaled, or the scaler was off, when this line ran")
+    return None

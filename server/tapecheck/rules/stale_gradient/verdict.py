@@ -1,0 +1,31 @@
+"""What a recorded run says of TAPE403."""
+
+from __future__ import annotations
+
+from tapecheck.record.story import Story, iteration
+from tapecheck.record.verdicts import not_reached
+from tapecheck.record.words import names_text, steps_text
+from tapecheck.rules import Evidence, Finding
+
+
+def verdict(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return not_reached(story, finding)
+    leaves = story.reading.ledger.leaves
+    found = [(leaf, at) for leaf, at in story.stale if story.at(finding.span, at.span)]
+    if found:
+        names = [leaves[leaf].name if leaf in leaves else "" for leaf, _ in found]
+        named = list(dict.fromkeys(name for name in names if name))
+        shown = names_text(named, len(names) - len([name for name in names if name]))
+        had = "had" if len(names) > 1 else "still had"
+        return Evidence(
+            "confirmed", f"{shown} {had} the gradient that a step had used when this backward added to it",
+            iteration(found[0][1]), {"parameters": named},
+        )  # fmt: skip
+    if story.compared:
+        return Evidence(
+            "refuted",
+            f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
+            None, {"steps": story.compared},
+        )  # fmt: skip
+    return None
