@@ -8,7 +8,6 @@ from typing import Any
 
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.rules import ALL, Rule
-from tapecheck.rules.finding import DOCS_URL
 from tapecheck.rules.pages import index, page
 
 
@@ -50,7 +49,7 @@ def _row(rule: Rule) -> dict[str, Any]:
         "severity": rule.severity,
         "summary": rule.summary,
         "explanation": rule.page.text,
-        "url": _url(rule),
+        "url": rule.url,
         "examples": [
             {
                 "title": example.title,
@@ -61,10 +60,6 @@ def _row(rule: Rule) -> dict[str, Any]:
             for example in (*rule.page.invalid, *rule.page.valid)
         ],
     }
-
-
-def _url(rule: Rule) -> str:
-    return f"{DOCS_URL}{rule.code.lower()}-{rule.name}/"
 
 
 def _page(rule: Rule) -> str:
@@ -79,5 +74,5 @@ def _page(rule: Rule) -> str:
             if example.raises:
                 parts += ["", f"    raises: {example.raises}"]
             parts.append("")
-    parts.append(_url(rule))
+    parts.append(rule.url)
     return "\n".join(parts) + "\n"

@@ -118,7 +118,6 @@ async def document_link(ls: Host, params: t.DocumentLinkParams) -> list[t.Docume
 def explain_rule(ls: Host, code: object) -> dict[str, Any] | None:
     """Return the page of a rule: answered as markdown, and shown where the client can show a file."""
     from tapecheck.rules import ALL
-    from tapecheck.rules.finding import DOCS_URL
     from tapecheck.rules.pages import file_name, page
 
     rule = next((rule for rule in ALL if code in (rule.code, rule.name)), None)
@@ -129,7 +128,7 @@ def explain_rule(ls: Host, code: object) -> dict[str, Any] | None:
         file = uris.from_fs_path(str(ls.page(name, text)))
         shown = t.ShowDocumentParams(file or "", take_focus=True)
         ls.spawn(ls.window_show_document_async(shown))
-    return {"code": rule.code, "name": rule.name, "markdown": text, "url": DOCS_URL + name.removesuffix(".md") + "/"}
+    return {"code": rule.code, "name": rule.name, "markdown": text, "url": rule.url}
 
 
 async def _analysis(ls: Host, params: Any) -> Analysis | None:

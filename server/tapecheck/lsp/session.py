@@ -28,7 +28,7 @@ from tapecheck.lsp.pictures import Picture, Pictures
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
-from tapecheck.rules.finding import Finding, page_url
+from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.modules import SOURCES
@@ -582,7 +582,7 @@ class Session:
         pages = {name: rule for rule in ALL for name in (rule.code, rule.name)}
         path = analysis.snapshot.path
         return [
-            (Span(path, row, start, row, end), page_url(pages[name].code, pages[name].name))
+            (Span(path, row, start, row, end), pages[name].url)
             for row, start, end, name in named_rules(analysis.report.source)
             if name in pages
         ]

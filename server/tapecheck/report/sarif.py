@@ -88,7 +88,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": " ".join(page.split("\n\n", 1)[0].split())},
         "help": {"text": page, "markdown": page},
-        "helpUri": f"{DOCS_URL}{rule.code.lower()}-{rule.name}/",
+        "helpUri": rule.url,
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {
             "tags": ["pytorch", "autograd"],

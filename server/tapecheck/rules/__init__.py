@@ -1,4 +1,4 @@
-"""The rules: functions over tapes, a folder for each rule."""
+"""The rules: functions over tapes, a folder for each rule, here or in another package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tapecheck.rules.certainty import weigh
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
+from tapecheck.rules.installed import installed
 from tapecheck.rules.page import Example
 from tapecheck.rules.path import explain
 from tapecheck.rules.reading import Reading
@@ -13,7 +14,7 @@ from tapecheck.rules.rule import Rule, discovered
 from tapecheck.rules.words import merged
 from tapecheck.tape import Tape
 
-ALL: tuple[Rule, ...] = tuple(sorted(discovered(__name__, __path__), key=lambda rule: rule.code))
+ALL: tuple[Rule, ...] = tuple(sorted([*discovered(__name__, __path__), *installed()], key=lambda rule: rule.code))
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
 """The codes of the rules that are right where PyTorch raises."""
 
@@ -58,6 +59,8 @@ def judge(
         found = merged(rule.judge(readings))
         found = weigh(rule, found, readings)
         explain(rule, found, readings)
+        for finding in found:
+            finding.docs = rule.docs
         findings += found
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings

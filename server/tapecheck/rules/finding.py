@@ -54,7 +54,8 @@ class Finding:
     without line numbers. Where something is, labels show; `notes` hold the remaining sentences, `help` what to do.
     None of the four repeats another. `certain` is False where only some runs of the program do it, or where it rests
     on code that is not visible (`rests_on`): the headline then starts with "possible". `facts` is what fixes and
-    recorded runs read: of the rule's own type where it has one.
+    recorded runs read: of the rule's own type where it has one. `docs` is the address of the rule's page, where that is
+    not on Tapecheck's site.
     """
 
     code: str
@@ -70,6 +71,7 @@ class Finding:
     evidence: Evidence | None = None
     notes: tuple[str, ...] = ()
     rests_on: tuple[Assumption, ...] = ()
+    docs: str = ""
 
     @property
     def label(self) -> Label | None:
@@ -84,6 +86,8 @@ class Finding:
 
     @property
     def url(self) -> str:
+        if self.docs:
+            return self.docs
         if not self.code.startswith("TAPE"):
             # What is reported of comments is no rule and has no page.
             return _SUPPRESSIONS

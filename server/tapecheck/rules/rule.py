@@ -8,7 +8,7 @@ from importlib import import_module
 from pkgutil import get_data, iter_modules
 from typing import ClassVar
 
-from tapecheck.rules.finding import Finding, Severity
+from tapecheck.rules.finding import Finding, Severity, page_url
 from tapecheck.rules.page import Page, parsed
 from tapecheck.rules.reading import Reading
 from tapecheck.tape import AssumptionKind
@@ -36,9 +36,17 @@ class Rule:
     needs: ClassVar[frozenset[AssumptionKind]] = frozenset()
     """What has to be visible for it to be reported at all: that is where what is missing usually is."""
 
+    docs: ClassVar[str] = ""
+    """The address of its page, where that is not on Tapecheck's site."""
+
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         """Return the findings of this rule over all paths through one program; those at one place are merged later."""
         raise NotImplementedError
+
+    @property
+    def url(self) -> str:
+        """Return the address of the rule's page."""
+        return self.docs or page_url(self.code, self.name)
 
     @property
     def folder(self) -> str:
