@@ -55,7 +55,7 @@ def same_holder(story: Story, left: Finding, right: Finding) -> bool:
     mine, other = loop_of(left), loop_of(right)
     if mine is None or other is None or mine.line != other.line or not story.at(mine, other):
         return False
-    return _named_alike(str(left.facts.get("holder", "")), str(right.facts.get("holder", "")))
+    return _named_alike(holder_of(left), holder_of(right))
 
 
 def its_optimizers(story: Story, finding: Finding) -> list[Optimizer]:
