@@ -66,25 +66,7 @@ class GradientCut(Rule):
         self, reading: Reading, reached: set[_Identity], written: set[_Identity], fed: set[_Identity]
     ) -> Iterable[Finding]:
         trained = reached | written
-        stepped = {step.optimizer for _, step in reading.steps}
-        # A parameter whose requires_grad is switched off is meant to stay as it is.
-        frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
-        owner: dict[int, str] = {}
-        useless: set[int] = set()
-        for number in stepped & reading.optimizers.keys():
-            optimizer = reading.optimizers[number]
-            if optimizer.complete == "yes" and _steps_nothing(reading, optimizer, reached):
-                # What sets a copy of a network anew does not make sense of an optimizer that has nothing else.
-                useless |= {leaf for leaf in optimizer.params if leaf in reading.ledger.leaves} - frozen
-                owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
-            for leaf in optimizer.params:
-                event = reading.ledger.leaves.get(leaf)
-                if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
-                    owner.setdefault(leaf, optimizer.name)
-            for leaf in optimizer.idle:
-                event = reading.ledger.leaves.get(leaf)
-                if event is not None and _identity(reading, event) not in trained:
-                    owner.setdefault(leaf, optimizer.name)
+        owner, useless = _untrained(reading, reached, trained)
         copies = {leaf for leaf in useless if _identity(reading, reading.ledger.leaves[leaf]) in written}
         places: dict[tuple[str, int], list[_Cause]] = {}
         causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
@@ -124,22 +106,8 @@ class GradientCut(Rule):
         if cut.copied is not None:
             past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
             note = f"the update is written into a copy of the model {past}, past autograd"
-        plural = len(lost) != 1
         message = _headline(reading, cut, named, len(lost))
-        labels = []
-        for source in {source.id: source for cause in causes for source in cause.before}.values():
-            labels.append(Label(source.at.span, cut_words(source, home), "cut"))
-        for other in others:
-            labels.append(Label(other.at.span, cut_words(other, home) + ", too", "cut"))
-        labels += off_labels(causes)
-        if cut.copied is not None:
-            labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
-        run = causes[0].run
-        them = "them" if plural else "it"
-        path = f"this backward does not reach {them}"
-        if cut.how == "cleared":
-            path = f"this backward gives {them} a gradient"
-        labels.append(Label(run.at.span, path, "path"))
+        labels = _labels(reading, causes, others, "them" if len(lost) != 1 else "it")
         step = next(
             (
                 step for _, step in reading.steps
@@ -149,24 +117,12 @@ class GradientCut(Rule):
         )  # fmt: skip
         if step is not None:
             steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
+            them = "them" if len(lost) != 1 else "it"
             labels.append(Label(step.at.span, f"{steps} {them} here without a gradient", "step"))
         labels += called_from(reading, cut.at, cut.at)
-        advice = cut_advice(cut) or "keep the value in the graph"
-        if cut.how == "leaf" and causes[0].before:
-            first = causes[0].before[0]
-            mend = cut_advice(first) or "keep the value in the graph"
-            advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
-        if cut.how in ("detach", "data", "no_grad") and cut.off_at is None and _shared(reading, cut):
-            # Without the cut the first of the backwards would free what the others need.
-            advice = "keep the graph here, and `.detach()` the value only for the losses that are not to train them"
-        if cut.copied is not None:
-            advice = (
-                "compute the updated parameters as new tensors of the original ones and run the model with them: "
-                "`torch.func.functional_call(model, updated, inputs)`"
-            )
         return Finding(
             self.code, self.name, self.severity, home, message,
-            f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
+            f"{_advice(reading, cut)}; if they are meant to stay as they are, do not give them to the optimizer",
             tuple(labels),
             facts=GradientCutFacts(
                 how=cut.how,
@@ -176,6 +132,61 @@ class GradientCut(Rule):
             ),
             notes=(*in_full(message, named), note),
         )  # fmt: skip
+
+
+def _untrained(reading: Reading, reached: set[_Identity], trained: set[_Identity]) -> tuple[dict[int, str], set[int]]:
+    """Return the parameters that nothing trains, with the names of their optimizers; and those among them whose
+    optimizer has no others.
+    """
+    leaves = reading.ledger.leaves
+    # A parameter whose requires_grad is switched off is meant to stay as it is.
+    frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
+    owner: dict[int, str] = {}
+    useless: set[int] = set()
+    for number in {step.optimizer for _, step in reading.steps} & reading.optimizers.keys():
+        optimizer = reading.optimizers[number]
+        if optimizer.complete == "yes" and _steps_nothing(reading, optimizer, reached):
+            # Overwriting a target network does not justify giving it an optimizer.
+            useless |= {leaf for leaf in optimizer.params if leaf in leaves} - frozen
+            owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
+        for leaf in (*(leaf for leaf in optimizer.params if leaf not in frozen), *optimizer.idle):
+            event = leaves.get(leaf)
+            if event is not None and _identity(reading, event) not in trained:
+                owner.setdefault(leaf, optimizer.name)
+    return owner, useless
+
+
+def _labels(reading: Reading, causes: Sequence[_Cause], others: Sequence[_Cause], them: str) -> list[Label]:
+    """Return the labels at the cuts, and at the backward that lacks them or the parameters."""
+    cut = causes[0]
+    home = cut.at.span
+    before = {source.id: source for cause in causes for source in cause.before}.values()
+    labels = [Label(source.at.span, cut_words(source, home), "cut") for source in before]
+    labels += [Label(other.at.span, cut_words(other, home) + ", too", "cut") for other in others]
+    labels += off_labels(causes)
+    if cut.copied is not None:
+        labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
+    gives = cut.how == "cleared"
+    path = f"this backward gives {them} a gradient" if gives else f"this backward does not reach {them}"
+    return [*labels, Label(cut.run.at.span, path, "path")]
+
+
+def _advice(reading: Reading, cut: _Cause) -> str:
+    """Return what to do about a cause."""
+    if cut.copied is not None:
+        return (
+            "compute the updated parameters as new tensors of the original ones and run the model with them: "
+            "`torch.func.functional_call(model, updated, inputs)`"
+        )
+    if cut.how in ("detach", "data", "no_grad") and cut.off_at is None and _shared(reading, cut):
+        # Without the cut the first of the backwards would free what the others need.
+        return "keep the graph here, and `.detach()` the value only for the losses that are not to train them"
+    advice = cut_advice(cut) or "keep the value in the graph"
+    if cut.how == "leaf" and cut.before:
+        first = cut.before[0]
+        mend = cut_advice(first) or "keep the value in the graph"
+        advice = f"{advice}, and mend the cut on {line(first.at.span, cut.at.span)}: {mend}"
+    return advice
 
 
 def _replacing(reading: Reading, cut: _Cause, lost: Sequence[int]) -> Lacking:
@@ -362,27 +373,10 @@ def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> I
     done: set[int] = set()
     told: dict[int, int] = {}
     for run in reading.runs:
-        for root in run.backward.roots:
-            made = _made_again(reading, root)
-            if made is not None:
-                sources = with_sources(reading, root.cuts)
-                done |= sources.keys()
-                before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
-                before = [cut for cut in before if covered(reading, cut) & wanted] or before
-                # A backward from a leaf reaches nothing else, whatever the value was made of.
-                behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
-                if behind:
-                    yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
-        numbers = {number for root in run.backward.roots for number in root.cuts}
-        for node in reading.graph_nodes(run.traversal.executed):
-            numbers.update(reading.ledger.nodes[node].cuts)
-        for number in run.traversal.executed:
-            leaf = reading.ledger.leaves.get(number)
-            if leaf is not None and not leaf.parameter and leaf.at.iteration:
-                # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
-                numbers.update(leaf.cuts)
-        # One cut value may go into several losses: of whose step it is, the steps after each tell.
-        numbers = {number for number in numbers if number not in done and told.get(number, 0) < _MOST_RUNS}
+        yield from _leaves_made_again(reading, run, wanted, done)
+        # One cut value may go into several losses: the steps after each show whose step it is.
+        numbers = {number for number in _cuts_met(reading, run) if number not in done}
+        numbers = {number for number in numbers if told.get(number, 0) < _MOST_RUNS}
         for number in numbers:
             told[number] = told.get(number, 0) + 1
         sources = with_sources(reading, sorted(numbers))
@@ -390,23 +384,57 @@ def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> I
             every = with_sources(reading, sorted(_inside(reading, sources)))
             sources = {number: cut for number, cut in every.items() if number not in sources}
         cuts = {number: cut for number, cut in sources.items() if number not in done}
-        direct = {
-            number: behind
-            for number, cut in cuts.items()
-            # What a reentrant checkpoint drops is told by TAPE406.
-            if cut.how not in ("grad", "leaf", "checkpoint") and (behind := covered(reading, cut) & wanted)
-        }
-        for number, behind in direct.items():
-            cut = cuts[number]
-            # Under one no_grad block each operation cuts; the first is the place.
-            if cut.how == "no_grad" and any(
-                source in direct and cuts[source].how == "no_grad"
-                for source in with_sources(reading, cut.sources)
-                if source != number
-            ):
-                continue
-            yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
+        yield from _direct(reading, run, cuts, wanted)
         yield from _updated_copies(reading, run, wanted)
+
+
+def _leaves_made_again(reading: Reading, run: Run, wanted: set[int], done: set[int]) -> Iterable[_Cause]:
+    """Return the roots of a backward that were made leaves again; the cuts that they come from are then `done`."""
+    for root in run.backward.roots:
+        made = _made_again(reading, root)
+        if made is None:
+            continue
+        sources = with_sources(reading, root.cuts)
+        done.update(sources)
+        before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
+        before = [cut for cut in before if covered(reading, cut) & wanted] or before
+        # A backward from a leaf reaches nothing else, whatever the value was made of.
+        behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
+        if behind:
+            yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
+
+
+def _cuts_met(reading: Reading, run: Run) -> set[int]:
+    """Return the cuts of values that went into the graph of a backward."""
+    numbers = {number for root in run.backward.roots for number in root.cuts}
+    for node in reading.graph_nodes(run.traversal.executed):
+        numbers.update(reading.ledger.nodes[node].cuts)
+    for number in run.traversal.executed:
+        leaf = reading.ledger.leaves.get(number)
+        if leaf is not None and not leaf.parameter and leaf.at.iteration:
+            # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
+            numbers.update(leaf.cuts)
+    return numbers
+
+
+def _direct(reading: Reading, run: Run, cuts: Mapping[int, Cut], wanted: set[int]) -> Iterable[_Cause]:
+    """Return those of some cuts that parameters are behind."""
+    direct = {
+        number: behind
+        for number, cut in cuts.items()
+        # What a reentrant checkpoint drops belongs to TAPE406.
+        if cut.how not in ("grad", "leaf", "checkpoint") and (behind := covered(reading, cut) & wanted)
+    }
+    for number, behind in direct.items():
+        cut = cuts[number]
+        # Under one no_grad block each operation cuts; the first is the place.
+        if cut.how == "no_grad" and any(
+            source in direct and cuts[source].how == "no_grad"
+            for source in with_sources(reading, cut.sources)
+            if source != number
+        ):
+            continue
+        yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
 
 
 def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tapecheck.record.places import its_optimizers
 from tapecheck.record.story import Story, end_text, matches
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import names_text, steps_text, times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+from tapecheck.tape import Optimizer
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
+    """Return whether the optimizers that a finding is about stepped its parameters without a gradient."""
     ran = story.count(finding.span)
     if not ran:
         return not_reached(story, finding)
-    reading, leaves = story.reading, story.reading.ledger.leaves
-    named = set(finding.facts.parameters)
     mine = its_optimizers(story, finding)
     if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen":
-        elsewhere = {one.at.span for one in reading.optimizers.values()} - {one.at.span for one in mine}
-        groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
-        _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
-        if steps >= 2:
-            some = "1 parameter" if count == 1 else f"{count} parameters"
-            return Evidence(
-                "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
-                None, {"parameters": sorted(named), "steps": steps},
-            )  # fmt: skip
-    numbers = {one.id for one in mine}
-    own = {leaf for one in mine for leaf in one.params} if mine else set(leaves)
-    never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
-    if not story.whole and not never:
-        never = _never_reached(story)
-    others = never
-    never = {number: steps for number, steps in never.items() if number in own}
-    if named:
-        there = [n for n in own if n in leaves and any(matches(leaves[n].name, name) for name in named)]
-        if there:
-            # Another model's parameters, or other parameters of this one, say nothing of these.
-            never = {number: never[number] for number in there if number in never}
+        frozen = _frozen(story, finding, mine)
+        if frozen is not None:
+            return frozen
+    leaves = story.reading.ledger.leaves
+    others = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
+    if not story.whole and not others:
+        others = _never_reached(story)
+    never = _of_finding(story, finding, mine, others)
     if never:
         names = [leaves[number].name or f"parameter {number}" for number in never]
         steps = max(never.values())
@@ -46,7 +35,8 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             "confirmed", f"{names_text(names)} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
         )  # fmt: skip
-    if len([step for _, step in reading.steps if not mine or step.optimizer in numbers]) >= 2:
+    numbers = {one.id for one in mine}
+    if len([step for _, step in story.reading.steps if not mine or step.optimizer in numbers]) >= 2:
         if not others:
             return Evidence("refuted", "every parameter of every optimizer had a gradient in some step of it")
         if mine:
@@ -59,6 +49,32 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             None, {"runs": ran},
         )  # fmt: skip
     return None
+
+
+def _frozen(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Evidence | None:
+    """Return the evidence of whole groups of an optimizer that stood frozen at several steps."""
+    elsewhere = {one.at.span for one in story.reading.optimizers.values()} - {one.at.span for one in mine}
+    groups = [group for group in story.frozen_groups if not mine or group[0].span not in elsewhere]
+    _, count, steps = max(groups, key=lambda group: group[1:], default=(None, 0, 0))
+    if steps < 2:
+        return None
+    some = "1 parameter" if count == 1 else f"{count} parameters"
+    return Evidence(
+        "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+        None, {"parameters": sorted(set(finding.facts.parameters)), "steps": steps},
+    )  # fmt: skip
+
+
+def _of_finding(story: Story, finding: Finding, mine: Sequence[Optimizer], never: Mapping[int, int]) -> dict[int, int]:
+    """Return those of some leaves, with their steps, that a finding is about."""
+    leaves = story.reading.ledger.leaves
+    own = {leaf for one in mine for leaf in one.params} if mine else set(leaves)
+    named = set(finding.facts.parameters)
+    there = [number for number in own if number in leaves and any(matches(leaves[number].name, name) for name in named)]
+    if there:
+        # Another model's parameters, or other parameters of this one, say nothing of these.
+        return {number: never[number] for number in there if number in never}
+    return {number: steps for number, steps in never.items() if number in own}
 
 
 def _never_reached(story: Story) -> dict[int, int]:
