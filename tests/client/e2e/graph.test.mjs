@@ -1,4 +1,5 @@
-// The graph beside the code, by clicks, and the tools for language models as the extension host has them.
+// The graph beside the code and the list of interpreters, by clicks, and the tools for language models as the extension
+// host has them.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
@@ -110,5 +111,27 @@ scenario(
       answer.report.findings.map((/** @type {any} */ { code, location }) => [code, location.row - 1]),
       [['TAPE101', row(SECOND)]],
     );
+  },
+);
+
+scenario(
+  () => editor,
+  'the list of interpreters says what each has',
+  async () => {
+    const { page } = editor;
+    await editor.clearToasts();
+    await page.keyboard.press('F1');
+    await page.locator('.quick-input-widget input').fill('>Tapecheck: Select Interpreter');
+    await page
+      .locator('.quick-input-widget .monaco-list-row', { hasText: 'Select Interpreter' })
+      .first()
+      .click();
+    const rows = page.locator('.quick-input-widget .monaco-list-row');
+    await rows
+      .filter({ hasText: /Python 3\.\d+\.\d+ · (no torch|torch [\d.]+ \((CPU|CUDA|ROCm))/ })
+      .first()
+      .waitFor();
+    await editor.screenshot('interpreters');
+    await page.keyboard.press('Escape');
   },
 );
