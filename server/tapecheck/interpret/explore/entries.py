@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tapecheck.interpret.explore import lived
 from tapecheck.interpret.explore.definitions import Definitions
-from tapecheck.interpret.explore.effects import Effect
+from tapecheck.interpret.explore.effects import Effect, FunctionNode
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
@@ -30,7 +30,7 @@ class Entry:
     """
 
     name: str
-    node: ast.FunctionDef | ast.AsyncFunctionDef
+    node: FunctionNode
     owner: str | None
     collects: bool = False
     idle: bool = False
@@ -73,69 +73,91 @@ def _of_module(defined: Definitions, owner: str | None) -> bool:
 def begin(machine: Machine, module: Module, entry: Entry) -> None:
     """Call an entry with unknown arguments."""
     env = module.env
-    function: Value
-    owner: Value = None
-    args: list[Value] = []
-    node = entry.node
     machine.envs.append(env)
     machine.world.position.push(Frame("<module>", module))
     before = lived.lived_globals(env.vars, module.source) if module.source is not None else {}
     try:
         if entry.owner is None:
-            function = env.vars.get(node.name)
+            _start(machine, entry.node, env.vars.get(entry.node.name))
         else:
             cls = env.vars.get(entry.owner)
-            if not isinstance(cls, Class):
-                return
-            function = cls.namespace.get(node.name)
-            if not (isinstance(function, Wrapped) and function.kind == "staticmethod"):
-                try:
-                    owner = machine.call(cls, [], {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
-                except Signal:
-                    # With other arguments its constructor gives it what it refused to give it with these.
-                    owner = Instance(cls)
-                    owner.open = True
-                args.append(owner)
-                if isinstance(owner, Instance) and node.name != "training_step":
-                    lived.lived(owner, module.source)
-                if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
-                    if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
-                        lightning.fit(machine.torch.nn, owner)
-                        return
-                if isinstance(owner, Instance) and owner.module and not _trains(node):
-                    # Its loops are parts of the forward pass that somebody else calls for.
-                    machine.world.position.frames[-1].forward = True
-        started = function
-        while isinstance(function, Wrapped):
-            function = function.function
-        if not isinstance(function, Function):
-            return
-        hints = _called_models(entry.node)
-        arguments = function.node.args
-        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-        for name in names[len(args) :]:
-            value = Unknown.named(name)
-            if name in hints:
-                machine.torch.opaque_parameters(value, node)
-            machine.world.assumptions.passed[id(value)] = value
-            args.append(value)
-        if isinstance(args[0] if args else None, Instance):
-            for attribute in hints:
-                if attribute.startswith("self."):
-                    held = args[0].attrs.get(attribute[5:])
-                    if isinstance(held, Unknown):
-                        machine.torch.opaque_parameters(held, node)
-        result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
-        # The caller gets the result and still has what it passed in.
-        passed = tuple(value for value in args if isinstance(value, Unknown))
-        computed = any(not value.data and value.leaf is None for value in passed)
-        machine.escape((result, *passed), node, "the caller", more=computed)
-        if isinstance(owner, Instance):
-            machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
+            if isinstance(cls, Class):
+                _start_method(machine, module, entry.node, cls)
     finally:
         env.vars.update(before)
         machine.world.position.pop()
         machine.envs.pop()
+
+
+def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Class) -> None:
+    """Call a method of a new object; a `training_step` of Lightning as its Trainer does."""
+    function = cls.namespace.get(node.name)
+    if isinstance(function, Wrapped) and function.kind == "staticmethod":
+        return _start(machine, node, function)
+    owner = _made(machine, cls, node)
+    if isinstance(owner, Instance):
+        if node.name != "training_step":
+            lived.lived(owner, module.source)
+        elif _of_lightning(owner):
+            return lightning.fit(machine.torch.nn, owner)
+        if owner.module and not _trains(node):
+            # Its loops are parts of the forward pass that somebody else calls for.
+            machine.world.position.frames[-1].forward = True
+    return _start(machine, node, function, owner)
+
+
+def _made(machine: Machine, cls: Class, node: FunctionNode) -> Value:
+    """Return an object of a class, made with unknown arguments."""
+    try:
+        return machine.call(cls, [], {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
+    except Signal:
+        # With other arguments its constructor gives it what it refused to give it with these.
+        owner = Instance(cls)
+        owner.open = True
+        return owner
+
+
+def _of_lightning(owner: Instance) -> bool:
+    return owner.cls is not None and any(base.endswith("LightningModule") for base in owner.cls.library_bases())
+
+
+def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value) -> None:
+    """Call a function, with the object that it is a method of, and hand its result to the caller."""
+    function = started
+    while isinstance(function, Wrapped):
+        function = function.function
+    if not isinstance(function, Function):
+        return
+    args = _arguments(machine, node, function, owners)
+    result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
+    # The caller gets the result and still has what it passed in.
+    passed = tuple(value for value in args if isinstance(value, Unknown))
+    computed = any(not value.data and value.leaf is None for value in passed)
+    machine.escape((result, *passed), node, "the caller", more=computed)
+    for owner in owners:
+        if isinstance(owner, Instance):
+            machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
+
+
+def _arguments(machine: Machine, node: FunctionNode, function: Function, owners: tuple[Value, ...]) -> list[Value]:
+    """Return unknown arguments after those that are given: what the function treats as a model may have parameters."""
+    args: list[Value] = [*owners]
+    hints = _called_models(node)
+    arguments = function.node.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    for name in names[len(args) :]:
+        value = Unknown.named(name)
+        if name in hints:
+            machine.torch.opaque_parameters(value, node)
+        machine.world.assumptions.passed[id(value)] = value
+        args.append(value)
+    first = args[0] if args else None
+    if isinstance(first, Instance):
+        for attribute in hints:
+            held = first.attrs.get(attribute[5:]) if attribute.startswith("self.") else None
+            if isinstance(held, Unknown):
+                machine.torch.opaque_parameters(held, node)
+    return args
 
 
 def _in_its_mode(started: Value, function: Function) -> Value:

@@ -7,7 +7,8 @@ Attributes ("self.h") are not followed: who else reads them, no function can tel
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.vocabulary import RECORDING
@@ -62,62 +63,72 @@ class Liveness:
         return live
 
     def _statement(self, node: ast.stmt, out: set[str]) -> set[str]:
-        kind = type(node)
-        if kind is ast.Expr:
-            return out | _reads(node.value)  # type: ignore[attr-defined]
-        if kind in (ast.Assign, ast.AugAssign, ast.AnnAssign):
-            if node.value is None:  # type: ignore[attr-defined]
-                return out
-            self._mark(node, out)
-            targets = node.targets if kind is ast.Assign else [node.target]  # type: ignore[attr-defined]
-            live = out - _stores(targets)
-            for target in targets:
-                live |= _reads(target)
-            if kind is ast.AugAssign and isinstance(node.target, ast.Name):  # type: ignore[attr-defined]
-                live.add(node.target.id)  # type: ignore[attr-defined]
-            return live | _reads(node.value)  # type: ignore[attr-defined]
-        if kind is ast.If:
-            self._mark(node, out)
-            body = self._block(node.body, out) | self._block(node.orelse, out)  # type: ignore[attr-defined]
-            return body | _reads(node.test)  # type: ignore[attr-defined]
-        if kind is ast.For or kind is ast.AsyncFor:
-            return self._loop(node, out, _stores([node.target])) | _reads(node.iter)  # type: ignore[attr-defined]
-        if kind is ast.While:
-            return self._loop(node, out, set())
-        if kind is ast.Return:
-            value = node.value  # type: ignore[attr-defined]
-            return self._always | (_reads(value) if value is not None else set())
-        if kind is ast.Break:
-            return set(self._break[-1]) if self._break else out
-        if kind is ast.Continue:
-            return set(self._continue[-1]) if self._continue else out
-        if kind is ast.With or kind is ast.AsyncWith:
-            items = node.items  # type: ignore[attr-defined]
-            live = self._block(node.body, out)  # type: ignore[attr-defined]
-            live -= _stores(item.optional_vars for item in items if item.optional_vars is not None)
-            for item in items:
-                live |= _reads(item.context_expr)
-            return live
-        if isinstance(node, ast.Try) or kind.__name__ == "TryStar":
-            return self._try(node, out)  # type: ignore[arg-type]
-        if kind is ast.Raise:
-            live = set(self._handlers[-1]) if self._handlers else set(self._always)
-            return live | _reads(node)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            live = out - {node.name}
-            for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
-                live |= _reads(part)
-            return live | self._notes.of(node, free_names)
-        if kind is ast.ClassDef:
-            return (out - {node.name}) | _reads(node)  # type: ignore[attr-defined]
-        if kind is ast.Match:
-            live = set(out)
-            for case in node.cases:  # type: ignore[attr-defined]
-                live |= self._block(case.body, out) | (_reads(case.guard) if case.guard is not None else set())
-            return live | _reads(node.subject)  # type: ignore[attr-defined]
-        if kind is ast.Delete:
-            return out - _stores(node.targets)  # type: ignore[attr-defined]
-        return out | _reads(node)
+        """Return the names that may be read from a statement on; `out` are those behind it."""
+        handler = _STATEMENTS.get(type(node))
+        return handler(self, node, out) if handler is not None else out | _reads(node)
+
+    def _expression(self, node: ast.Expr, out: set[str]) -> set[str]:
+        return out | _reads(node.value)
+
+    def _assignment(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, out: set[str]) -> set[str]:
+        if node.value is None:
+            return out
+        self._mark(node, out)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        live = out - _stores(targets)
+        for target in targets:
+            live |= _reads(target)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            live.add(node.target.id)
+        return live | _reads(node.value)
+
+    def _if(self, node: ast.If, out: set[str]) -> set[str]:
+        self._mark(node, out)
+        return self._block(node.body, out) | self._block(node.orelse, out) | _reads(node.test)
+
+    def _for(self, node: ast.For | ast.AsyncFor, out: set[str]) -> set[str]:
+        return self._loop(node, out, _stores([node.target])) | _reads(node.iter)
+
+    def _while(self, node: ast.While, out: set[str]) -> set[str]:
+        return self._loop(node, out, set())
+
+    def _return(self, node: ast.Return, out: set[str]) -> set[str]:
+        return self._always | (_reads(node.value) if node.value is not None else set())
+
+    def _break_out(self, node: ast.Break, out: set[str]) -> set[str]:
+        return set(self._break[-1]) if self._break else out
+
+    def _go_on(self, node: ast.Continue, out: set[str]) -> set[str]:
+        return set(self._continue[-1]) if self._continue else out
+
+    def _with(self, node: ast.With | ast.AsyncWith, out: set[str]) -> set[str]:
+        live = self._block(node.body, out)
+        live -= _stores(item.optional_vars for item in node.items if item.optional_vars is not None)
+        for item in node.items:
+            live |= _reads(item.context_expr)
+        return live
+
+    def _raise(self, node: ast.Raise, out: set[str]) -> set[str]:
+        live = set(self._handlers[-1]) if self._handlers else set(self._always)
+        return live | _reads(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, out: set[str]) -> set[str]:
+        live = out - {node.name}
+        for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+            live |= _reads(part)
+        return live | self._notes.of(node, free_names)
+
+    def _class(self, node: ast.ClassDef, out: set[str]) -> set[str]:
+        return (out - {node.name}) | _reads(node)
+
+    def _match(self, node: ast.Match, out: set[str]) -> set[str]:
+        live = set(out)
+        for case in node.cases:
+            live |= self._block(case.body, out) | (_reads(case.guard) if case.guard is not None else set())
+        return live | _reads(node.subject)
+
+    def _delete(self, node: ast.Delete, out: set[str]) -> set[str]:
+        return out - _stores(node.targets)
 
     def _mark(self, node: ast.AST, out: set[str]) -> None:
         """Note what is live behind a statement, and behind the conditional expression that it stores."""
@@ -126,9 +137,9 @@ class Liveness:
         if isinstance(value, (ast.IfExp, ast.BoolOp)):
             self._behind.setdefault(id(value), set()).update(out)
 
-    def _loop(self, node: ast.AST, out: set[str], stored: set[str]) -> set[str]:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, out: set[str], stored: set[str]) -> set[str]:
         test: set[str] = _reads(node.test) if isinstance(node, ast.While) else set()
-        head = self._block(node.orelse, out) | test  # type: ignore[attr-defined]
+        head = self._block(node.orelse, out) | test
         self._loops += 1
         if self._loops > limits.MAX_NESTED_LOOPS:
             # Everything that the loop mentions, rather than what a further round would show.
@@ -136,7 +147,7 @@ class Liveness:
         self._break.append(out)
         for _ in range(2 if self._loops <= limits.MAX_NESTED_LOOPS else 1):
             self._continue.append(head)
-            head = head | (self._block(node.body, head) - stored) | test  # type: ignore[attr-defined]
+            head = head | (self._block(node.body, head) - stored) | test
             self._continue.pop()
         self._break.pop()
         self._loops -= 1
@@ -152,6 +163,21 @@ class Liveness:
         body = self._block(node.body, otherwise)
         self._handlers.pop()
         return body
+
+
+_STATEMENTS: dict[type[ast.stmt], Callable[[Liveness, Any, set[str]], set[str]]] = {
+    ast.Expr: Liveness._expression,
+    ast.Assign: Liveness._assignment, ast.AugAssign: Liveness._assignment, ast.AnnAssign: Liveness._assignment,
+    ast.If: Liveness._if, ast.For: Liveness._for, ast.AsyncFor: Liveness._for, ast.While: Liveness._while,
+    ast.Return: Liveness._return, ast.Break: Liveness._break_out, ast.Continue: Liveness._go_on,
+    ast.Raise: Liveness._raise, ast.With: Liveness._with, ast.AsyncWith: Liveness._with,
+    ast.Try: Liveness._try,
+    ast.FunctionDef: Liveness._function, ast.AsyncFunctionDef: Liveness._function, ast.ClassDef: Liveness._class,
+    ast.Match: Liveness._match, ast.Delete: Liveness._delete,
+}  # fmt: skip
+"""What gives the names before a statement, by its type."""
+if hasattr(ast, "TryStar"):
+    _STATEMENTS[ast.TryStar] = Liveness._try
 
 
 def exposed(nodes: Iterable[ast.AST], notes: Notes) -> Names:
@@ -205,36 +231,31 @@ def _reads(node: ast.AST) -> set[str]:
     stack = [node]
     while stack:
         part = stack.pop()
-        kind = type(part)
-        if kind is ast.Name:
-            if type(part.ctx) is ast.Load:  # type: ignore[attr-defined]
-                found.add(part.id)  # type: ignore[attr-defined]
-            continue
-        if kind is ast.JoinedStr or kind is ast.Constant:
-            continue
-        if kind is ast.Call:
-            function = part.func  # type: ignore[attr-defined]
-            name = function.id if type(function) is ast.Name else getattr(function, "attr", "")
-            if type(function) is ast.Name and name in _TELLING:
-                stack += _calls_in(part)
-                continue
-            if type(function) is ast.Attribute:
-                if name in _TAKEN_OUT:
-                    stack += _calls_in(function.value)
-                    stack += part.args  # type: ignore[attr-defined]
-                    continue
-                if name in RECORDING:
-                    stack += _calls_in(part)
-                    continue
-        elif kind is ast.Attribute:
-            if part.attr in _TAKEN_OUT:  # type: ignore[attr-defined]
-                stack += _calls_in(part.value)  # type: ignore[attr-defined]
-                continue
-        elif kind is ast.Lambda or kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
+        if isinstance(part, ast.Name):
+            if isinstance(part.ctx, ast.Load):
+                found.add(part.id)
+        elif isinstance(part, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             found |= free_names(part)
-            continue
-        stack.extend(children(part))
+        elif isinstance(part, ast.Call):
+            stack.extend(_parts_of_call(part))
+        elif isinstance(part, ast.Attribute) and part.attr in _TAKEN_OUT:
+            stack += _calls_in(part.value)
+        elif not isinstance(part, (ast.JoinedStr, ast.Constant)):
+            stack.extend(children(part))
     return found
+
+
+def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
+    """Return the parts of a call in which a graph may matter."""
+    function = call.func
+    if isinstance(function, ast.Name) and function.id in _TELLING:
+        return _calls_in(call)
+    if isinstance(function, ast.Attribute):
+        if function.attr in _TAKEN_OUT:
+            return [*_calls_in(function.value), *call.args]
+        if function.attr in RECORDING:
+            return _calls_in(call)
+    return children(call)
 
 
 def _calls_in(node: ast.AST) -> list[ast.AST]:

@@ -220,12 +220,14 @@ class Shapes:
 
     def shape(self, node: ast.If) -> Shape:
         known = self._shapes.get(id(node))
-        if known is not None:
-            return known
+        if known is None:
+            known = self._shapes[id(node)] = self._shape(node)
+        return known
+
+    def _shape(self, node: ast.If) -> Shape:
         home, owner = self._home(node)
         scope = self._scope(home)
-        first, last = node.lineno, node.end_lineno or node.lineno
-        around = [loop for loop in scope.loops if loop.lineno <= first and last <= (loop.end_lineno or loop.lineno)]
+        around = [loop for loop in scope.loops if _within(node, loop)]
         loop = max(around, key=lambda one: one.lineno) if around else None
         making = getattr(home, "name", "") == "__init__"
         body = self.side(node.body, owner, loop is not None, making)
@@ -234,24 +236,17 @@ class Shapes:
         behind = self.behind(node)
         live = {name for name in stored if "." in name or behind is None or name in behind}
         jumps = body.jumps | orelse.jumps
-        carried: set[str] = set()
+        carried: frozenset[str] = _NONE
         skipped: list[ast.stmt] = []
         if jumps:
             leaves = bool(jumps & {"return", "value"}) or loop is None
+            last = node.end_lineno or node.lineno
             until = scope.end if leaves or loop is None else loop.end_lineno or last
-            after = {name for line, name in scope.stores if last < line <= until}
-            # Of what is skipped, what is read once the block has been left: in the next iteration, or after the loop.
-            carried = {name for name in after if "." in name}
-            if not leaves:
-                carried |= {name for line, name in scope.loads if line > until and name in after}
-            if "continue" in jumps and loop is not None:
-                carried |= {name for line, name in scope.loads if loop.lineno <= line <= last and name in after}
+            carried = _read_later(scope, node, until, behind=not leaves, again=loop if "continue" in jumps else None)
             skipped = _statements_between(home, last, until)
         rest = self.side(skipped, owner, loop is not None)
         left_out = self._left_out(node, jumps, home, owner, around)
-        known = Shape(body, orelse, frozenset(live), rest, frozenset(carried), left_out)
-        self._shapes[id(node)] = known
-        return known
+        return Shape(body, orelse, frozenset(live), rest, carried, left_out)
 
     def _left_out(
         self, node: ast.If, jumps: Jumps, home: ast.AST, owner: str | None, around: list[_Loop]
@@ -284,6 +279,25 @@ class Shapes:
                     lines |= set(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
                     waiting.append((body.facts, body.owner.name if body.owner is not None else None))
         return frozenset(lines)
+
+
+def _within(node: ast.If, loop: _Loop) -> bool:
+    return loop.lineno <= node.lineno and (node.end_lineno or node.lineno) <= (loop.end_lineno or loop.lineno)
+
+
+def _read_later(scope: Scope, node: ast.If, until: int, *, behind: bool, again: _Loop | None) -> frozenset[str]:
+    """Return the names stored in what a jump skips, up to a line, that are read once the block has been left.
+
+    They may be read `behind` that line, or in the next iteration of the loop that the jump goes on with `again`.
+    """
+    first, last = again.lineno if again is not None else 0, node.end_lineno or node.lineno
+    after = {name for line, name in scope.stores if last < line <= until}
+    carried = {name for name in after if "." in name}
+    if behind:
+        carried |= {name for line, name in scope.loads if line > until and name in after}
+    if again is not None:
+        carried |= {name for line, name in scope.loads if first <= line <= last and name in after}
+    return frozenset(carried)
 
 
 def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]:

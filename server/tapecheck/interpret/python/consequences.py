@@ -11,11 +11,12 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import World
+from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
     CONSTANTS,
     COUNTED,
@@ -32,10 +33,7 @@ from tapecheck.interpret.values import (
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
 
 
-Fact = tuple[Unknown, bool, dict[int, Unknown]]
-"""An answered test: its value, the answer, and the unknowns it is about in the end, by a number of their own."""
-
-_Formula = Callable[[dict[int, Any]], Any]
+_Formula: TypeAlias = Callable[[dict[int, object]], object]
 """What an expression comes to, worked out from an example of each unknown in it."""
 
 
@@ -43,10 +41,14 @@ class _Opaque(Exception):
     """A test speaks of something that examples say nothing about."""
 
 
+_Type: TypeAlias = "str | Class"
+"""A class that a test names: one of the user's, or the dotted path of another."""
+
+
 class _Kind:
     """An example of an object of some classes and of no others."""
 
-    def __init__(self, kinds: frozenset[Any]) -> None:
+    def __init__(self, kinds: frozenset[_Type]) -> None:
         self.kinds = kinds
 
 
@@ -54,7 +56,7 @@ _BUILT_IN: dict[str, type] = {
     kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 }
 _TENSOR = frozenset(["Tensor", "Parameter"])
-_CALLS: dict[str, Callable[..., Any]] = {
+_CALLS: dict[str, Callable[..., object]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
     "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": lambda a, b: _power(a, b),
     "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor, "abs": abs, "min": min, "max": max,
@@ -67,10 +69,11 @@ _ARITHMETIC = frozenset(("Add", "Sub", "Mult", "Div", "FloorDiv", "Mod", "Pow"))
 _TEXT = frozenset(("startswith", "endswith", "lower", "upper", "strip", "isdigit"))
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _power(base: float, exponent: float) -> float:
     if abs(exponent) >= limits.MAX_TRIED_EXPONENT:
         raise _Opaque
-    return base**exponent
+    power: float = base**exponent
+    return power
 
 
 def consequence(machine: Engine, value: Unknown) -> bool | None:
@@ -157,7 +160,7 @@ def _tried(
     return together.pop() if len(together) == 1 else None
 
 
-def _answers(test: _Formula, examples: dict[int, list[Any]], joint: Sequence[tuple[_Formula, bool]]) -> set[bool]:
+def _answers(test: _Formula, examples: dict[int, list[object]], joint: Sequence[tuple[_Formula, bool]]) -> set[bool]:
     """Return what a test comes to for the choices of examples that it can be worked out for, and that fit the answers
     of the `joint` tests.
     """
@@ -176,7 +179,7 @@ def _answers(test: _Formula, examples: dict[int, list[Any]], joint: Sequence[tup
     return found
 
 
-def _narrows(fact: Fact, examples: dict[int, list[Any]]) -> bool:
+def _narrows(fact: Fact, examples: dict[int, list[object]]) -> bool:
     """Leave only those examples of an unknown that fit an answered test of it alone; returns whether it is one."""
     if len(fact[2]) != 1:
         return False
@@ -271,7 +274,7 @@ def _example(atom: int) -> _Formula:
     return lambda given: given[atom]
 
 
-def _identity(parts: tuple[Any, ...]) -> _Formula:
+def _identity(parts: tuple[Value, ...]) -> _Formula:
     """Return what works out `parts[1] is parts[2]`, or whether it is an instance of the classes named there."""
     left = _formula(parts[1])
     if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
@@ -279,7 +282,7 @@ def _identity(parts: tuple[Any, ...]) -> _Formula:
         return lambda given: _is_instance(left(given), kinds)
     right = _formula(parts[2])
 
-    def same(given: dict[int, Any]) -> bool:
+    def same(given: dict[int, object]) -> bool:
         one = left(given)
         return hashable(one) == hashable(right(given)) if not isinstance(one, _Kind) else False
 
@@ -287,7 +290,7 @@ def _identity(parts: tuple[Any, ...]) -> _Formula:
 
 
 def _text_method(name: str, parts: list[_Formula]) -> _Formula:
-    def call(given: dict[int, Any]) -> Any:
+    def call(given: dict[int, object]) -> object:
         values = [part(given) for part in parts]
         if not isinstance(values[0], str):
             raise TypeError(name)
@@ -296,7 +299,7 @@ def _text_method(name: str, parts: list[_Formula]) -> _Formula:
     return call
 
 
-def _is_instance(example: Any, kinds: tuple[Any, ...]) -> bool:
+def _is_instance(example: object, kinds: tuple[_Type, ...]) -> bool:
     if isinstance(example, _Kind):
         return not example.kinds.isdisjoint(kinds)
     short = [kind.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, str)]
@@ -310,10 +313,10 @@ class _Constants:
         self.numbers: set[float] = {0, 1, 2, 3}
         self.combined = False
         self.divided = False
-        self.searched: set[Any] = set()
+        self.searched: set[object] = set()
         self.texts: set[str] = {""}
-        self.others: list[Any] = [None, True, False]
-        self.kinds: list[Any] = []
+        self.others: list[object] = [None, True, False]
+        self.kinds: list[_Type] = []
         self.lengths = False
         for test in tests:
             self._collect(test)
@@ -331,18 +334,8 @@ class _Constants:
     def _collect(self, value: Value) -> None:
         if isinstance(value, Unknown):
             self._collect(value.concrete)
-            parts = value.parts
-            self.combined = self.combined or (parts is not None and parts[0] in _ARITHMETIC)
-            self.divided = self.divided or (parts is not None and parts[0] in ("Mod", "FloorDiv"))
-            if parts is not None and parts[0] == "test In" and isinstance(parts[1], CONSTANTS):
-                self.searched.add(parts[1])
-            self.lengths = self.lengths or (parts is not None and parts[0] == "len")
-            if parts is not None and parts[0] == "test Is" and isinstance(parts[2], tuple):
-                self.kinds += [kind for kind in parts[2][1:] if kind not in self.kinds]
-                self._collect(parts[1])
-                return
-            for part in parts[1:] if parts is not None else ():
-                self._collect(part)
+            if value.parts is not None:
+                self._collect_parts(value.parts)
         elif isinstance(value, (tuple, List)):
             for item in behaviour(value).children():
                 self._collect(item)
@@ -351,14 +344,28 @@ class _Constants:
         elif isinstance(value, str):
             self.texts.add(value)
 
-    def examples(self, atom: Unknown) -> list[Any]:
+    def _collect_parts(self, parts: tuple[Value, ...]) -> None:
+        """Collect from an operation and its operands."""
+        name, operands = parts[0], parts[1:]
+        self.combined = self.combined or name in _ARITHMETIC
+        self.divided = self.divided or name in ("Mod", "FloorDiv")
+        self.lengths = self.lengths or name == "len"
+        if name == "test In" and isinstance(operands[0], CONSTANTS):
+            self.searched.add(operands[0])
+        if name == "test Is" and isinstance(operands[1], tuple):
+            self.kinds += [kind for kind in operands[1][1:] if kind not in self.kinds]
+            operands = operands[:1]
+        for part in operands:
+            self._collect(part)
+
+    def examples(self, atom: Unknown) -> list[object]:
         """Values that an unknown may have."""
         numbers = list(dict.fromkeys(self._numbers(atom.kind is Kind.WHOLE)))
         if atom.bounds is not None:
             low, high = atom.bounds
             numbers = [number for number in numbers if low <= number <= high]
         if atom.kind in COUNTED:
-            found: list[Any] = numbers
+            found: list[object] = [*numbers]
         else:
             found = [*numbers, *dict.fromkeys(self._texts()), *self.others, *self._kinds(), *self._containers()]
             if self.lengths:
@@ -384,7 +391,7 @@ class _Constants:
         for one, other in itertools.permutations(sorted(self.texts - {""}), 2):
             yield from (one + other, f"{one}~{other}")
 
-    def _containers(self) -> Iterator[tuple[Any, ...]]:
+    def _containers(self) -> Iterator[tuple[object, ...]]:
         """Containers that hold some of what was looked for and not the rest."""
         wanted = list(self.searched)
         if len(wanted) > limits.MOST_TEXTS:
@@ -404,32 +411,46 @@ class _Constants:
                 yield _Kind(frozenset([one, other, *_bases(one, self.kinds), *_bases(other, self.kinds)]))
 
 
-def _bases(kind: Any, kinds: Iterable[Any]) -> list[Any]:
-    """Those of some classes that a class is surely made from."""
+def _bases(kind: _Type, kinds: Iterable[_Type]) -> list[_Type]:
+    """Return those of some classes that a class is surely made from."""
     if isinstance(kind, Class):
         own = {*kind.mro(), *kind.library_bases()}
         return [other for other in kinds if other in own]
-    short = kind.rsplit(".", 1)[-1]
-    if short in _BUILT_IN:
-        return [
-            other for other in kinds
-            if isinstance(other, str) and (name := other.rsplit(".", 1)[-1]) in _BUILT_IN
-            and issubclass(_BUILT_IN[short], _BUILT_IN[name])
-        ]  # fmt: skip
-    return []
+    mine = _BUILT_IN.get(_short(kind))
+    if mine is None:
+        return []
+    return [
+        other for other in kinds
+        if isinstance(other, str) and (theirs := _BUILT_IN.get(_short(other))) is not None and issubclass(mine, theirs)
+    ]  # fmt: skip
 
 
-def _exclusive(one: Any, other: Any) -> bool:
+def _exclusive(one: _Type, other: _Type) -> bool:
     """Whether no object can be of both classes, except where one is made from the other and that is known."""
-    if isinstance(one, Class) or isinstance(other, Class):
-        if isinstance(one, Class) and isinstance(other, Class):
-            return not one.opaque and not other.opaque
-        cls, path = (one, other) if isinstance(one, Class) else (other, one)
-        return not cls.opaque and not cls.library_bases() and path.rsplit(".", 1)[-1] in (*_BUILT_IN, *_TENSOR)
-    names = [kind.rsplit(".", 1)[-1] for kind in (one, other)]
-    plain = [name in _BUILT_IN or name in _TENSOR for name in names]
-    layers = [kind.startswith("torch.nn.") and _is_layer(name) for kind, name in zip((one, other), names)]
-    return all(a or b for a, b in zip(plain, layers)) and set(names) != _TENSOR
+    if isinstance(one, Class):
+        return not one.opaque and not other.opaque if isinstance(other, Class) else _apart_from(one, other)
+    if isinstance(other, Class):
+        return _apart_from(other, one)
+    names = {_short(one), _short(other)}
+    return names != _TENSOR and all(_stands_alone(path) for path in (one, other))
+
+
+def _apart_from(cls: Class, path: str) -> bool:
+    """Whether no object of a user's class is one of a built-in class, or a tensor."""
+    return not cls.opaque and not cls.library_bases() and _is_plain(path)
+
+
+def _stands_alone(path: str) -> bool:
+    """Whether only its own bases share objects with a class: built-in classes, tensors and torch's layers."""
+    return _is_plain(path) or (path.startswith("torch.nn.") and _is_layer(_short(path)))
+
+
+def _is_plain(path: str) -> bool:
+    return _short(path) in _BUILT_IN or _short(path) in _TENSOR
+
+
+def _short(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
 
 
 def _is_layer(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.unknowns import origins
-from tapecheck.interpret.python.consequences import Fact
+from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
     INERT,
     Bound,
