@@ -55,17 +55,15 @@ class Liveness:
         return frozenset(names | self._always) if names is not None else None
 
     def _block(self, statements: Sequence[ast.stmt], out: set[str]) -> set[str]:
+        """Return the names that may be read from the first of some statements on; `out` are those behind them."""
         live = set(out)
         for statement in reversed(statements):
-            live = self._statement(statement, live)
+            # Here, not in a method of its own: a chain of `elif` takes a frame less for each.
+            handler = _STATEMENTS.get(type(statement))
+            live = handler(self, statement, live) if handler is not None else live | _reads(statement)
             if self._handlers:
                 live |= self._handlers[-1]
         return live
-
-    def _statement(self, node: ast.stmt, out: set[str]) -> set[str]:
-        """Return the names that may be read from a statement on; `out` are those behind it."""
-        handler = _STATEMENTS.get(type(node))
-        return handler(self, node, out) if handler is not None else out | _reads(node)
 
     def _expression(self, node: ast.Expr, out: set[str]) -> set[str]:
         return out | _reads(node.value)
