@@ -44,6 +44,8 @@ HEADLINES = {
     BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
     LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
     MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
+    "TAPE603": "second backward through one call of a compiled model",
+    "TAPE604": "double backward through a compiled model",
 }
 
 _HELP = {
@@ -53,6 +55,8 @@ _HELP = {
     StaleSavedTensor.code: "make the change after the backward that needs the old value, or change a copy",
     BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     LeafInplace.code: "make the change under `torch.no_grad()`",
+    "TAPE603": "sum the losses and call backward once, or compile the parts separately",
+    "TAPE604": "call the model that is not compiled where its gradient is differentiated",
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
 
