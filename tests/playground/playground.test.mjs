@@ -70,23 +70,40 @@ async function checked(on = page) {
 const text = async (on = page) => (await on.locator('.cm-line').allTextContents()).join('\n');
 const codes = () => page.locator('.tc-finding .tc-headline .tc-code').allInnerTexts();
 
+/**
+ * Until what an edit changed is being checked, or was: a check may end before anyone sees that it began.
+ *
+ * @param {() => Promise<unknown>} edit
+ */
+async function edited(edit) {
+  const began = await page.locator('#tapecheck-playground').evaluateHandle((root) => {
+    const found = { checks: 0 };
+    new MutationObserver(() => {
+      if (/** @type {HTMLElement} */ (root).dataset.state === 'checking') found.checks += 1;
+    }).observe(root, { attributeFilter: ['data-state'] });
+    return found;
+  });
+  await edit();
+  await page.waitForFunction((found) => found.checks > 0, began);
+}
+
 /** @param {string} program */
 async function write(program) {
   await page.locator('.cm-content').click();
   await page.keyboard.press('Control+A');
   await page.keyboard.press('Delete');
-  await page.locator('.cm-content').evaluate((content, inserted) => {
-    const data = new DataTransfer();
-    data.setData('text/plain', inserted);
-    content.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }));
-  }, program);
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() =>
+    page.locator('.cm-content').evaluate((content, inserted) => {
+      const data = new DataTransfer();
+      data.setData('text/plain', inserted);
+      content.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }));
+    }, program),
+  );
 }
 
 /** @param {string} title */
 async function choose(title) {
-  await page.locator('[data-part="examples"]').selectOption({ label: title });
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() => page.locator('[data-part="examples"]').selectOption({ label: title }));
 }
 
 test('the first example is checked when the page opens', options, async () => {
@@ -143,15 +160,13 @@ test('pointing at code says what the analysis knows of it', options, async () =>
 test('a fix mends the program', options, async () => {
   const fix = page.locator('.tc-fix-safe').first();
   assert.match(await fix.innerText(), /Detach fake/);
-  await fix.click();
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() => fix.click());
   await checked();
   assert.match(await text(), /discriminator\(fake\.detach\(\)\)/);
   assert.deepEqual(await codes(), []);
   assert.equal(await page.locator('[data-part="findings"]').innerText(), 'No problems found.');
   await page.locator('.cm-content').click();
-  await page.keyboard.press('Control+Z');
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() => page.keyboard.press('Control+Z'));
   await checked();
   assert.deepEqual(await codes(), ['TAPE101']);
 });
@@ -196,12 +211,10 @@ test('what is typed is checked, broken lines too', options, async () => {
   await checked();
   assert.deepEqual(await codes(), []);
   await page.keyboard.press('Control+End');
-  await page.keyboard.type('loss.backward()\n');
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() => page.keyboard.type('loss.backward()\n'));
   await checked();
   assert.deepEqual(await codes(), ['TAPE101']);
-  await page.keyboard.type('if (\n');
-  await page.waitForSelector('#tapecheck-playground[data-state="checking"]');
+  await edited(() => page.keyboard.type('if (\n'));
   await checked();
   assert.ok(
     (await codes()).includes('TAPE101') && (await codes()).includes('invalid-syntax'),

@@ -92,7 +92,7 @@ class Projects:
     def of(self, path: str) -> Project:
         """Return what holds for a file."""
         # The nearest file above holds, so files of one folder have the same.
-        folder = path if is_address(path) else str(Path(path).parent)
+        folder = path if is_address(path) else str(Path(path).absolute().parent)
         configuration = self._known.get(folder)
         if configuration is None:
             configuration = self._known[folder] = self.setup.configuration_for(path)
@@ -100,5 +100,5 @@ class Projects:
 
     def below(self, folder: str, above: Configuration) -> Configuration:
         """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""
-        configuration = self._known[str(Path(folder))] = self.setup.configuration_below(folder, above)
+        configuration = self._known[str(Path(folder).absolute())] = self.setup.configuration_below(folder, above)
         return configuration

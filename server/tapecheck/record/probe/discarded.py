@@ -7,6 +7,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from .guard import Guard
 from .lines import Place
 from .values import ZEROS, version_of
 
@@ -72,21 +73,23 @@ class Discarded:
 
     def after_backward(self) -> None:
         """Note what the last backward has added before any line runs that may clear it, by whatever name."""
-        thread = self._thread()
-        if thread.open is not None:
-            self._settle(thread)
+        with Guard(self.recorder):
+            thread = self._thread()
+            if thread.open is not None:
+                self._settle(thread)
 
     def before_clearing(self) -> None:
         """Note what the last backward has added, before a line that clears gradients runs."""
-        thread = self._thread()
-        if thread.open is not None:
-            self._settle(thread)
-        elif thread.within and thread.closure is not None and thread.closure[0] is self._call():
-            # The same call that has called backward clears: the step never sees what that gave.
-            where = thread.closure[1]
-            self.used[where[0]] -= 1
-            thread.closure = None
-            self._tell(where, [id(p) for p in self._parameters() if _version(p) is not None])
+        with Guard(self.recorder):
+            thread = self._thread()
+            if thread.open is not None:
+                self._settle(thread)
+            elif thread.within and thread.closure is not None and thread.closure[0] is self._call():
+                # The same call that has called backward clears: the step never sees what that gave.
+                where = thread.closure[1]
+                self.used[where[0]] -= 1
+                thread.closure = None
+                self._tell(where, [id(p) for p in self._parameters() if _version(p) is not None])
 
     def after_step(self) -> None:
         """Note that a step has ended."""

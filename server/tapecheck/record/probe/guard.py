@@ -21,8 +21,12 @@ class Guard:
     def __enter__(self) -> None:
         torch = self._recorder.torch
         if torch is not None:
-            self._plainly = torch._C.DisableTorchFunction()
-            self._plainly.__enter__()
+            try:
+                plainly = torch._C.DisableTorchFunction()
+                plainly.__enter__()
+                self._plainly = plainly
+            except Exception:
+                self._recorder.failed()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
         if self._plainly is not None:
