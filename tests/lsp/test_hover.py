@@ -435,3 +435,34 @@ def test_a_reentrant_checkpoint_over_data(frozen: str, said: str) -> None:
     hover = Explainer(report.source, report.interpretation.tapes, report.findings).hover(7, 18)
     assert hover is not None and said in hover.markdown
     assert ("is harmless here" in hover.markdown) is bool(frozen)
+
+
+MAML = """\
+    import torch
+
+    w = torch.randn(1, 1, requires_grad=True)
+    meta = torch.optim.Adam([w])
+    for task in range(5):
+        x, y = torch.randn(10, 1), torch.randn(10, 1)
+        inner = (x @ w - y).pow(2).mean()
+        (g,) = torch.autograd.grad(inner, [w]{create})
+        fast = w - 0.1 * g
+        outer = (x @ fast - y).pow(2).mean()
+        meta.zero_grad()
+        outer.backward()
+        meta.step()
+        {after}
+"""
+
+
+def test_a_gradient_that_a_later_backward_takes_for_a_number_is_first_order_only() -> None:
+    text = hover(explain(MAML.format(create="", after="")), "torch.autograd.grad", "torch")
+    assert "first order only: to the backward on line 12 it is a number" in text
+
+
+def test_a_gradient_that_is_differentiated_or_only_printed_is_not_called_first_order() -> None:
+    assert "first order" not in hover(
+        explain(MAML.format(create=", create_graph=True", after="")), "autograd.grad", "grad"
+    )
+    printed = MAML.format(create="", after="print(g)").replace("0.1 * g", "0.1")
+    assert "first order" not in hover(explain(printed), "torch.autograd.grad", "torch")

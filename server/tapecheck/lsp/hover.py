@@ -14,6 +14,7 @@ from tapecheck.lsp.tensors import Tensors
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.reading import Reading
+from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
 from tapecheck.tape import Cut, Leaf, Optimizer, Span, Tape
 
@@ -133,7 +134,20 @@ class Explainer(Telling):
             head += "cuts the value off from what it was made of"
         kept = "no gradient goes back to" if cut.how != "frozen" else "gradients no longer go to"
         to = f"{kept} {self.leaves(reading, leaves)}" if leaves else "no gradient goes back through it"
-        return page(head, [to])
+        return page(head, [to, self._first_order(reading, cuts)])
+
+    def _first_order(self, reading: Reading, cuts: Sequence[Cut]) -> str:
+        """Return which later backward takes gradients for numbers, as in a first-order inner step."""
+        taken = {cut.id for cut in cuts if cut.how == "grad"}
+        for run in reading.runs if taken else ():
+            roots = [root.node for root in run.backward.roots if root.node is not None]
+            nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
+            if any(not taken.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
+                where = line_of(run.at.span, cuts[0].at.span)
+                return (
+                    f"first order only: to the backward on {where} it is a number, unless `create_graph=True` is passed"
+                )
+        return ""
 
     def _only_in(self, cut: Cut, span: Span) -> str:
         """Return in which call it is so, where the same text records a graph in another one."""
