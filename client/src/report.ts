@@ -42,6 +42,8 @@ export class Reports implements vscode.Disposable {
     }
     panel.webview.html = withPolicy(html);
     panel.reveal(undefined, true);
+    // What a toast offers is this page, which it would cover; the message stays in the notification centre.
+    await vscode.commands.executeCommand('notifications.hideToasts');
     return true;
   }
 

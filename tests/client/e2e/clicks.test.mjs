@@ -119,8 +119,17 @@ scenario(
     await done.waitFor({ timeout: 60_000 });
     assert.equal(await done.getByRole('button', { name: 'Show Output' }).count(), 1);
     await editor.screenshot('5-confirmed');
-    await done.getByRole('button', { name: 'Show Report' }).click();
+    await page.locator('.codelens-decoration a', { hasText: 'run at' }).first().click();
     const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
+    await frame.locator('.card').first().waitFor();
+    await done.waitFor({ state: 'hidden' });
+    await page.locator('.tab', { hasText: 'Run of train.py' }).first().click();
+    await page.keyboard.press('Control+W');
+    await page.locator('#status\\.notifications').click();
+    const message = page
+      .locator('.notifications-center .notification-list-item')
+      .filter({ hasText: '1 confirmed' });
+    await message.getByRole('button', { name: 'Show Report' }).click();
     const card = frame.locator('.card').filter({ hasText: 'TAPE101' });
     await card.filter({ hasText: 'confirmed' }).first().waitFor();
     const { y = -1 } = (await card.first().boundingBox()) ?? {};
