@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
+from tapecheck.fixes.edit import Edit, apply, changes_of, settle
 from tapecheck.report.excerpt import printable
 from tapecheck.source import Source, SourceError, from_text
 from tapecheck.source.cells import SUFFIX, cell_name
@@ -186,14 +186,5 @@ def _styles(text: str) -> Iterator[_Style]:
 
 
 def _apply(text: str, edits: Iterable[Edit]) -> str | None:
-    index = TextIndex(text)
-    changes = [
-        Change(
-            index.offset(edit.span.line, edit.span.column),
-            index.offset(edit.span.end_line, edit.span.end_column),
-            edit.content,
-        )
-        for edit in edits
-    ]
-    settled = settle(text, changes)
+    settled = settle(text, changes_of(text, edits))
     return None if settled is None else apply(text, settled)

@@ -85,6 +85,15 @@ class TextIndex:
         return len(self.text)
 
 
+def changes_of(text: str, edits: Iterable[Edit]) -> list[Change]:
+    """Return edits as changes of a text, in the same order."""
+    offset = TextIndex(text).offset
+    return [
+        Change(offset(edit.span.line, edit.span.column), offset(edit.span.end_line, edit.span.end_column), edit.content)
+        for edit in edits
+    ]
+
+
 def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:
     """Return the changes in order of place and as small as they can be; None where two of them overlap."""
     settled: list[Change] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tapecheck.fixes.edit import MovedLines
 from tapecheck.fixes.story import frames
@@ -89,24 +89,27 @@ def _reached(tapes: Sequence[Tape]) -> Counter[tuple[str, int]]:
     """
     most: Counter[tuple[str, int]] = Counter()
     for tape in tapes:
-        ledger = tape.ledger or Ledger()
-        params: dict[int, tuple[int, ...]] = {}
-        live: set[int] = set()
-        for event in tape.events:
-            if tape.ledger is None:
-                ledger.feed(event)
-            if isinstance(event, Optimizer):
-                params[event.id] = event.params
-            elif isinstance(event, GradientCleared):
-                live.discard(event.leaf)
-            elif isinstance(event, (Backward, Step)):
-                if isinstance(event, Step):
-                    leaves = live.intersection(params.get(event.optimizer, ()))
-                elif event.accumulates:
-                    leaves = ledger.leaves.keys() & ledger.traversals[event.id].executed
-                    live |= leaves
-                else:
-                    continue
-                place = event.at.file, event.at.line
-                most[place] = max(most[place], len(leaves))
+        for event, leaves in uses_of_gradients(tape):
+            place = event.at.file, event.at.line
+            most[place] = max(most[place], len(leaves))
     return most
+
+
+def uses_of_gradients(tape: Tape) -> Iterator[tuple[Backward | Step, Collection[int]]]:
+    """Yield each backward with the leaves it reaches, each step with those of its parameters that have a gradient."""
+    ledger = tape.ledger or Ledger()
+    params: dict[int, tuple[int, ...]] = {}
+    live: set[int] = set()
+    for event in tape.events:
+        if tape.ledger is None:
+            ledger.feed(event)
+        if isinstance(event, Optimizer):
+            params[event.id] = event.params
+        elif isinstance(event, GradientCleared):
+            live.discard(event.leaf)
+        elif isinstance(event, Step) and params.get(event.optimizer):
+            yield event, live.intersection(params[event.optimizer])
+        elif isinstance(event, Backward) and event.accumulates:
+            leaves = ledger.leaves.keys() & ledger.traversals[event.id].executed
+            live |= leaves
+            yield event, leaves

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
-from tapecheck.fixes.repaired import unrepaired
+from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
 from tapecheck.fixes.story import touches
 from tapecheck.rules import ALL, RAISING, judge
 from tapecheck.rules.certainty import is_certain
@@ -23,14 +23,10 @@ from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
 from tapecheck.tape import (
-    Backward,
     Cut,
     Decision,
-    GradientCleared,
-    Ledger,
     MovedTape,
     Node,
-    Optimizer,
     Raised,
     Span,
     Step,
@@ -270,23 +266,9 @@ Trained = dict[int, int]
 
 def _trained(tape: Tape) -> Trained:
     most: Trained = {}
-    ledger = tape.ledger or Ledger()
-    params: dict[int, tuple[int, ...]] = {}
-    live: set[int] = set()
-    for event in tape.events:
-        if tape.ledger is None:
-            ledger.feed(event)
-        if isinstance(event, Optimizer):
-            params[event.id] = event.params
-        elif isinstance(event, GradientCleared):
-            live.discard(event.leaf)
-        elif isinstance(event, Step):
-            known = params.get(event.optimizer, ())
-            if known:
-                count = sum(leaf in live for leaf in known)
-                most[event.optimizer] = max(count, most.get(event.optimizer, 0))
-        elif isinstance(event, Backward) and event.accumulates:
-            live.update(leaf for leaf in ledger.traversals[event.id].executed if leaf in ledger.leaves)
+    for event, leaves in uses_of_gradients(tape):
+        if isinstance(event, Step):
+            most[event.optimizer] = max(len(leaves), most.get(event.optimizer, 0))
     return most
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
@@ -14,6 +14,7 @@ from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Severity
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
@@ -25,6 +26,7 @@ from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph, raising_headline
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Run
+from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
@@ -111,17 +113,10 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
         if not any(story.at(span, at.span) for span in told):
             known = story.reading.ledger.leaves.get(leaf)
             places.setdefault(at.span, []).append(known.name if known is not None else "")
-    made = []
-    for place, names in places.items():
-        finding = Finding(
-            StaleGradient.code, StaleGradient.name, StaleGradient.severity, place,
-            "this backward adds to gradients that a step has already used",
-            "clear the gradients for each step: `optimizer.zero_grad()` before this backward",
-            facts=StaleGradientFacts(parameters=tuple(names)),
-        )  # fmt: skip
-        if _confirmed(story, finding):
-            made.append(finding)
-    return made
+    return _of_leaves(
+        story, StaleGradient, places, "this backward adds to gradients that a step has already used",
+        "clear the gradients for each step: `optimizer.zero_grad()` before this backward", StaleGradientFacts,
+    )  # fmt: skip
 
 
 def _cleared(story: Story) -> list[Finding]:
@@ -140,17 +135,21 @@ def _cleared(story: Story) -> list[Finding]:
         used = any(story.at(at.span, other.span) for other, _ in story.gradients_used)
         if count >= _MIN_STEPS and not used and leaf in leaves.keys() & stepped and _calls_backward(story, at.span):
             places.setdefault(at.span, []).append(leaves[leaf].name or f"parameter {leaf}")
-    made = []
-    for place, names in places.items():
-        finding = Finding(
-            GradientDiscarded.code, GradientDiscarded.name, GradientDiscarded.severity, place,
-            "the gradients of this backward are cleared before any step",
-            "clear before this backward, or step before clearing",
-            facts=GradientDiscardedFacts(parameters=tuple(names)),
-        )  # fmt: skip
-        if _confirmed(story, finding):
-            made.append(finding)
-    return made
+    return _of_leaves(
+        story, GradientDiscarded, places, "the gradients of this backward are cleared before any step",
+        "clear before this backward, or step before clearing", GradientDiscardedFacts,
+    )  # fmt: skip
+
+
+def _of_leaves(
+    story: Story, rule: type[Rule], places: Mapping[Span, list[str]], message: str, remedy: str, facts: type[Facts]
+) -> list[Finding]:
+    """Return the findings of a rule about the gradients of leaves, named for each place, that the run confirms."""
+    made = (
+        Finding(rule.code, rule.name, rule.severity, place, message, remedy, facts=facts(parameters=tuple(names)))
+        for place, names in places.items()
+    )
+    return [finding for finding in made if _confirmed(story, finding)]
 
 
 def _confirmed(story: Story, finding: Finding) -> bool:

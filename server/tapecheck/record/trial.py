@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
+from tapecheck.fixes.edit import Edit, apply, changes_of, settle
 from tapecheck.record.evidence import judge
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.report.sizes import bytes_text
@@ -171,18 +171,7 @@ def edited(text: str, file: str, edits: Sequence[Edit]) -> str | None:
     """Return a text with the edits of a fix made; None where some are in other files."""
     if not edits or any(edit.span.file != file for edit in edits):
         return None
-    index = TextIndex(text)
-    changes = settle(
-        text,
-        (
-            Change(
-                index.offset(edit.span.line, edit.span.column),
-                index.offset(edit.span.end_line, edit.span.end_column),
-                edit.content,
-            )
-            for edit in edits
-        ),
-    )
+    changes = settle(text, changes_of(text, edits))
     return None if changes is None else apply(text, changes)
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tapecheck.fixes.edit import Change, TextIndex, apply
+from tapecheck.fixes.edit import apply, changes_of
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
 from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
@@ -224,16 +224,7 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
 def edited_lines(lines: list[str], edits: list[Edit]) -> list[str]:
     """Return the lines of a file with the edits of one fix made."""
     text = "\n".join(lines)
-    index = TextIndex(text)
-    changes = [
-        Change(
-            index.offset(edit.span.line, edit.span.column),
-            index.offset(edit.span.end_line, edit.span.end_column),
-            edit.content,
-        )
-        for edit in edits
-    ]
-    return apply(text, sorted(changes)).replace("\r\n", "\n").split("\n")
+    return apply(text, sorted(changes_of(text, edits))).replace("\r\n", "\n").split("\n")
 
 
 def _diff_row(sign: str, number: int, line: str, gutter: int, limit: int, paint: Paint) -> str:

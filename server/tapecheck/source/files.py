@@ -170,12 +170,8 @@ def left_out(path: str, choice: Choice, projects: Projects | None = None) -> boo
     return choice.leaves_out(path, project)
 
 
-def holds_code(folder: Path) -> bool:
-    """Return whether a folder may hold code of the project: it is not hidden, no environment, no build output."""
-    return _may_hold_code(folder, SKIPPED)
-
-
 def _may_hold_code(folder: Path, skipped: frozenset[str]) -> bool:
+    """Return whether a folder may hold code of the project: it is not hidden, no environment, no build output."""
     if folder.name.startswith(".") or folder.name in skipped:
         return False
     return not exists(folder / "pyvenv.cfg")

@@ -81,24 +81,11 @@ class CallGraph:
         )
 
     def _called(self, facts: Facts, owner: str | None) -> Iterator[Body]:
-        for name in facts.names:
-            body = self._defined.functions.get(name)
-            if body is not None:
-                yield body
-            elif name in self._defined.classes:
-                for one in self._defined.family(name):
-                    yield from self._defined.classes[one].values()
-        for name in facts.attributes:
-            yield from self._defined.methods.get(name, ())
-        if facts.own:
-            if owner is None or owner not in self._defined.classes:
-                # Of a class that a function defines only the names of its methods are known.
-                for name in facts.own:
-                    yield from self._defined.methods.get(name, ())
+        for called in self._calls_in(facts, owner):
+            if isinstance(called, _Called):
+                yield from called.bodies
             else:
-                mine = self._own(owner)
-                for name in facts.own:
-                    yield from mine.get(name, ())
+                yield called
 
     def reach(self, facts: Facts, owner: str | None = None) -> tuple[Effect, frozenset[str]]:
         """Return the effects of a piece of code with all that it calls, and the attributes stored on the way."""

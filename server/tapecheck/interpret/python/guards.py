@@ -199,6 +199,23 @@ def _decides(statement: ast.If) -> bool:
     )
 
 
+def counted_since(
+    machine: Engine, first: int
+) -> tuple[dict[tuple[str, int, Any], list[Any]], dict[int, tuple[Any, int]]]:
+    """Return what a loop counted up, with its owner and its values, and the lists that it filled, with how much.
+
+    `first` is where in `Comparisons.counted` the loop's own entries begin.
+    """
+    rows: dict[tuple[str, int, Any], list[Any]] = {}
+    grown: dict[int, tuple[Any, int]] = {}
+    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
+        if kind == "grown":
+            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
+        else:
+            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    return rows, grown
+
+
 def take_on(machine: Engine, first: int, done: int, count: int) -> None:
     """Let some iterations pass: what the loop counts up or fills is as far on as they would have taken it.
 
@@ -209,13 +226,7 @@ def take_on(machine: Engine, first: int, done: int, count: int) -> None:
         # Those of the loops around it count their own iterations, of which none is passed over.
         if any(place[0] == loop for place in guard.at):
             guard.skipped = True
-    rows: dict[tuple[str, int, Any], list[Any]] = {}
-    grown: dict[int, tuple[Any, int]] = {}
-    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
-        if kind == "grown":
-            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
-        else:
-            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    rows, grown = counted_since(machine, first)
     for owner, total in grown.values():
         if owner.cut is not None:
             owner.cut += total * count // done

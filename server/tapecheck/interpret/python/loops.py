@@ -382,13 +382,7 @@ def _forget_counters(
     `first` is where in `Comparisons.counted` the loop's own entries begin, `done` how many iterations were run, `left`
     how many more the real program makes where that is known.
     """
-    rows: dict[tuple[str, int, Any], list[Any]] = {}
-    grown: dict[int, tuple[List, int]] = {}
-    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
-        if kind == "grown":
-            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
-        else:
-            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    rows, grown = guards.counted_since(machine, first)
     for owner, count in grown.values():
         if left is None or done < 2 or count % done or owner.cut is None:
             owner.cut = None

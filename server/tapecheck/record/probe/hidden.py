@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .lines import Activation, RunningLoop, ThreadLines
+from .lines import Activation, RunningLoop, ThreadLines, frames_from
 
 # Two looks tell a round; what never came round in so many iterations is looked at no more.
 _FIRST_LOOKS, _LOOKS = 3, 400
@@ -128,11 +128,7 @@ class HiddenLoops:
 
 def _chain(lines: ThreadLines) -> Chain:
     """Return the user's calls that run, outermost first, each with the instruction it is at."""
-    frames: Dict[int, FrameType] = {}
-    step: Optional[FrameType] = sys._getframe(1)
-    while step is not None:
-        frames[id(step)] = step
-        step = step.f_back
+    frames = frames_from(sys._getframe(1))
     found: Chain = []
     for call in lines.stack:
         frame = frames.get(call.key)

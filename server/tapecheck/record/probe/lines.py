@@ -106,6 +106,15 @@ NONE_PLAIN: Dict[int, Place] = {}
 State = Tuple[Tuple[Tuple[int, int], ...], int]
 
 
+def frames_from(frame: Optional[FrameType]) -> Dict[int, FrameType]:
+    """Return a frame and those that called it, by their id; whoever has them keeps them alive."""
+    found: Dict[int, FrameType] = {}
+    while frame is not None:
+        found[id(frame)] = frame
+        frame = frame.f_back
+    return found
+
+
 def iterations(state: State, index: int) -> Tuple[Tuple[int, int], ...]:
     """Return the iterations that run, outermost first; `index` is the innermost loop's."""
     around, inner = state

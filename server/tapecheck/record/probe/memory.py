@@ -29,11 +29,8 @@ class MemoryReport:
 
     def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
         """Write it as measures; an exception passes every frame up to its handler and is written in the innermost."""
-        inner = traceback.tb_next if traceback is not None else None
-        while inner is not None:
-            if recorder.tracer.function(inner.tb_frame.f_code) is not None:
-                return
-            inner = inner.tb_next
+        if recorder.tracer.passed_on(traceback):
+            return
         if self._told >= _MAX_TIMES:
             return
         self._told += 1

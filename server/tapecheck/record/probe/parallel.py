@@ -31,11 +31,8 @@ class ParallelReport:
 
     def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
         """Write it as measures, in the innermost user frame that the exception passes."""
-        inner = traceback.tb_next if traceback is not None else None
-        while inner is not None:
-            if recorder.tracer.function(inner.tb_frame.f_code) is not None:
-                return
-            inner = inner.tb_next
+        if recorder.tracer.passed_on(traceback):
+            return
         model = _model(traceback) or _only(recorder.torch)
         if self._told or model is None:
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import sys
 import threading
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .lines import (
@@ -24,6 +24,7 @@ from .lines import (
     Place,
     RunningLoop,
     ThreadLines,
+    frames_from,
 )
 from .sources import LoopText, Sources
 
@@ -418,11 +419,7 @@ class Tracer:
             return
         place, self.paused, lines.place = lines.place, None, None
         self.catch_up(lines)
-        alive: Dict[int, FrameType] = {}
-        frame: Optional[FrameType] = sys._getframe(1)
-        while frame is not None:
-            alive[id(frame)] = frame
-            frame = frame.f_back
+        alive = frames_from(sys._getframe(1))
         for activation in reversed(lines.stack[:]):
             frame = alive.get(activation.key)
             if frame is None or frame.f_code is not activation.code:
@@ -447,6 +444,15 @@ class Tracer:
             if now <= slept and not loop.waiting:
                 loop.index += 1
                 loop.began = lines.seen
+
+    def passed_on(self, traceback: Optional[TracebackType]) -> bool:
+        """Return whether an exception came to the frame of a traceback from a user's frame that it called."""
+        inner = traceback.tb_next if traceback is not None else None
+        while inner is not None:
+            if self.function(inner.tb_frame.f_code) is not None:
+                return True
+            inner = inner.tb_next
+        return False
 
     # Rests
 
@@ -473,11 +479,7 @@ class Tracer:
 
     def lost(self, lines: ThreadLines, frame: FrameType) -> None:
         """Note which calls no longer run: they ended or yielded without events."""
-        alive: Dict[int, FrameType] = {}
-        step: Optional[FrameType] = frame
-        while step is not None:
-            alive[id(step)] = step
-            step = step.f_back
+        alive = frames_from(frame)
         for activation in reversed(lines.stack[:]):
             running = alive.get(activation.key)
             if running is None or running.f_code is not activation.code:
@@ -488,7 +490,6 @@ class Tracer:
                         self._leave(lines, activation)
                 lines.stack.remove(activation)
         alive.clear()
-        step = None
         lines.place = self._resumed(lines.stack[-1]) if lines.stack else None
 
     # Loops that no line event shows

@@ -13,8 +13,6 @@ from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.words import SWALLOWED, backward_form, called_from, headline, line, quoted, when
 from tapecheck.tape import InPlace, Problem
 
-_MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace operation"
-
 
 class StaleSavedTensor(Rule):
     """A backward reaches a node whose saved tensor was changed in place since."""
