@@ -41,8 +41,8 @@ def _held(tape: Tape) -> list[tuple[str, int, dict[str, int], dict[int, int]]]:
     return found
 
 
-def _run(folder: Path, held: bool) -> Tape:
-    (folder / "train.py").write_text(PROGRAM)
+def _run(folder: Path, held: bool, program: str = PROGRAM) -> Tape:
+    (folder / "train.py").write_text(program)
     result = run(RunRequest("train.py", cwd=str(folder), held=held))
     assert result.exit_code == 0, result.stderr
     return result.tape
@@ -73,8 +73,16 @@ def test_the_peak_is_the_fullest_moment_by_line(tmp_path: Path) -> None:
     one = 4 * (50 * 100 + 50 * 10)
     assert (row["iterations"], row["bytes"]) == ([last], sum(row["kinds"].values()))
     assert row["bytes"] == max(moment.total for moment in peak.moments_of(tape))
-    # Before the last backward five iterations' values are kept, and this one's graph is there.
-    assert [(line["row"], line["bytes"]) for line in row["lines"]] == [(14, 5 * one), (9, one)]
+    # Where the loop ends all six iterations' values are kept.
+    assert [(line["row"], line["bytes"]) for line in row["lines"]] == [(14, 6 * one)]
+
+
+def test_what_grows_to_the_end_of_a_loop_is_looked_at_there(tmp_path: Path) -> None:
+    ends = [
+        one for one in _held(_run(tmp_path, True, PROGRAM.replace("range(6)", "range(30)"))) if one[0] == "iteration"
+    ]
+    one = 4 * (50 * 100 + 50 * 10)
+    assert [(kinds["saved"], call) for _, call, kinds, _ in ends[-2:]] == [(21 * one, 21), (30 * one, 30)]
 
 
 def test_a_run_that_is_not_asked_tells_nothing(tmp_path: Path) -> None:

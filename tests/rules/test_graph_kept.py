@@ -48,6 +48,19 @@ def test_without_any_backward_it_is_a_warning(build: Any, found: Any) -> None:
     assert "torch.no_grad()" in finding.help
 
 
+def test_where_the_loop_trains_it_is_not_advised_to_record_no_graph(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    kept: list[int] = []
+    with build.loop(2, more="may") as begin:
+        for _ in range(4):
+            begin()
+            build.backward(3, build.node(3, w, saves=[0]))
+            kept.append(build.node(4, w, saves=[0]))
+            build.hold(5, "outputs", *kept)
+    (finding,) = found(build)
+    assert finding.severity == "warning" and finding.help == "store `.detach()` of the value in `outputs`"
+
+
 def test_losses_backwarded_after_the_loop_are_fine(build: Any, found: Any) -> None:
     assert found(total_of_losses(build, backward=False, after=True)) == []
 

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import sys
 import time
@@ -73,6 +74,8 @@ def run_script(options: argparse.Namespace) -> int:
     as found.
     """
     program = _program(options, wanted_rules(options))
+    for name in _misplaced(program, options):
+        say(f"{name} stands behind the script and is given to it; options of `tapecheck run` go before the script")
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
 
@@ -125,6 +128,16 @@ def run_script(options: argparse.Namespace) -> int:
         return 128 + (result.interrupted or signal.SIGINT)
     status = exit_status([checked], exit_zero=options.exit_zero)
     return CUT_SHORT if status == NOTHING_FOUND and cut_short and not options.exit_zero else status
+
+
+def _misplaced(program: _Program, options: argparse.Namespace) -> list[str]:
+    """Return options of this command that were given to a script whose code has no such word."""
+    if options.module is not None:
+        return []
+    words = {word for source in program.sources.values() for line in source.lines for word in re.findall(r"\w+", line)}
+    found = (argument.partition("=")[0] for argument in program.request.args if argument.startswith("--"))
+    own = ((name, name[2:].replace("-", "_")) for name in found)
+    return [name for name, word in own if word and word in vars(options) and word not in words]
 
 
 def _cut_short(result: RunResult) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
-from .holds import has_graph
-from .lines import Place
+from .holds import SAMPLED, has_graph
+from .lines import Place, RunningLoop, ThreadLines
 from .values import address_of
 
 _MAX_NODES = 100_000
@@ -93,6 +93,11 @@ class Alive:
     def after_iteration(self, at: int) -> None:
         """Write what is alive once an iteration has ended."""
         self._write("iteration", at, [])
+
+    def after_loop(self, lines: ThreadLines, loop: RunningLoop) -> None:
+        """Write what is alive where a loop ends, unless its last iteration was looked at."""
+        if loop.entry in SAMPLED and loop.index not in SAMPLED and loop.written:
+            self._write("iteration", self.recorder.site(loop.place, lines.iteration(), loop.text.extent), [])
 
     def _write(self, moment: str, at: int, roots: List[Any]) -> None:
         recorder, began = self.recorder, cpu_seconds()

@@ -609,6 +609,8 @@ class Recorder(Listener):
             with self.group():
                 for running in lines.running():
                     self.declare(lines, running)
+                if self.alive is not None:
+                    self.alive.after_loop(lines, loop)
                 self.writer.event("LoopEnd", loop=loop.id, iterations=loop.index, more="no")
         else:
             # It may have been broken off, before anything was built in its last iteration.

@@ -714,14 +714,15 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
                 f"{holder} is "
                 "computed"
             )
-        return (
-            f"detach {holder} before the next iteration uses it, or run the loop under `torch.no_grad()` if "
-            "nothing in "
-            "it is trained"
-        )
+        return f"detach {holder} before the next iteration uses it{_unless_trained(reading, growth.held.loop)}"
     if backwarded or not kept:
         return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
-    return (
-        f"store `.detach()` of the value in {holder}, or run the loop under `torch.no_grad()` if nothing in "
-        "it is trained"
-    )
+    return f"store `.detach()` of the value in {holder}{_unless_trained(reading, growth.held.loop)}"
+
+
+def _unless_trained(reading: Reading, loop: LoopRun) -> str:
+    """Return the advice to record no graph, for a loop that no backward runs in."""
+    end = len(reading.tape.events) if loop.end is None else loop.end
+    if any(loop.start < run.position < end for run in reading.runs):
+        return ""
+    return ", or run the loop under `torch.no_grad()` if nothing in it is trained"
