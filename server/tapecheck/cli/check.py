@@ -31,8 +31,7 @@ from tapecheck.cli.shared import (
 )
 from tapecheck.report import Checked, Problem, Sources, baseline, formats, statistics, text
 from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
-from tapecheck.report.excerpt import printable
-from tapecheck.report.text import DEFAULT_WIDTH
+from tapecheck.report.excerpt import DEFAULT_WIDTH, printable
 from tapecheck.source import split_lines
 from tapecheck.source.configuration import valid_pattern
 from tapecheck.source.files import SKIPPED, Choice

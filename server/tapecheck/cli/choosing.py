@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tapecheck.cli.editing import unified_diff
 from tapecheck.cli.shared import UsageError
 from tapecheck.report import Sources, text
-from tapecheck.report.excerpt import Paint, printable
+from tapecheck.report.excerpt import DEFAULT_WIDTH, Paint, printable
 from tapecheck.source.cells import SUFFIX
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Asking(Chooser):
 
     unsafe: bool = True
     colour: bool = False
-    width: int = text.DEFAULT_WIDTH
+    width: int = DEFAULT_WIDTH
     ask: Callable[[str], str] | None = None
     comments: bool = False
     quit: bool = False

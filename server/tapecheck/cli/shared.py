@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
-from tapecheck.report.excerpt import printable
-from tapecheck.report.text import DEFAULT_WIDTH
+from tapecheck.report.excerpt import DEFAULT_WIDTH, printable
 
 NOTHING_FOUND, FOUND, FAILED, CUT_SHORT, INTERRUPTED = 0, 1, 2, 3, 130
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source.configuration import LEVELS
-from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+    from tapecheck.rules.finding import Finding, Severity
+    from tapecheck.tape import Span
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 """What findings can be, the gravest first."""

@@ -10,11 +10,16 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tapecheck.rules.finding import Severity
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Span
 
+if TYPE_CHECKING:
+    from tapecheck.rules.finding import Severity
+    from tapecheck.tape import Span
+
+DEFAULT_WIDTH = 120
+"""Columns of a report that no terminal shows."""
 TAB = 4
 _LONGEST_UNDERLINED = 4
 _CUT = "..."

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tapecheck.report.checked import Checked
-from tapecheck.report.excerpt import Sources
-from tapecheck.report.text import DEFAULT_WIDTH
+from tapecheck.report.excerpt import DEFAULT_WIDTH, Sources
 
 FORMATS = ("text", "concise", "json", "json-lines", "json-report", "github", "gitlab", "sarif", "junit", "rdjson")
 FOR_PEOPLE = frozenset({"text", "concise"})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import apply, changes_of
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
-from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
+from tapecheck.report.excerpt import DEFAULT_WIDTH, Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
@@ -17,7 +17,6 @@ from tapecheck.tape import Span
 if TYPE_CHECKING:
     from tapecheck.fixes import Edit, Fix
 
-DEFAULT_WIDTH = 120
 _NARROWEST = 40
 _CONTEXT = 1
 _ELSEWHERE = 10

@@ -16,8 +16,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from tapecheck.source.disk import read_regular
 from tapecheck.source.folders import Listing, View
@@ -268,12 +267,24 @@ def _read_projects(site: str, listing: Listing, found: Environment) -> None:
         try:
             said = json.loads(text)
             editable = said["dir_info"]["editable"] is True
-            url = urlsplit(said["url"])
-            folder = os.path.abspath(url2pathname(url.path)) if url.scheme == "file" else ""
+            folder = _folder_of(said["url"])
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if editable and folder and not installed(folder) and folder not in found.projects:
             found.projects.append(folder)
+
+
+def _folder_of(address: str) -> str:
+    """Return the folder that an address names, empty for one that is no file's."""
+    url = urlsplit(address)
+    if url.scheme != "file":
+        return ""
+    if os.name != "nt":
+        return os.path.abspath(unquote(url.path))
+    # It brings the modules for networks with it.
+    from urllib.request import url2pathname
+
+    return os.path.abspath(url2pathname(url.path))
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tapecheck.source.cells import SUFFIX
@@ -28,6 +29,7 @@ _MOST_BYTES = 1_000_000
 """Bytes of a file whose imports are read."""
 _KEPT_FILES = 20_000
 """Files whose import statements are kept, some hundred bytes each."""
+_KEYWORD = "import"
 # The lines of a notebook's cells are JSON strings.
 _STATEMENT = re.compile(
     r"""^[ \t"]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([^\n#;]*))""",
@@ -52,13 +54,23 @@ class Statement:
 
 def statements_of(text: str) -> tuple[Statement, ...]:
     """Return the import statements in a text, those that only look like one in a string among them."""
-    found: list[Statement] = []
-    for dots, module, names, modules in _STATEMENT.findall(text):
-        if modules:
-            found += [Statement(name) for name in _DOTTED.findall(modules) if name != _ALL]
-        else:
-            found.append(Statement(module, len(dots), tuple(_DOTTED.findall(names))))
-    return tuple(dict.fromkeys(found))
+    found: dict[Statement, None] = {}
+    end, at = 0, text.find(_KEYWORD)
+    while at >= 0:
+        # Looking for the word is ten times faster than trying the pattern at each line.
+        matched = _STATEMENT.match(text, max(end, text.rfind("\n", 0, at) + 1))
+        end = max(matched.end() if matched is not None else 0, at + len(_KEYWORD))
+        if matched is not None:
+            found.update(dict.fromkeys(_statements(*matched.groups(""))))
+        at = text.find(_KEYWORD, end)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4_096)
+def _statements(dots: str, module: str, names: str, modules: str) -> tuple[Statement, ...]:
+    if modules:
+        return tuple([Statement(name) for name in _DOTTED.findall(modules) if name != _ALL])
+    return (Statement(module, len(dots), tuple(_DOTTED.findall(names))),)
 
 
 class Texts:
