@@ -411,6 +411,59 @@ def test_a_list_that_is_never_emptied_is_emptied_after_the_backward() -> None:
     assert any(_lines_changed(text, fix) == ["saved.clear()"] for fix in fixes)
 
 
+BUFFER = """
+    class Memory:
+        def __init__(self):
+            self.logprobs, self.rewards = [], []
+
+        def {name}:
+            {body}
+
+    policy = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    opt = torch.optim.SGD(policy.parameters(), lr=0.1)
+
+    def update(memory):
+        loss = sum(logp * r for logp, r in zip(memory.logprobs, memory.rewards))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+    memory = Memory()
+    for episode in range(3):
+        for t in range(2):
+            memory.logprobs.append(policy(torch.randn(3)).sum())
+            memory.rewards.append(1.0)
+        update(memory)
+"""
+
+
+@pytest.mark.parametrize(
+    "body", ["del self.logprobs[:], self.rewards[:]", "self.logprobs, self.rewards = [], []", "self.__init__()"]
+)
+def test_a_buffer_is_emptied_by_the_method_that_its_class_has_for_that(body: str) -> None:
+    text, fixes = _fixes(BUFFER.format(name="clear_all(self)", body=body), "TAPE101")
+    offered = [fix for fix in fixes if _lines_changed(text, fix) == ["memory.clear_all()"]]
+    if "__init__" in body:
+        assert not offered, "what another method does is not looked at"
+    else:
+        assert [(fix.title, fix.applicability) for fix in offered] == [
+            ("Empty `memory` after the backward: `memory.clear_all()`", "unsafe")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("drop(self)", "self.logprobs = []"),
+        ("drop(self, keep)", "self.logprobs, self.rewards = [], []"),
+        ("drop(self)", "self.logprobs, self.rewards = [], []; print('dropped')"),
+    ],
+)
+def test_a_method_that_empties_a_part_or_does_more_is_not_called(name: str, body: str) -> None:
+    text, fixes = _fixes(BUFFER.format(name=name, body=body), "TAPE101")
+    assert not any("drop" in line for fix in fixes for line in _lines_changed(text, fix))
+
+
 SEVERAL = {
     "augmented assignment": ("y += 1", "y = y + 1"),
     "augmented division": ("y /= y.sum()", "y = y / y.sum()"),

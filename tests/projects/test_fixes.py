@@ -19,10 +19,8 @@ from tests.cases import under_torch
 from tests.expectations import Project, read_project
 from tests.projects.test_projects import _RUNNER, PROGRAMS, found_in, laid_out
 
-WITHOUT_A_FIX = {"no_graph_in_criterion", "raise_then_loss_total", "distribution_subclass", "rollout_never_cleared"}
-"""Programs whose loss is nothing that could be differentiated, one with a backward that is one too many, and one that
-never calls the method of another file's class that empties its lists.
-"""
+WITHOUT_A_FIX = {"no_graph_in_criterion", "raise_then_loss_total", "distribution_subclass"}
+"""Programs whose loss is nothing that could be differentiated, and one with a backward that is one too many."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tapecheck.fixes.strategies.shared import (
     step_once,
     with_loss,
 )
+from tapecheck.rules.backward_twice.emptied import empty_by_method
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
@@ -513,6 +514,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     forward_inside,
     compute_where_used,
     compute_each_time,
+    empty_by_method,
     clear_stored,
     detach_carried,
     retain_first,

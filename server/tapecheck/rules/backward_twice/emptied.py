@@ -1,0 +1,152 @@
+"""Empties an object that keeps graphs of an earlier backward, by the method that its class has for that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code, Function
+from tapecheck.fixes.story import Collision, frames
+from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.source.modules import SOURCES
+from tapecheck.tape import Span
+
+_EMPTY = frozenset({"deque", "dict", "list", "set"})
+"""Functions that, called without arguments, make a container without elements."""
+
+
+def empty_by_method(context: Context) -> Iterator[Candidate]:
+    """Call what empties all lists of a buffer at once, after the backward that has learned from them."""
+    code = context.code
+    proposed: set[str] = set()
+    for collision in context.collisions:
+        if collision.first is None:
+            continue
+        for function in _functions(code, collision):
+            last = after_backward(code, collision.first, function)
+            for call in _calls(context, collision, function) if last is not None else ():
+                change = code.insert_after(last, [call]) if last is not None and call not in proposed else None
+                proposed.add(call)
+                if change is not None:
+                    yield Candidate(
+                        f"Empty `{call.rpartition('.')[0]}` after the backward: `{call}`",
+                        "Each backward learns from the values stored since the one before; older ones are dropped.",
+                        [change],
+                    )
+
+
+def _functions(code: Code, collision: Collision) -> list[Function]:
+    """Return the functions of a file that lead to the first backward, innermost first."""
+    assert collision.first is not None
+    statements = (code.statement_at(frame) for frame in frames(collision.first.at))
+    found = {id(one): one for one in (code.function(each) for each in statements if each is not None)}
+    return list(found.values())
+
+
+def _calls(context: Context, collision: Collision, function: Function) -> Iterator[str]:
+    """Yield the calls that empty an object which a function reads values of the earlier graph from."""
+    code = context.code
+    for node, source in collision.crossings():
+        for inner, outer in pairwise(frames(node.at)):
+            call = code.expression_at(outer)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and code.function(call) is function:
+                owner = _class_around(context, inner)
+                for name in _emptying(owner) if owner is not None else ():
+                    yield f"{code.segment(call.func.value)}.{name}()"
+        kept = {hold.holder.rpartition(".")[2] for hold in collision.holders.get(source, ()) if "." in hold.holder}
+        for read in ast.walk(function):
+            if isinstance(read, ast.Attribute) and read.attr in kept:
+                for owner in _classes(context):
+                    for name in _emptying(owner, read.attr) if code.owner(read) is not owner else ():
+                        yield f"{code.segment(read.value)}.{name}()"
+
+
+def _classes(context: Context) -> Iterator[ast.ClassDef]:
+    for code in context.codes.values():
+        yield from (node for node in code.source.nodes() if isinstance(node, ast.ClassDef))
+
+
+def _class_around(context: Context, span: Span) -> ast.ClassDef | None:
+    """Return the innermost class of the user's whose text a place is in."""
+    known = context.codes.get(span.file)
+    source = known.source if known is not None else SOURCES.get(span.file)
+    around = [
+        node
+        for node in (source.nodes() if source is not None else ())
+        if isinstance(node, ast.ClassDef) and node.lineno <= span.line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+def _emptying(owner: ast.ClassDef, attribute: str = "") -> Iterator[str]:
+    """Yield the methods of a class that empty all its containers, among them an attribute, and do nothing else."""
+    emptied = {
+        method: [_emptied(statement) for statement in method.body if not _docstring(statement)]
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef)
+    }
+    containers = {name for parts in emptied.values() for part in parts for name in part or ()}
+    for method, parts in emptied.items():
+        if method.name.startswith("__") or method.decorator_list or not _without_arguments(method.args):
+            continue
+        names = {name for part in parts for name in part or ()}
+        if None not in parts and names == containers and (attribute in names if attribute else names):
+            yield method.name
+
+
+def _without_arguments(given: ast.arguments) -> bool:
+    """Return whether a method takes its object alone."""
+    more = (given.vararg, given.kwarg, *given.kwonlyargs, *given.posonlyargs)
+    return len(given.args) == 1 and not any(more)
+
+
+def _docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _emptied(statement: ast.stmt) -> set[str] | None:
+    """Return the attributes that a statement makes empty; None for one that does something else."""
+    if isinstance(statement, ast.Assign):
+        found: set[str] = set()
+        for target in statement.targets:
+            one = _emptied_by(target, statement.value)
+            if one is None:
+                return None
+            found |= one
+        return found
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        if isinstance(called, ast.Attribute) and called.attr == "clear" and not statement.value.args:
+            return _attribute(called.value)
+    if isinstance(statement, ast.Delete):
+        parts = [_attribute(one.value) if isinstance(one, ast.Subscript) else None for one in statement.targets]
+        whole = all(
+            isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice) and ast.unparse(one.slice) == ":"
+            for one in statement.targets
+        )
+        return {name for part in parts for name in part or ()} if whole and None not in parts else None
+    return None
+
+
+def _emptied_by(target: ast.expr, value: ast.expr) -> set[str] | None:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        parts = [_emptied_by(*pair) for pair in zip(target.elts, value.elts)]
+        return {name for part in parts for name in part or ()} if None not in parts else None
+    if isinstance(value, ast.Constant):
+        return set() if _attribute(target) is not None else None
+    return _attribute(target) if _without_elements(value) else None
+
+
+def _without_elements(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        called = value.func
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+        return name in _EMPTY and not value.args
+    return (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys)
+
+
+def _attribute(node: ast.expr) -> set[str] | None:
+    """Return the name of an attribute of the method's own object."""
+    return {node.attr} if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else None
