@@ -232,12 +232,14 @@ def test_what_cannot_be_run_is_exit_status_2(script: Path) -> None:
         assert done.returncode == 2 and said in done.stderr and not done.stdout
 
 
-def test_an_option_behind_the_script_that_the_script_does_not_know_is_told(script: Path) -> None:
+def test_an_option_after_the_script_that_the_script_does_not_know_is_reported(script: Path) -> None:
     done = run(script, "train.py", "--twice", "--html=page.html", "--tape", "x")
-    assert "--html stands behind the script and is given to it; options of `tapecheck run` go before" in done.stderr
-    assert "--twice stands" not in done.stderr and not (script / "page.html").exists()
+    assert (
+        "--html follows the script and is passed to it; put options of `tapecheck run` before the script" in done.stderr
+    )
+    assert "--twice follows" not in done.stderr and not (script / "page.html").exists()
     (script / "own.py").write_text(TRAINED + "import sys\nprint('--tape' in sys.argv)\n")
-    assert "stands behind" not in run(script, "own.py", "--tape", "x").stderr
+    assert "follows the script" not in run(script, "own.py", "--tape", "x").stderr
 
 
 def test_a_script_that_reads_standard_input_is_told_how_to_get_it(script: Path) -> None:

@@ -457,7 +457,7 @@ MAML = """\
 
 def test_a_gradient_that_a_later_backward_takes_for_a_number_is_first_order_only() -> None:
     text = hover(explain(MAML.format(create="", after="")), "torch.autograd.grad", "torch")
-    assert "first order only: to the backward on line 12 it is a number" in text
+    assert "first order only: the backward on line 12 treats it as a constant" in text
 
 
 def test_a_gradient_that_is_differentiated_or_only_printed_is_not_called_first_order() -> None:

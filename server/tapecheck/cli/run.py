@@ -75,7 +75,7 @@ def run_script(options: argparse.Namespace) -> int:
     """
     program = _program(options, wanted_rules(options))
     for name in _misplaced(program, options):
-        say(f"{name} stands behind the script and is given to it; options of `tapecheck run` go before the script")
+        say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
 

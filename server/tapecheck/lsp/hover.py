@@ -137,16 +137,14 @@ class Explainer(Telling):
         return page(head, [to, self._first_order(reading, cuts)])
 
     def _first_order(self, reading: Reading, cuts: Sequence[Cut]) -> str:
-        """Return which later backward takes gradients for numbers, as in a first-order inner step."""
+        """Return which later backward treats the gradients as constants, as in a first-order inner step."""
         taken = {cut.id for cut in cuts if cut.how == "grad"}
         for run in reading.runs if taken else ():
             roots = [root.node for root in run.backward.roots if root.node is not None]
             nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
             if any(not taken.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
                 where = line_of(run.at.span, cuts[0].at.span)
-                return (
-                    f"first order only: to the backward on {where} it is a number, unless `create_graph=True` is passed"
-                )
+                return f"first order only: the backward on {where} treats it as a constant (no `create_graph=True`)"
         return ""
 
     def _only_in(self, cut: Cut, span: Span) -> str:
