@@ -9,13 +9,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Leaf, LeafEscape, Site, Span, Step
+from tapecheck.tape import (
+    SHAPING,
+    ChangeKind,
+    Fact,
+    GradientCleared,
+    GradientRead,
+    GradientSet,
+    Leaf,
+    LeafEscape,
+    Site,
+    Span,
+    Step,
+)
 
 Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
-
-SHAPING = frozenset(["clamp_", "clip_", "clamp_min_", "clamp_max_", "mul_", "div_", "nan_to_num_", "add_"])
-"""Changes of a gradient in place that leave in it what was in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +42,15 @@ class Moment:
     fact: Fact = "yes"
     run: Run | None = None
     step: Step | None = None
-    how: str = ""
-    """Of what is set: the change in place, empty for a new value; of what is read: the function that reads it; of what
-    is cleared to None: "none".
-    """
+    to_none: bool = False
+    """Whether it is cleared to None, not to zeros."""
+    change: ChangeKind = "other"
+    """Of what is set or read: what is done with the values."""
+
+    @property
+    def shapes(self) -> bool:
+        """Whether the program changes a gradient in place and leaves in it what was in it."""
+        return self.kind == "set" and self.change in SHAPING
 
 
 class Gradients:
@@ -71,15 +85,13 @@ class Gradients:
                 self.all_escaped = self.all_escaped or not event.leaves
             elif isinstance(event, GradientRead):
                 if event.of in leaves:
-                    self._add(event.of, Moment(position, "read", event.at, how=event.how))
+                    self._add(event.of, Moment(position, "read", event.at, change=event.kind))
                 else:
                     self.nodes_read.setdefault(event.of, []).append(position)
             elif isinstance(event, GradientCleared):
-                self._add(
-                    event.leaf, Moment(position, "cleared", event.at, how="none" if event.to_none == "yes" else "")
-                )
+                self._add(event.leaf, Moment(position, "cleared", event.at, to_none=event.to_none == "yes"))
             elif isinstance(event, GradientSet):
-                self._add(event.leaf, Moment(position, "set", event.at, how=event.how))
+                self._add(event.leaf, Moment(position, "set", event.at, change=event.kind))
         for run in reading.runs:
             if not run.backward.accumulates:
                 continue
@@ -128,11 +140,9 @@ def gradients_of(reading: Reading) -> Gradients:
 
 def looked_at(moments: Sequence[Moment]) -> bool:
     """Return whether the program looks at a gradient: clipped for a step that does not have it, it is of no use."""
-    shaped = {(moment.at.file, moment.at.line) for moment in moments if moment.kind == "set" and moment.how in SHAPING}
+    shaped = {(moment.at.file, moment.at.line) for moment in moments if moment.shapes}
     return any(
-        moment.kind in ("read", "set")
-        and not moment.how.startswith("clip")
-        and (moment.at.file, moment.at.line) not in shaped
+        moment.kind in ("read", "set") and moment.change != "limit" and (moment.at.file, moment.at.line) not in shaped
         for moment in moments
     )
 

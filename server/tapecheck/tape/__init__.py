@@ -8,6 +8,7 @@ Standard library only: every other room may import this one, this one imports no
 from __future__ import annotations
 
 from tapecheck.tape.assumptions import Assumption
+from tapecheck.tape.changes import SHAPING, ChangeKind, change_kind
 from tapecheck.tape.events import (
     LEFT_OVER,
     Assumed,
@@ -60,11 +61,13 @@ from tapecheck.tape.tape import Tape
 
 __all__ = [
     "LEFT_OVER",
+    "SHAPING",
     "Assumed",
     "Assumption",
     "AssumptionKind",
     "Backward",
     "Bind",
+    "ChangeKind",
     "Cut",
     "CutKind",
     "Decision",
@@ -110,6 +113,7 @@ __all__ = [
     "Wrapper",
     "WrapperCall",
     "both",
+    "change_kind",
     "either",
     "moved",
     "read_tape",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Union
 
+from tapecheck.tape.changes import ChangeKind, change_kind
 from tapecheck.tape.frozen import built_directly
 
 Fact = Literal["yes", "no", "may"]
@@ -261,6 +262,10 @@ class InPlace:
     lost: tuple[int, ...] = ()
     refused: bool = False
 
+    @property
+    def kind(self) -> ChangeKind:
+        return change_kind(self.how)
+
 
 @built_directly
 @dataclass(frozen=True, slots=True)
@@ -339,6 +344,10 @@ class GradientSet:
     leaf: int
     how: str = ""
 
+    @property
+    def kind(self) -> ChangeKind:
+        return change_kind(self.how)
+
 
 @built_directly
 @dataclass(frozen=True, slots=True)
@@ -352,6 +361,10 @@ class GradientRead:
     at: Site
     of: int
     how: str = ""
+
+    @property
+    def kind(self) -> ChangeKind:
+        return change_kind(self.how)
 
 
 @built_directly

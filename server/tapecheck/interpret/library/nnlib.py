@@ -499,7 +499,7 @@ class Modules:
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
             if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
-                self.world.graph.change(bound[name], node, f"{fact.name} update", grad_mode="no")
+                self.world.graph.change(bound[name], node, f"update of {name}", grad_mode="no")
         if what.returns_input == "yes" and not what.mutates and args:
             return args[0]
         target: Value = None

@@ -420,7 +420,7 @@ def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterab
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
     event = torch.world.graph.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
-        view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
+        view = "a view of a leaf Variable" if event.on_view or event.kind == "part" else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
 
 

@@ -180,11 +180,9 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = args[0] if args else kwargs.get("parameters")
     # A threshold that was multiplied by the scale of the gradients is one for these.
     scales = any(scalers.of_scale(value) for value in (*args[1:], *kwargs.values()))
-    called = node.func if isinstance(node, ast.Call) else None
-    how = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "clip_grad_norm_")
     for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
         if isinstance(value, Tensor):
-            torch.autograd.read(value, node, "" if scales else how)
+            torch.autograd.read(value, node, "" if scales else "clip_grad_norm_")
             torch.autograd.change_gradient(value, node, "clip_grad")
     return torch.world.graph.data("norm")
 

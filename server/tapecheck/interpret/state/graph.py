@@ -11,10 +11,10 @@ from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Mark, Storage, Tensor, Value
-from tapecheck.tape import Cut, CutKind, Fact, GradientSet, InPlace, Leaf, Node, Saved, Site, both
+from tapecheck.tape import Cut, CutKind, Fact, GradientSet, InPlace, Leaf, Node, Saved, Site, both, change_kind
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
-_KEEPS_GRADIENT = ("backward", "clip_grad", "zero_", "zero_grad")
+_NOT_SET = frozenset(("backward", "clip_grad"))
 """In-place changes of a gradient that the tape records in another way, or that scale it before it is used."""
 
 
@@ -182,7 +182,8 @@ class GraphBuilder:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
         leaf = (getattr(value, "extra", None) or {}).get(Mark.GRADIENT_OF)
-        if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
+        own = how in _NOT_SET or change_kind(how) == "clear"
+        if leaf is not None and leaf.node is not None and leaf.is_leaf and not own:
             self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
         of_leaf = getattr(value, "of_leaf", None)

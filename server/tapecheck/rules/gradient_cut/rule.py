@@ -345,7 +345,7 @@ def _cleared(reading: Reading, fed: set[_Identity]) -> list[_Cause]:
             if moment.kind == "added":
                 pending = moment.run if moment.fact == "yes" and moment.run is not None else pending
             elif moment.kind == "cleared" and pending is not None:
-                if moment.how == "none" and _used_otherwise(reading, pending):
+                if moment.to_none and _used_otherwise(reading, pending):
                     cause = found.setdefault(moment.at.span, _Cause("cleared", "", moment.at, set(), pending, []))
                     cause.lost.add(leaf)
                 break

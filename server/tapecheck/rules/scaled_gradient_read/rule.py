@@ -13,8 +13,6 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
 from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, LeafEscape, Scaled, Span, Unscaled, both
 
-_CHANGES = ("clip_", "clamp", "add_", "sub_")
-
 
 class ScaledGradientRead(Rule):
     """Gradients are clipped or read while they are still multiplied by the scale of a GradScaler."""
@@ -46,9 +44,9 @@ class ScaledGradientRead(Rule):
     def _finding(self, reading: Reading, read: _Read, reads: Sequence[_Read], sure: bool) -> Finding:
         assert read.scaled is not None
         run, at = read.scaled, read.event.at
-        changed = read.event.how.startswith(_CHANGES)
+        clips = read.event.kind == "limit"
+        changed = clips or read.event.kind == "add"
         severity: Severity = "warning" if changed else "info"
-        clips = read.event.how.startswith(("clip", "clamp"))
         done, what = ("clipped", "clip") if clips else ("changed", "change") if changed else ("read", "read")
         form = f"gradients are still scaled when they are {done} (missing `unscale_`)"
         names = list(dict.fromkeys(reading.ledger.leaves[each.event.of].name for each in reads))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import SHAPING, Moment, gradients_of, name_of
+from tapecheck.rules.gradients import Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
@@ -150,7 +150,7 @@ def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, R
     stepped = sure = False
     pending: tuple[Run, Moment] | None = None
     for moment in moments:
-        if moment.kind == "set" and pending is not None and moment.how in SHAPING:
+        if pending is not None and moment.shapes:
             # The sum is clipped or scaled, what is stale in it stays.
             continue
         if moment.kind in ("cleared", "set"):

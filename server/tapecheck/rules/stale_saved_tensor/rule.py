@@ -39,11 +39,12 @@ class StaleSavedTensor(Rule):
         certain = always(readings, reading, run)
         saved = _saved_name(reading, problem)
         culprit = _culprit(reading, change)
+        by = "" if change.kind == "statement" else f" by {culprit}"
         labels = [
             Label(node.at.span, f"{quoted(saved, 'it')} was saved here", "built"),
             Label(
                 change.at.span,
-                f"modified in place here{'' if ' ' in change.how else f' by {culprit}'}{when(change.at, run.at)}",
+                f"modified in place here{by}{when(change.at, run.at)}",
                 "changed",
             ),
         ]
@@ -122,10 +123,10 @@ def _culprit(reading: Reading, change: InPlace) -> str:
         if called:
             return f"`{called}()`"
         return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
-    if " " in change.how:
+    if change.kind == "statement":
         # A recorded run sees that a statement changed a tensor, and not by which op.
         return f"an {change.how}"
-    if change.how.startswith("setitem"):
+    if change.kind == "part":
         # What torch calls it is no name that a program has.
         return "an assignment to a part of it"
     return f"`{change.how}`" if change.how else "an in-place operation"
@@ -156,7 +157,7 @@ def _help(
         if retained is not None:
             return f"{advice}; `retain_graph=True` keeps the graph but not the values"
         return advice
-    if "[" in change.name or "[" in change.how or "setitem" in change.how:
+    if "[" in change.name or change.kind == "part":
         return (
             "do not write into a tensor that the graph still needs: collect the parts in a list and "
             "`torch.stack` them, "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of, looked_at
+from tapecheck.rules.gradients import Gradients, gradients_of, looked_at
 from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
@@ -125,7 +125,7 @@ def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
     """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
     for moment in gradients.moments(leaf):
         if moment.position > run.position and moment.kind not in ("added", "read"):
-            if moment.kind == "set" and moment.how in SHAPING:
+            if moment.shapes:
                 continue
             return moment.kind == "stepped"
     return False
