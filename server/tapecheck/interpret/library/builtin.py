@@ -268,6 +268,29 @@ def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("sum") if not whole and isinstance(total, (int, float)) else total
 
 
+def _one_of(name: str, items: list[Value]) -> Value:
+    """Return the least or the largest of some values where their order is not known."""
+    tensors = [item for item in items if isinstance(item, (Tensor, Unknown)) and item.node is not None]
+    if tensors:
+        # One of them: its graph is that of the first, as good as any.
+        if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
+            return tensors[0]
+        chosen = Unknown(name, tensors[0].node, cuts_of(*items))
+        chosen.oldest, chosen.certain = tensors[0].oldest, False
+        return chosen
+    for item in items:
+        if isinstance(item, (Tensor, Instance)):
+            return item
+    numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
+    result = derived(Kind.NUMBER if numbers else Kind.ANY, name, name, *items)
+    known = [item for item in items if isinstance(item, (int, float))]
+    if numbers and known:
+        result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
+    result.cuts = cuts_of(*items)
+    result.data = all(item.data for item in items if isinstance(item, Unknown))
+    return result
+
+
 def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (behaviour(args[0]).known_items(m, node) if args else None)
@@ -283,27 +306,19 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
         places = ordered(m, items, {"key": kwargs.get("key"), "reverse": name == "max"}, node)
         if places is not None:
             return items[places[0]]
-        tensors = [item for item in items if isinstance(item, (Tensor, Unknown)) and item.node is not None]
-        if tensors:
-            # One of them: its graph is that of the first, as good as any.
-            if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
-                return tensors[0]
-            chosen = Unknown(name, tensors[0].node, cuts_of(*items))
-            chosen.oldest, chosen.certain = tensors[0].oldest, False
-            return chosen
-        for item in items:
-            if isinstance(item, (Tensor, Instance)):
-                return item
-        numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
-        result = derived(Kind.NUMBER if numbers else Kind.ANY, name, name, *items)
-        known = [item for item in items if isinstance(item, (int, float))]
-        if numbers and known:
-            result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
-        result.cuts = cuts_of(*items)
-        result.data = all(item.data for item in items if isinstance(item, Unknown))
-        return result
+        return _one_of(name, items)
 
     return choose
+
+
+def _number(kind: Callable[[Any], Any], value: Value) -> Value:
+    """Return the number that an unknown without a graph is converted to."""
+    result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", getattr(kind, "__name__", "number"), value)
+    result.cuts = cuts_of(value)
+    if isinstance(value, Unknown) and value.usual is not None and isinstance(value.usual[0], (str, int, float)):
+        with suppress(ValueError, OverflowError):
+            usually(result, kind(value.usual[0]))
+    return result
 
 
 def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
@@ -316,28 +331,20 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
             if isinstance(value, str) and isinstance(base, int):
                 return computed(m, Kind.WHOLE, int, value, base)
             return Unknown.number()
-        if isinstance(value, Tensor):
-            number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
-            if value.extra is not None and Mark.DRAWN in value.extra:
-                drawn(number)
-            return number
         if isinstance(value, (int, float, str)):
             try:
                 return kind(value)
             except (ValueError, OverflowError):
                 raise Signal("ValueError") from None
-        if isinstance(value, Unknown) and value.node is not None:
-            return Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
         if isinstance(value, Instance):
             method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
             return m.call(method, [], {}, node) if method is not None else Unknown.number()
-        name = getattr(kind, "__name__", "number")
-        result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", name, value)
-        result.cuts = cuts_of(value)
-        if isinstance(value, Unknown) and value.usual is not None and isinstance(value.usual[0], (str, int, float)):
-            with suppress(ValueError, OverflowError):
-                usually(result, kind(value.usual[0]))
-        return result
+        if isinstance(value, Tensor) or (isinstance(value, Unknown) and value.node is not None):
+            number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
+            if isinstance(value, Tensor) and value.extra is not None and Mark.DRAWN in value.extra:
+                drawn(number)
+            return number
+        return _number(kind, value)
 
     return convert
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -71,44 +73,55 @@ def is_instance(value: Value, kind: Value) -> bool | None:
     """Return what `isinstance` would; None where nobody knows."""
     value = concrete(value)
     name = kind.path if isinstance(kind, Lib) else (kind.name if isinstance(kind, (Class, Native)) else "")
+    short = name.rpartition(".")[2]
     if isinstance(value, Unknown):
-        short = name.rsplit(".", 1)[-1]
-        if value.kind is Kind.TEXT and isinstance(kind, (Native, Lib)):
-            return short in ("str", "Sequence", "Iterable", "object")
-        if value.kind in COUNTED and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
-            return False
-        return None
+        return _unknown_is(value, kind, short)
     if isinstance(value, Instance):
-        if isinstance(kind, Class):
-            return value.cls is not None and kind in value.cls.mro()
-        if name in ("torch.nn.Module", "torch.nn.modules.module.Module"):
-            return value.module
-        if name:
-            bases = value.cls.library_bases() if value.cls is not None else [value.lib]
-            short = name.rsplit(".", 1)[-1]
-            if any(base.rsplit(".", 1)[-1] == short or short in classes.bases(base) for base in bases):
-                return True
-            # What other libraries build upon torch's classes is not known.
-            return None if classes.is_base(short) and not all(base.startswith("torch.") for base in bases) else False
-        return None
-    short = name.rsplit(".", 1)[-1]
+        return _object_is(value, kind, name)
     if isinstance(kind, Class):
         return isinstance(value, Record) and kind in value.cls.mro()
     if isinstance(value, Tensor):
-        if short == "Parameter":
-            return value.parameter
-        return short in ("Tensor", "Variable")
+        return value.parameter if short == "Parameter" else short in ("Tensor", "Variable")
     if name == "builtins.object" or short == "Hashable":
         return True
     if isinstance(value, Queue):
         return False if short in _NO_QUEUES else None
-    for types, names in _TYPE_NAMES:
-        if isinstance(value, types):
-            if isinstance(value, List) and short in ("list", "deque"):
-                return ("deque" if value.kind == "deque" else "list") == short
-            if isinstance(value, Dict) and short == "Counter":
-                return value.kind == "counter"
-            if isinstance(value, Dict) and short in ("defaultdict", "OrderedDict"):
-                return value.factory is not None if short == "defaultdict" else None
-            return short in names
+    return _container_is(value, short)
+
+
+def _unknown_is(value: Unknown, kind: Value, short: str) -> bool | None:
+    if value.kind is Kind.TEXT and isinstance(kind, (Native, Lib)):
+        return short in ("str", "Sequence", "Iterable", "object")
+    if value.kind in COUNTED and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
+        return False
     return None
+
+
+def _object_is(value: Instance, kind: Value, name: str) -> bool | None:
+    if isinstance(kind, Class):
+        return value.cls is not None and kind in value.cls.mro()
+    if not name:
+        return None
+    if name in ("torch.nn.Module", "torch.nn.modules.module.Module"):
+        return value.module
+    bases = value.cls.library_bases() if value.cls is not None else [value.lib]
+    short = name.rpartition(".")[2]
+    if any(base.rpartition(".")[2] == short or short in classes.bases(base) for base in bases):
+        return True
+    # What other libraries build upon torch's classes is not known.
+    return None if classes.is_base(short) and not all(base.startswith("torch.") for base in bases) else False
+
+
+def _container_is(value: Value, short: str) -> bool | None:
+    """Return whether a value that is no object of a class has a type of a name; containers know their own kind."""
+    if isinstance(value, List) and short in ("list", "deque"):
+        return ("deque" if value.kind == "deque" else "list") == short
+    if isinstance(value, Dict) and short in _KINDS_OF_DICT:
+        return _KINDS_OF_DICT[short](value)
+    return next((short in names for types, names in _TYPE_NAMES if isinstance(value, types)), None)
+
+
+_KINDS_OF_DICT: dict[str, Callable[[Dict], bool | None]] = {
+    "Counter": lambda value: value.kind == "counter", "defaultdict": lambda value: value.factory is not None,
+    "OrderedDict": lambda value: None,
+}  # fmt: skip

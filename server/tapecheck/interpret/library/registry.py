@@ -7,8 +7,6 @@ its library; what no model knows is opaque.
 from __future__ import annotations
 
 import ast
-import copy
-import dataclasses
 from collections.abc import Callable, Iterable
 
 from tapecheck.interpret.engine import Engine
@@ -26,6 +24,7 @@ from tapecheck.interpret.library import (
     visible,
     wrappers,
 )
+from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
 from tapecheck.interpret.state import World
@@ -38,13 +37,10 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
-    Record,
     Set,
-    Tensor,
     Unknown,
     Value,
     Wrapped,
-    copied,
 )
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -249,56 +245,9 @@ class Libraries:
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)
 
-    def deep_copy(self, value: Value, node: ast.AST, memo: dict[int, Value] | None = None) -> Value:
+    def deep_copy(self, value: Value, node: ast.AST) -> Value:
         """copy.deepcopy: new objects and leaves all the way down."""
-        memo = {} if memo is None else memo
-        if id(value) in memo:
-            return memo[id(value)]
-        result: Value = value
-        if isinstance(value, Tensor):
-            result = self.world.graph.data(value.name, value.cuts if value.node is None else (), value.dtype)
-            result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
-            if value.is_leaf and value.node is not None:
-                self.world.graph.make_leaf(result, node, value.name, value.parameter, value.node)
-        elif isinstance(value, List):
-            result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.position.clock)
-            memo[id(value)] = result
-            result.items.extend(self.deep_copy(item, node, memo) for item in value.items)
-        elif isinstance(value, Dict):
-            result = Dict({}, value.more, value.factory, copied(value.slots), born=self.world.position.clock)
-            memo[id(value)] = result
-            result.items.update({key: self.deep_copy(item, node, memo) for key, item in value.items.items()})
-        elif isinstance(value, Record):
-            result = Record(value.cls, [self.deep_copy(item, node, memo) for item in value])
-        elif isinstance(value, tuple):
-            result = tuple(self.deep_copy(item, node, memo) for item in value)
-        elif isinstance(value, Instance):
-            result = Instance(value.cls, value.lib, value.module)
-            memo[id(value)] = result
-            result.state = copy.copy(value.state)
-            if value.layer is not None:
-                result.layer = dataclasses.replace(
-                    value.layer,
-                    named=False,
-                    path="",
-                    top=None,
-                    parameters=set(value.layer.parameters),
-                    buffers=set(value.layer.buffers),
-                )
-            result.inner = self.deep_copy(value.inner, node, memo)
-            result.args, result.numbered = value.args, value.numbered
-            result.open, result.length = value.open, value.length
-            result.hooks = list(value.hooks)
-            for key, item in value.attrs.items():
-                result.attrs[key] = self.deep_copy(item, node, memo)
-            result.slots = copied(value.slots)
-        elif isinstance(value, Unknown):
-            result = Unknown(value.name, None, value.cuts, value.kind)
-            result.data, result.assumed = value.data, value.assumed
-            if value.leaf is not None:
-                self.torch.opaque_parameters(result, node)
-        memo[id(value)] = result
-        return result
+        return Copier(self.torch, node).of(value)
 
 
 __all__ = ["Libraries"]

@@ -319,42 +319,29 @@ def _kept_beside(torch: Torch, leaf: Tensor) -> None:
         torch.nn.loose.append(leaf)
 
 
+_OF_DATA = frozenset((
+    "tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "asarray", "new_tensor", "LongTensor",
+))  # fmt: skip
+"""Factories that copy, or take over, values that are there."""
+_OF_INTEGERS = frozenset(("randint", "randperm", "LongTensor", "randint_like"))
+_OF_SIZES = frozenset(("zeros", "ones", "randn", "rand", "empty", "full"))
+
+
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
-    sources = [value for arg in args for value in torch.tensors(arg)]
     cuts: tuple[int, ...] = ()
-    if name in (
-        "tensor",
-        "as_tensor",
-        "from_numpy",
-        "Tensor",
-        "FloatTensor",
-        "asarray",
-        "new_tensor",
-        "LongTensor",
-    ):
-        for value in sources:
-            if value.node is not None:
-                if name in ("as_tensor", "asarray") and isinstance(value, Tensor):
-                    return value
-                cuts = merge_cuts(world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
-            else:
+    if name in _OF_DATA:
+        for value in [value for arg in args for value in torch.tensors(arg)]:
+            if value.node is None:
                 cuts = merge_cuts(cuts, value.cuts)
+            elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
+                return value
+            else:
+                cuts = merge_cuts(world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
-    dtype = "float"
-    kind = kwargs.get("dtype")
-    if (isinstance(kind, Lib) and _integer_type(kind.path)) or name in (
-        "randint",
-        "randperm",
-        "LongTensor",
-        "randint_like",
-    ):
-        dtype = "int"
-    if name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and _integers(torch, args):
-        dtype = "int"
-    result = world.graph.data(cuts=cuts, dtype=dtype)
+    result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
     if name == "randint":
         result.extra = {Mark.DRAWN: True}
     wanted = concrete(kwargs.get("requires_grad"))
@@ -366,35 +353,57 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
         world.graph.make_leaf(result, node)
     sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
-    if name in ("zeros", "ones", "randn", "rand", "empty", "full"):
-        result.rank = len(sizes if isinstance(sizes, tuple) else sizes.items)
-    elif name in ("eye",):
-        result.rank = 2
-    elif name in ("tensor", "Tensor", "FloatTensor") and args:
-        inner, depth = args[0], 0
-        while isinstance(inner, (List, tuple)):
-            depth += 1
-            inner = (inner.items if isinstance(inner, List) else list(inner) or [None])[:1]
-            inner = inner[0] if inner else None
-        result.rank = depth
-    elif name.endswith("_like") and args and isinstance(args[0], Tensor):
-        result.rank = args[0].rank
+    rank = _rank(name, args, sizes)
+    result.rank = result.rank if rank is None else rank
     if _is_one_number(name, args, result.rank):
         result.extra = {**(result.extra or {}), Mark.ONE_NUMBER: True}
         if result.node is not None:
             _kept_beside(torch, result)
+    _measure(torch, result, name, args, sizes, node)
+    return result
+
+
+def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
+    """Return whether a factory makes "int" or "float"."""
+    kind = kwargs.get("dtype")
+    if name in _OF_INTEGERS or (isinstance(kind, Lib) and _integer_type(kind.path)):
+        return "int"
+    whole = name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and _integers(torch, args)
+    return "int" if whole else "float"
+
+
+def _rank(name: str, args: Args, sizes: Value) -> int | None:
+    """Return how many dimensions a factory gives; None where that is not known."""
+    if name in _OF_SIZES:
+        return len(sizes if isinstance(sizes, tuple) else sizes.items)
+    if name == "eye":
+        return 2
+    if not args:
+        return None
+    if name in ("tensor", "Tensor", "FloatTensor"):
+        inner, depth = args[0], 0
+        while isinstance(inner, (List, tuple)):
+            depth += 1
+            items = inner.items if isinstance(inner, List) else inner
+            inner = items[0] if items else None
+        return depth
+    return args[0].rank if name.endswith("_like") and isinstance(args[0], Tensor) else None
+
+
+def _measure(torch: Torch, result: Tensor, name: str, args: Args, sizes: Value, node: ast.AST) -> None:
+    """Note the length of what a factory makes, and its shape, where they are known."""
     first = behaviour(sizes).known_items(torch.machine, node) if isinstance(sizes, (tuple, List)) else None
-    if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(concrete(first[0]), int):
+    given = args[0] if args else None
+    if first and name in _OF_SIZES and name != "full" and isinstance(concrete(first[0]), int):
         result.length = concrete(first[0])
         if all(isinstance(concrete(size), int) for size in first):
             result.extra = {**(result.extra or {}), "shape": tuple(concrete(size) for size in first)}
-    elif name in ("arange",) and len(args) == 1 and isinstance(concrete(args[0]), int):
-        result.length = concrete(args[0])
-    elif name == "tensor" and args and isinstance(args[0], List) and not args[0].more:
-        result.length = len(args[0].items)
-    elif name in ("randn_like", "zeros_like", "ones_like", "rand_like") and args and isinstance(args[0], Tensor):
-        result.length = args[0].length
-    return result
+    elif name == "arange" and len(args) == 1 and isinstance(concrete(given), int):
+        result.length = concrete(given)
+    elif name == "tensor" and isinstance(given, List) and not given.more:
+        result.length = len(given.items)
+    elif name in ("randn_like", "zeros_like", "ones_like", "rand_like") and isinstance(given, Tensor):
+        result.length = given.length
 
 
 def _integers(torch: Torch, args: Args) -> bool:

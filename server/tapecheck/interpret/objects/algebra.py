@@ -34,22 +34,14 @@ from tapecheck.interpret.values import (
 
 def container_operator(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     left, right = unwrapped(left), unwrapped(right)
-    if isinstance(op, ast.Add):
-        if isinstance(left, tuple) and isinstance(right, tuple):
-            if len(left) + len(right) > limits.MOST_KEPT:
-                return machine.new_list(list(left[: limits.MOST_KEPT]), node, True)
-            return left + right
-        if isinstance(left, List) or isinstance(right, List):
-            known = [behaviour(side).known_items(machine, node) for side in (left, right)]
-            return machine.new_list([item for items in known for item in items or ()], node, None in known)
-    if isinstance(op, ast.Mult):
-        sequence, count = (left, right) if isinstance(left, (tuple, List)) else (right, left)
-        if isinstance(sequence, (tuple, List)):
-            items = list(sequence) if isinstance(sequence, tuple) else list(sequence.items)
-            if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
-                repeated = items * count
-                return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
-            return machine.new_list(items, node, True)
+    if isinstance(op, ast.Add) and (
+        isinstance(left, List) or isinstance(right, List) or (isinstance(left, tuple) and isinstance(right, tuple))
+    ):
+        return _joined(machine, left, right, node)
+    if isinstance(op, ast.Mult) and isinstance(left, (tuple, List)):
+        return _repeated(machine, left, right, node)
+    if isinstance(op, ast.Mult) and isinstance(right, (tuple, List)):
+        return _repeated(machine, right, left, node)
     if isinstance(left, Dict) and isinstance(right, Dict):
         if left.kind == "counter" and type(op) in _TALLIES:
             return _tally(machine, op, left, right)
@@ -63,6 +55,24 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         except NotPlain:
             return Unknown.text()
     return Unknown("result")
+
+
+def _joined(machine: Engine, left: Value, right: Value, node: ast.AST) -> Value:
+    """Return the sum of two tuples, or of two values one of which is a list."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        if len(left) + len(right) > limits.MOST_KEPT:
+            return machine.new_list(list(left[: limits.MOST_KEPT]), node, True)
+        return left + right
+    known = [behaviour(side).known_items(machine, node) for side in (left, right)]
+    return machine.new_list([item for items in known for item in items or ()], node, None in known)
+
+
+def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value, node: ast.AST) -> Value:
+    items = list(sequence if isinstance(sequence, tuple) else sequence.items)
+    if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
+        repeated = items * count
+        return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
+    return machine.new_list(items, node, True)
 
 
 def augment(machine: Engine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:

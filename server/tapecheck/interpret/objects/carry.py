@@ -7,7 +7,7 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tapecheck.interpret import limits
@@ -125,29 +125,9 @@ class _Scan:
         Answers whether no graph can be there before something else is stored.
         """
         if isinstance(value, (Tensor, Unknown)):
-            if not isinstance(value, Tensor) or value.given is None:
-                # By far the most frequent: one tensor that is itself all there is.
-                node, oldest = value.node, value.oldest
-                if node is not None and oldest is not None and oldest <= self.first:
-                    if self.read_across(owner, key) or self.changed_there(value, owner):
-                        self.hold(_carrying(value, owner, key), path, [value])
-                return node is None
-            kept = tensors_in(value)
-            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
-                self.hold(_carrying(value, owner, key), path, kept)
-            return value.node is None
+            return self.tensor(value, path, owner, key)
         if type(value) is not Instance and isinstance(value, (tuple, List, Dict, Set)):
-            if len(self.seen) >= limits.MAX_SEEN:
-                return False
-            if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
-                tensors = tensors_in(value)
-                if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
-                    self.hold(_place(owner, key), path, tensors, self.bound_of(value))
-            elif isinstance(value, (List, Set)):
-                self.container(value, path, owner, key)
-            elif isinstance(value, Dict):
-                self.mapping(value, path)
-            return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
+            return len(self.seen) < limits.MAX_SEEN and self.elements(value, path, owner, key)
         if isinstance(value, Instance) and _stamp(owner, key) >= self.clock and _linked(value):
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
             tensors = tensors_in(value)
@@ -155,6 +135,30 @@ class _Scan:
                 self.hold(_place(owner, key), path, tensors)
                 return False
         return self.object(value, path)
+
+    def tensor(self, value: Tensor | Unknown, path: str, owner: Any, key: Any) -> bool:
+        if not isinstance(value, Tensor) or value.given is None:
+            # By far the most frequent: one tensor that is itself all there is.
+            node, oldest = value.node, value.oldest
+            if node is not None and oldest is not None and oldest <= self.first:
+                if self.read_across(owner, key) or self.changed_there(value, owner):
+                    self.hold(_carrying(value, owner, key), path, [value])
+            return node is None
+        kept = tensors_in(value)
+        if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
+            self.hold(_carrying(value, owner, key), path, kept)
+        return value.node is None
+
+    def elements(self, value: tuple[Value, ...] | List | Dict | Set, path: str, owner: Any, key: Any) -> bool:
+        if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
+            tensors = tensors_in(value)
+            if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+                self.hold(_place(owner, key), path, tensors, self.bound_of(value))
+        elif isinstance(value, Dict):
+            self.mapping(value, path)
+        else:
+            self.container(value, path, owner, key)
+        return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """Look at what a comprehension or call that is still running has taken in so far."""
@@ -223,71 +227,82 @@ class _Scan:
 
     def object(self, value: Value, path: str) -> bool:
         """Look into an object; answers whether no graph can be there before something else is stored."""
-        kind = type(value)
-        if kind in _SILENT:
+        if self.is_quiet(value):
             return True
-        if kind is Function and _keeps_nothing(value):
+        if id(value) in self.seen or len(self.seen) > limits.MAX_SEEN:
+            return False
+        self.seen.add(id(value))
+        look = _LOOKS.get(type(value))
+        return look is not None and look(self, value, path)
+
+    def is_quiet(self, value: Value) -> bool:
+        """Return whether there is certainly nothing to find in an object."""
+        kind = type(value)
+        if kind in _SILENT or (kind is Function and _keeps_nothing(value)):
             return True
         if kind is Class:
             if value.plain is None:
                 value.plain = not any(map(_keeps, value.namespace.values()))
-            if value.plain:
-                return True
-        if kind is Instance or kind is Class:
-            if value.quiet == self.world.stores.kept:
-                return True
-            if kind is Instance and value.layer is not None and value.cls is None and not value.layer.container:
-                # A layer of the library holds leaves only, as long as none was changed in place.
-                if not self.world.graph.leaves_changed:
-                    return True
-        if id(value) in self.seen or len(self.seen) > limits.MAX_SEEN:
+            return bool(value.plain or value.quiet == self.world.stores.kept)
+        if kind is not Instance:
             return False
-        self.seen.add(id(value))
-        if isinstance(value, Instance):
-            quiet = True
-            for name, item in list(value.attrs.items()):
-                if type(item) in INERT or (type(item) is Tensor and (item.node is None or item.is_leaf)):
-                    continue
-                quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
-            if value.numbered is not None:
-                self.numbered(value, path)
-            if value.inner is not None:
-                # An object of a class made from dict or list: what it holds as such.
-                quiet = self.entry(value.inner, path, _NoStore, "") and quiet
-            if value.cls is not None:
-                quiet = self.object(value.cls, value.cls.name) and quiet
-            if quiet:
-                value.quiet = self.world.stores.kept
-            return quiet
-        if isinstance(value, Class):
-            quiet = True
-            for name, item in list(value.namespace.items()):
-                if isinstance(item, _KEEPERS):
-                    quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
-                elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
-                    quiet = self.defaults(item) and quiet
-            if quiet:
-                value.quiet = self.world.stores.kept
-            return quiet
-        if isinstance(value, Generator):
-            for name, item in list(value.env.vars.items()):
-                if not isinstance(item, _INERT):
-                    self.entry(item, name, value.env, name)
-        elif isinstance(value, Module):
-            self.namespace(value.env)
-        elif isinstance(value, (Function, Wrapped, Bound)):
-            function: Value = value
-            while isinstance(function, (Wrapped, Bound)):
-                if isinstance(function, Wrapped) and function.kind == "cache":
-                    self.mapping(function.extra, path, function.bound)
-                if isinstance(function, Bound):
-                    self.object(function.receiver, path)
-                function = function.function
-            if isinstance(function, Function):
-                self.namespace(function.env)
-                for name, item in function.attrs.items():
-                    self.entry(item, f"{function.name}.{name}", _NoStore, name)
-                self.defaults(function)
+        if value.quiet == self.world.stores.kept:
+            return True
+        # A layer of the library holds leaves only, as long as none was changed in place.
+        layer = value.layer is not None and value.cls is None and not value.layer.container
+        return bool(layer and not self.world.graph.leaves_changed)
+
+    def instance(self, value: Instance, path: str) -> bool:
+        quiet = True
+        for name, item in list(value.attrs.items()):
+            if type(item) in INERT or (type(item) is Tensor and (item.node is None or item.is_leaf)):
+                continue
+            quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
+        if value.numbered is not None:
+            self.numbered(value, path)
+        if value.inner is not None:
+            # An object of a class made from dict or list: what it holds as such.
+            quiet = self.entry(value.inner, path, _NoStore, "") and quiet
+        if value.cls is not None:
+            quiet = self.object(value.cls, value.cls.name) and quiet
+        if quiet:
+            value.quiet = self.world.stores.kept
+        return quiet
+
+    def class_object(self, value: Class, path: str) -> bool:
+        quiet = True
+        for name, item in list(value.namespace.items()):
+            if isinstance(item, _KEEPERS):
+                quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
+            elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
+                quiet = self.defaults(item) and quiet
+        if quiet:
+            value.quiet = self.world.stores.kept
+        return quiet
+
+    def generator(self, value: Generator, path: str) -> bool:
+        for name, item in list(value.env.vars.items()):
+            if not isinstance(item, _INERT):
+                self.entry(item, name, value.env, name)
+        return False
+
+    def module(self, value: Module, path: str) -> bool:
+        self.namespace(value.env)
+        return False
+
+    def function(self, value: Value, path: str) -> bool:
+        function = value
+        while isinstance(function, (Wrapped, Bound)):
+            if isinstance(function, Bound):
+                self.object(function.receiver, path)
+            elif function.kind == "cache":
+                self.mapping(function.extra, path, function.bound)
+            function = function.function
+        if isinstance(function, Function):
+            self.namespace(function.env)
+            for name, item in function.attrs.items():
+                self.entry(item, f"{function.name}.{name}", _NoStore, name)
+            self.defaults(function)
         return False
 
     def numbered(self, value: Instance, path: str) -> None:
@@ -344,6 +359,12 @@ class _Scan:
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
             self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+
+
+_LOOKS: dict[type, Callable[[_Scan, Any, str], bool]] = {
+    Instance: _Scan.instance, Class: _Scan.class_object, Generator: _Scan.generator, Module: _Scan.module,
+    Function: _Scan.function, Wrapped: _Scan.function, Bound: _Scan.function,
+}  # fmt: skip
 
 
 def _linked(value: Instance) -> bool:

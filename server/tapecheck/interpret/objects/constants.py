@@ -65,28 +65,51 @@ def computed(machine: Engine, kind: Kind, function: Callable[..., Any], /, *args
         return Unknown(kind.value, None, (), kind)
 
 
+def _large_power(left: Value, right: Value) -> Kind | None:
+    if isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT:
+        return Kind.NUMBER
+    large = isinstance(left, int) and isinstance(right, int) and left.bit_length() * max(right, 0) > limits.MAX_BITS
+    return Kind.NUMBER if large else None
+
+
+def _large_shift(left: Value, right: Value) -> Kind | None:
+    return Kind.NUMBER if isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT else None
+
+
+def _large_repetition(left: Value, right: Value) -> Kind | None:
+    text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
+    if not isinstance(text, (str, bytes)):
+        return None
+    return None if isinstance(count, int) and count * len(text) <= limits.MAX_TEXT else Kind.TEXT
+
+
+def _large_join(left: Value, right: Value) -> Kind | None:
+    texts = isinstance(left, (str, bytes)) and isinstance(right, (str, bytes))
+    return Kind.TEXT if texts and len(left) + len(right) > limits.MAX_TEXT else None
+
+
+def _large_format(left: Value, right: Value) -> Kind | None:
+    return Kind.TEXT if isinstance(left, (str, bytes)) and _explodes(left, right) else None
+
+
+_TOO_LARGE: dict[type[ast.operator], Callable[[Value, Value], Kind | None]] = {
+    ast.Pow: _large_power, ast.LShift: _large_shift, ast.Mult: _large_repetition, ast.Add: _large_join,
+    ast.Mod: _large_format,
+}  # fmt: skip
+"""For an operator: the kind of its result where it is too large to be worth computing, else None."""
+
+
 def arithmetic(
     machine: Engine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
 ) -> Value:
     """Return an operator on Python constants, guarded against results too large to be worth computing."""
     if function is None:
         return Unknown("result")
-    if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT:
-        return Unknown.number()
-    if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
-        text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
-        if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > limits.MAX_TEXT:
-            return Unknown.text()
+    too_large = _TOO_LARGE.get(type(op))
+    if too_large is not None and (kind := too_large(left, right)) is not None:
+        return Unknown.text() if kind is Kind.TEXT else Unknown.number()
     if any(isinstance(side, int) and side.bit_length() > limits.MAX_BITS for side in (left, right)):
         return Unknown.number()
-    if isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() * max(right, 0) > limits.MAX_BITS:
-            return Unknown.number()
-    if isinstance(op, ast.Add) and isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
-        if len(left) + len(right) > limits.MAX_TEXT:
-            return Unknown.text()
-    if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)) and _explodes(left, right):
-        return Unknown.text()
     try:
         return function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:

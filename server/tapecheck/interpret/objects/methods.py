@@ -64,39 +64,54 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
     if isinstance(owner, (List, Set, Dict)):
         expects_tensor(machine, name, node)
         return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
-    if isinstance(owner, (str, int, float, bytes)):
-        if isinstance(owner, (int, float)) and name in ("real", "imag"):
-            return getattr(owner, name)
-        if name in ("value", "name"):
-            return owner if name == "value" else Unknown.text()
-        expects_tensor(machine, name, node)
-        return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
-    if isinstance(owner, Native) and owner.name in TYPE_NAMES:
-        if name == "fromkeys":
-            return Native(name, lambda m, args, kwargs, at: from_keys(m, args, kwargs, at))
-        if name in ("__name__", "__qualname__"):
-            return owner.name
-        # `str.lower` as a function: the method of its first argument.
-        return Native(
-            name,
-            lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at),
-            method=True,
-        )
     if owner is None:
         machine.wrong("AttributeError", node)
-    if isinstance(owner, Generator):
-        if name in ("send", "__next__", "asend", "__anext__"):
-            return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
-        if name in ("throw", "athrow"):
-            return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
-        if name in ("close", "aclose"):
-            return Native(name, lambda m, args, kwargs, at: m.close(owner))
-    if isinstance(owner, slice):
-        return getattr(owner, name, Unknown.named(name))
-    if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
+    other = _OTHERS.get(tuple if isinstance(owner, tuple) else type(owner))
+    return other(machine, owner, name, node) if other is not None else Unknown.named(name)
+
+
+def _of_constant(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
+    if isinstance(owner, (int, float)) and name in ("real", "imag"):
+        return getattr(owner, name)
+    if name in ("value", "name"):
+        return owner if name == "value" else Unknown.text()
+    expects_tensor(machine, name, node)
+    return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
+
+
+def _of_type(machine: Engine, owner: Native, name: str, node: ast.AST) -> Value:
+    if owner.name not in TYPE_NAMES:
+        return Unknown.named(name)
+    if name == "fromkeys":
+        return Native(name, lambda m, args, kwargs, at: from_keys(m, args, kwargs, at))
+    if name in ("__name__", "__qualname__"):
+        return owner.name
+    # `str.lower` as a function: the method of its first argument.
+    return Native(
+        name,
+        lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at),
+        method=True,
+    )
+
+
+def _of_generator(machine: Engine, owner: Generator, name: str, node: ast.AST) -> Value:
+    if name in ("send", "__next__", "asend", "__anext__"):
+        return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
+    if name in ("throw", "athrow"):
+        return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
+    if name in ("close", "aclose"):
+        return Native(name, lambda m, args, kwargs, at: m.close(owner))
+    return Unknown.named(name)
+
+
+def _of_slice(machine: Engine, owner: slice, name: str, node: ast.AST) -> Value:
+    return getattr(owner, name, Unknown.named(name))
+
+
+def _of_tuple(machine: Engine, owner: tuple[Value, ...], name: str, node: ast.AST) -> Value:
+    if name in _PARTS and _PARTS[name] < len(owner):
         return owner[_PARTS[name]]
-    if isinstance(owner, tuple):
-        expects_tensor(machine, name, node)
+    expects_tensor(machine, name, node)
     return Unknown.named(name)
 
 
@@ -424,6 +439,11 @@ def has_method(owner: Value, name: str) -> bool:
     return (type(owner), name) in _METHODS or (isinstance(owner, Set) and name in SET_METHODS)
 
 
+_OTHERS: dict[type, Callable[[Engine, Any, str, ast.AST], Value]] = {
+    **dict.fromkeys((str, bytes, bool, int, float), _of_constant), Native: _of_type, Generator: _of_generator,
+    slice: _of_slice, tuple: _of_tuple,
+}  # fmt: skip
+"""What is no method of a container, by the type of its owner."""
 _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
     (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,

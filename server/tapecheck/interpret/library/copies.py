@@ -1,0 +1,85 @@
+"""What `copy.deepcopy` makes of a value: new objects and leaves all the way down."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Callable
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.values import Dict, Instance, List, Record, Tensor, Unknown, Value, copied
+
+
+class Copier:
+    """One deep copy: what is reached twice is copied once."""
+
+    def __init__(self, torch: Torch, node: ast.AST) -> None:
+        self._torch = torch
+        self._world = torch.world
+        self._node = node
+        self._made: dict[int, Value] = {}
+
+    def of(self, value: Value) -> Value:
+        """Return the copy of a value; itself where it cannot change, or is code."""
+        if id(value) not in self._made:
+            make = next((_COPIES[kind] for kind in type(value).__mro__ if kind in _COPIES), None)
+            self._made[id(value)] = value if make is None else make(self, value)
+        return self._made[id(value)]
+
+    def tensor(self, value: Tensor) -> Tensor:
+        result = self._world.graph.data(value.name, value.cuts if value.node is None else (), value.dtype)
+        result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
+        if value.is_leaf and value.node is not None:
+            self._world.graph.make_leaf(result, self._node, value.name, value.parameter, value.node)
+        return result
+
+    def list(self, value: List) -> List:
+        result = List([], value.more, value.bound, value.stored_at, value.kind, self._world.position.clock)
+        self._made[id(value)] = result
+        result.items.extend(self.of(item) for item in value.items)
+        return result
+
+    def dict(self, value: Dict) -> Dict:
+        result = Dict({}, value.more, value.factory, copied(value.slots), born=self._world.position.clock)
+        self._made[id(value)] = result
+        result.items.update({key: self.of(item) for key, item in value.items.items()})
+        return result
+
+    def record(self, value: Record) -> Record:
+        return Record(value.cls, [self.of(item) for item in value])
+
+    def tuple(self, value: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple([self.of(item) for item in value])
+
+    def instance(self, value: Instance) -> Instance:
+        result = Instance(value.cls, value.lib, value.module)
+        self._made[id(value)] = result
+        result.state = copy.copy(value.state)
+        layer = value.layer
+        if layer is not None:
+            result.layer = dataclasses.replace(
+                layer, named=False, path="", top=None,
+                parameters=set(layer.parameters), buffers=set(layer.buffers),
+            )  # fmt: skip
+        result.inner = self.of(value.inner)
+        result.args, result.numbered = value.args, value.numbered
+        result.open, result.length = value.open, value.length
+        result.hooks = list(value.hooks)
+        for key, item in value.attrs.items():
+            result.attrs[key] = self.of(item)
+        result.slots = copied(value.slots)
+        return result
+
+    def unknown(self, value: Unknown) -> Unknown:
+        result = Unknown(value.name, None, value.cuts, value.kind)
+        result.data, result.assumed = value.data, value.assumed
+        if value.leaf is not None:
+            self._torch.opaque_parameters(result, self._node)
+        return result
+
+
+_COPIES: dict[type, Callable[[Copier, Value], Value]] = {
+    Tensor: Copier.tensor, List: Copier.list, Dict: Copier.dict, Record: Copier.record, tuple: Copier.tuple,
+    Instance: Copier.instance, Unknown: Copier.unknown,
+}  # fmt: skip
