@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
 from tapecheck.fixes.strategies.constructed import compute_where_used
+from tapecheck.fixes.strategies.emptied import empty_by_method
 from tapecheck.fixes.strategies.remembered import compute_each_time
 from tapecheck.fixes.strategies.shared import (
     building_statements,
@@ -22,7 +23,6 @@ from tapecheck.fixes.strategies.shared import (
     step_once,
     with_loss,
 )
-from tapecheck.rules.backward_twice.emptied import empty_by_method
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
