@@ -4,10 +4,11 @@ losses.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tapecheck.rules.reading import SUMS, Reading, Run, plain
+from tapecheck.rules.reading import SUMS, LoopRun, Reading, Run, plain
 from tapecheck.tape import InPlace, Node, Site
 
 
@@ -77,17 +78,9 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
         if carried is not None:
             loop_id, iteration = carried
             loop = reading.loops.get(loop_id)
-            found, kept = None, step
+            kept, found = step, None
             if loop is not None:
-                # What that iteration made of it later, past its backward, is what was kept.
-                while kept and _index(reading.site(way[kept - 1]), loop_id) == iteration:
-                    kept -= 1
-                for at_step in dict.fromkeys((kept, step)):
-                    reader = reading.site(way[at_step - 1]) if at_step else None
-                    found = reading.carried_by(way[at_step], loop, iteration, run.position, reader)
-                    if found is not None:
-                        kept = at_step
-                        break
+                kept, found = _kept_by(reading, way, step, loop, iteration, run)
             name, at = found if found is not None else ("", site)
             several = reading.elements_of(name, way[kept]) if name else ""
             source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
@@ -96,24 +89,37 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
             found = reading.name(number, run.position)
             name, at = found if found is not None else ("", site)
             return Origin("outside", name, at, 0, number, summed and step > 0)
-    if other is not None:
-        first = {root.node for root in other.backward.roots}
-        if way and way[0] in first:
-            return Origin("same", run.backward.roots[0].name, None, 0, way[0])
-        shared = next((number for number in way if number in other.traversal.executed), None)
-        if shared is not None:
-            named = next(
-                (
-                    (number, found)
-                    for number in _downwards(reading, shared, node.id)
-                    if (found := reading.name(number, run.position)) is not None
-                ),
-                None,
-            )
-            if named is not None:
-                return Origin("shared", named[1][0], named[1][1], 0, named[0])
-            return Origin("shared", "", reading.site(shared), 0, shared)
-    return Origin("shared", "", None, 0, None)
+    return Origin("shared", "", None, 0, None) if other is None else _shared(reading, run, other, way, node)
+
+
+def _kept_by(
+    reading: Reading, way: Sequence[int], step: int, loop: LoopRun, iteration: int, run: Run
+) -> tuple[int, tuple[str, Site] | None]:
+    """Return the node on the way that was kept of an iteration, by its place there, with what holds it."""
+    # What that iteration made of it later, past its backward, is what was kept.
+    kept = step
+    while kept and _index(reading.site(way[kept - 1]), loop.id) == iteration:
+        kept -= 1
+    for at_step in dict.fromkeys((kept, step)):
+        reader = reading.site(way[at_step - 1]) if at_step else None
+        found = reading.carried_by(way[at_step], loop, iteration, run.position, reader)
+        if found is not None:
+            return at_step, found
+    return kept, None
+
+
+def _shared(reading: Reading, run: Run, other: Run, way: Sequence[int], node: Node) -> Origin:
+    """Return the origin of a node that two backward calls of one iteration run through."""
+    if way and way[0] in {root.node for root in other.backward.roots}:
+        return Origin("same", run.backward.roots[0].name, None, 0, way[0])
+    shared = next((number for number in way if number in other.traversal.executed), None)
+    if shared is None:
+        return Origin("shared", "", None, 0, None)
+    for number in _downwards(reading, shared, node.id):
+        found = reading.name(number, run.position)
+        if found is not None:
+            return Origin("shared", *found, 0, number)
+    return Origin("shared", "", reading.site(shared), 0, shared)
 
 
 def _downwards(reading: Reading, start: int, end: int) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.facts import Lacking
@@ -457,22 +459,42 @@ def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_
 
     `copies` are set anew from others: they may be used, as a teacher is, with what comes of it cut off on purpose.
     """
-    found: list[_Cause] = []
     gradients = gradients_of(reading)
-    steps: dict[int, list[int]] = {}
+    steps: Counter[int] = Counter()
     for position, step in reading.steps:
-        for leaf in gradients.params_at(step.optimizer, position):
-            steps.setdefault(leaf, []).append(position)
-    lost = {leaf for leaf in lost if len(steps.get(leaf, ())) >= 2 and not gradients.unseen(leaf)}
+        steps.update(gradients.params_at(step.optimizer, position))
+    lost = {leaf for leaf in lost if steps[leaf] >= 2 and not gradients.unseen(leaf)}
     if not lost or not reading.runs or not gradients.listed:
+        return []
+    found = _frozen(reading, lost)
+    lost -= set().union(*(cause.lost for cause in found))
+    found += _renewed(reading, lost)
+    lost -= set().union(*(cause.lost for cause in found))
+    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
         return found
-    last = reading.runs[-1]
-    leaves = reading.ledger.leaves
+    used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
+    for number, optimizer in reading.optimizers.items():
+        own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
+        if own and own <= lost and not (own - copies) & used:
+            found.append(_Cause("unreached", "", optimizer.at, own, reading.runs[-1], []))
+    return found
+
+
+def _frozen(reading: Reading, lost: set[int]) -> list[_Cause]:
+    """Return what freezes parameters, each by the first that does."""
+    found: list[_Cause] = []
+    left = set(lost)
     for cut in reading.ledger.cuts.values():
-        behind = lost & set(cut.leaves) if cut.how == "frozen" else set()
+        behind = left & set(cut.leaves) if cut.how == "frozen" else set()
         if behind:
-            lost -= behind
-            found.append(_Cause("frozen", cut.name, cut.at, behind, last, []))
+            left -= behind
+            found.append(_Cause("frozen", cut.name, cut.at, behind, reading.runs[-1], []))
+    return found
+
+
+def _renewed(reading: Reading, lost: set[int]) -> Iterator[_Cause]:
+    """Yield parameters in whose place others of their names were trained, made after the optimizer was."""
+    leaves, gradients = reading.ledger.leaves, gradients_of(reading)
     made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
     trained = {
         leaves[number].name: number
@@ -487,17 +509,8 @@ def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_
             continue
         position, event = reading.optimizers_made[owner][0]
         if made.get(other, 0) > position:
-            lost.discard(leaf)
             at = _seen_from(leaves[other].at, event.at)
-            found.append(_Cause("replaced", leaves[leaf].name, at, {leaf}, last, []))
-    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
-        return found
-    used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
-    for number, optimizer in reading.optimizers.items():
-        own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
-        if own and own <= lost and not (own - copies) & used:
-            found.append(_Cause("unreached", "", optimizer.at, own, last, []))
-    return found
+            yield _Cause("replaced", leaves[leaf].name, at, {leaf}, reading.runs[-1], [])
 
 
 def _seen_from(at: Site, home: Site) -> Site:
@@ -555,34 +568,34 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
             for leaf in reading.optimizers[step.optimizer].params:
                 steps.setdefault(leaf, []).append(position)
     kept: list[_Cause] = []
-    lost: set[int] = set()
     others: list[_Cause] = []
     cleared: list[_Cause] = []
     for cause in causes:
         run = cause.run.position
-        following = next((position for position in runs if position > run), None)
-        after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), None) for leaf in cause.lost}
+        following = next((position for position in runs if position > run), math.inf)
+        after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), math.inf) for leaf in cause.lost}
         if all(
-            step is not None and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
+            step < math.inf and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
             for leaf, step in after.items()
         ):
             cleared.append(cause)
-            continue
-        if any(step is not None and (following is None or step < following) for step in after.values()):
-            kept.append(cause)
-            lost |= cause.lost
         else:
-            others.append(cause)
+            (kept if any(step < following for step in after.values()) else others).append(cause)
+    lost = set().union(*(cause.lost for cause in kept))
     found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
     if found or any(cause.how == "leaf" for cause in cleared):
         return found or [cause for cause in cleared if cause.how == "leaf"]
-    # Without any other cause the gradient is lost where it is cut last, whatever is cleared after it.
+    return _cut_last(cleared, steps)
+
+
+def _cut_last(causes: list[_Cause], steps: Mapping[int, Sequence[int]]) -> list[_Cause]:
+    """Return the last cuts before a step of their parameters: there a gradient is lost, whatever is cleared later."""
     last: dict[int, int] = {}
-    for cause in cleared:
+    for cause in causes:
         for leaf in cause.lost:
             following = next((position for position in steps.get(leaf, ()) if position > cause.run.position), 0)
             last[following] = max(last.get(following, 0), cause.run.position)
-    return [cause for cause in cleared if cause.run.position in last.values()]
+    return [cause for cause in causes if cause.run.position in last.values()]
 
 
 def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:

@@ -14,7 +14,7 @@ from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_rec
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
-from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site
+from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site, Span, Tape
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
@@ -194,33 +194,44 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
         )
 
 
+def _handed_over(code: Code, tape: Tape, stored: Span) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Yield what leads to a graph that a line stores among the arguments of the calls that led there."""
+    ledger = tape.ledger or Ledger()
+    if tape.ledger is None:
+        for event in tape.events:
+            ledger.feed(event)
+    bound: dict[str, set[int]] = {}
+    for event in tape.events:
+        if isinstance(event, Bind) and event.node is not None:
+            bound.setdefault(event.name, set()).add(event.node)
+        if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
+            continue
+        kept = ledger.ancestry(event.nodes).keys()
+        built = [ledger.nodes[number].at.span for number in kept & ledger.nodes.keys()]
+        for call in map(code.expression_at, event.at.stack):
+            if not isinstance(call, ast.Call):
+                continue
+            for argument in _arguments(call):
+                parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
+                if not parts and any(code.spans(argument, span) for span in built):
+                    parts = [argument]
+                for part in parts:
+                    yield call, part
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
 def detach_argument(context: Context) -> Iterator[Candidate]:
     """Yield where a helper stores what it was given: detach the argument at its call."""
     code, stored = context.code, context.stored
     given: dict[ast.Call, list[ast.expr]] = {}
     for tape in context.tapes:
-        ledger = tape.ledger or Ledger()
-        if tape.ledger is None:
-            for event in tape.events:
-                ledger.feed(event)
-        bound: dict[str, set[int]] = {}
-        for event in tape.events:
-            if isinstance(event, Bind) and event.node is not None:
-                bound.setdefault(event.name, set()).add(event.node)
-            if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
-                continue
-            kept = ledger.ancestry(event.nodes).keys()
-            built = [ledger.nodes[number].at.span for number in kept & ledger.nodes.keys()]
-            for frame in event.at.stack:
-                call = code.expression_at(frame)
-                if not isinstance(call, ast.Call):
-                    continue
-                known = given.setdefault(call, [])
-                for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-                    parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
-                    if not parts and any(code.spans(argument, span) for span in built):
-                        parts = [argument]
-                    known += [part for part in parts if part not in known]
+        for call, part in _handed_over(code, tape, stored):
+            parts = given.setdefault(call, [])
+            if part not in parts:
+                parts.append(part)
     for call, parts in given.items():
         changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]
         each = [[change] for change in changes]
@@ -341,14 +352,14 @@ def _scalar(context: Context, part: ast.expr) -> bool:
                 call = context.code.expression_at(event.at.span)
                 if isinstance(call, ast.Call) and not call.args:
                     roots.update(root.node for root in event.roots if root.node is not None)
-            elif isinstance(event, Bind) and event.node is not None and name is not None and event.name == name:
-                bound.add(event.node)
-            elif isinstance(event, Node) and context.code.expression_at(event.at.span) is part:
-                bound.add(event.id)
+            elif isinstance(event, Bind):
+                if event.node is not None and event.name == name:
+                    bound.add(event.node)
+            elif isinstance(event, Node):
+                if context.code.expression_at(event.at.span) is part:
+                    bound.add(event.id)
                 if averages and ("loss" in event.op or "entropy" in event.op):
                     roots.add(event.id)
-            elif averages and isinstance(event, Node) and ("loss" in event.op or "entropy" in event.op):
-                roots.add(event.id)
         if bound and bound <= roots:
             return True
     return False
@@ -382,23 +393,22 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     if any(_asked(store, name) for name in _made_of(whole, attribute) for store in ast.walk(whole)):
         # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
         return False
-    for node in ast.walk(whole):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                if name in _FORMATTING or "scalar" in name or "log" in name:
-                    continue
-                if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(argument)):
-                    return False
-        if isinstance(node, ast.Compare):
-            # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
-            if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node)):
-                return False
-        if isinstance(node, ast.Return) and node.value is not None:
-            # The caller may want the tensor.
-            if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node.value)):
-                return False
-    return True
+    return not any(_lets_out(node, attribute) for node in ast.walk(whole))
+
+
+def _lets_out(node: ast.AST, attribute: str) -> bool:
+    """Return whether code hands a holder to other code than formats or logs it, compares it or returns it."""
+    given: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = [] if name in _FORMATTING or "scalar" in name or "log" in name else _arguments(node)
+    elif isinstance(node, ast.Compare):
+        # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
+        given = [node]
+    elif isinstance(node, ast.Return) and node.value is not None:
+        # The caller may want the tensor.
+        given = [node.value]
+    return any((dotted(read) or "").rpartition(".")[2] == attribute for one in given for read in reads(one))
 
 
 def _made_of(scope: ast.AST, name: str) -> list[str]:

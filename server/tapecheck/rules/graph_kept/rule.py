@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
@@ -474,6 +474,25 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
     return sum(len(parameters) for parameters in filled) == len(set().union(*filled))
 
 
+def _walked_and_let_go(
+    reading: Reading, held: Held, run: Run, old: set[int], reached: Mapping[int, Collection[int]]
+) -> bool:
+    """Return whether a backward runs through what was held, and nothing that is held after it leads there.
+
+    `old` are the nodes that were held at the end of an iteration, `reached` those of several iterations.
+    """
+    walked = _walked(reading, run, old)
+    if not walked:
+        return False
+    # A backward in the last iteration through what all of them made: the loop was one window.
+    loop = held.loop
+    window = loop.more == "no" and not any(
+        walked & other.traversal.executed.keys() for other in reading.runs if other.position < run.position
+    )
+    after = [i for i in reached if held.positions[i] > run.position and not (window and i == loop.iterations)]
+    return all(walked.isdisjoint(reached[i]) for i in after)
+
+
 def _backwarded_later(reading: Reading, held: Held) -> bool:
     """Return whether what was held is there for a later backward.
 
@@ -492,18 +511,9 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
         if not later and not escapes:
             continue
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
-        for run in later:
-            walked = _walked(reading, run, old)
-            if not walked:
-                continue
-            # A backward in the last iteration through what all of them made: the loop was one window.
-            window = loop.more == "no" and not any(
-                walked & other.traversal.executed.keys() for other in reading.runs if other.position < run.position
-            )
-            after = [i for i in chosen if held.positions[i] > run.position and not (window and i == loop.iterations)]
-            if not any(walked & reached[i] for i in after):
-                if not _aimed_at(reading, held, reached[index]):
-                    return True
+        if any(_walked_and_let_go(reading, held, run, old, reached) for run in later):
+            if not _aimed_at(reading, held, reached[index]):
+                return True
         if any(reading.ledger.is_freed(node) != "no" for node in old):
             continue
         used = _constant_later(reading, direct, position)

@@ -56,13 +56,6 @@ class NeedlessGraph(Rule):
                     reading.tape.started or _constant(reading, built) for reading, _, built in loops[key]
                 ):
                     used.add(key)
-        off = {
-            (cut.at.span, cut.at.stack)
-            for reading in readings
-            for cut in reading.ledger.cuts.values()
-            if cut.how == "no_grad"
-        }
-        told: dict[Span, Finding] = {}
         trained = {
             loop.event.at.span
             for reading in readings
@@ -70,15 +63,13 @@ class NeedlessGraph(Rule):
             if loop.event.trains and _walked_in(reading, loop)
         }
         cutting = _cutting(readings) if unused.keys() - used else set()
+        told: dict[Span, Finding] = {}
         for key, (reading, found) in unused.items():
             if found.loop.event.trains and key[0] not in trained:
                 # It trains once a condition is met that no iteration seen here has met.
                 continue
-            if _cuts_training(reading, found.loop, cutting):
-                # What the loop computes was meant to be trained on: where the graph is lost is the finding.
-                continue
-            if (found.node.at.span, found.node.at.stack) in off:
-                # Some other way has recording switched off there: the program sees to it.
+            # What such a loop computes was meant to be trained on: where the graph is lost is the finding.
+            if _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
                 continue
             if key not in used and key[0] not in told and not _within_another(reading, found, unused, used):
                 told[key[0]] = self._finding(reading, found)
@@ -135,6 +126,12 @@ class _Unused:
     loop: LoopRun
     node: Node
     certain: bool
+
+
+def _switched_off(readings: Sequence[Reading], at: Site) -> bool:
+    """Return whether some path has recording switched off at a place: the program sees to it."""
+    cuts = (cut for reading in readings for cut in reading.ledger.cuts.values() if cut.how == "no_grad")
+    return any((cut.at.span, cut.at.stack) == (at.span, at.stack) for cut in cuts)
 
 
 def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
