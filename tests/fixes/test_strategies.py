@@ -667,6 +667,17 @@ for step in range(8):
         ("total = 0.0", "total += loss", "mean = total / 5\nprint({'loss': mean.item()})", "total += loss.detach()"),
         ("total = 0.0", "total += loss", "print((total / 5).cpu())", "total += loss.detach()"),
         ("total = 0.0", "total += loss", "mean = total / 5\nprint(mean)", "total += loss.item()"),
+        ("total = 0.0", "total += loss", "mean = total / 5\nprint(torch.sqrt(mean))", "total += loss.detach()"),
+        # A function that has `log` or `scalar` in its name need not take a number.
+        ("total = 0.0", "total += loss", "print(torch.log(total))", "total += loss.detach()"),
+        ("def catalog(x): return x.sqrt()\ntotal = 0.0", "total += loss", "catalog(total)", "total += loss.detach()"),
+        ("import wandb\ntotal = 0.0", "total += loss", "wandb.log({'total': total})", "total += loss.item()"),
+        (
+            "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\ntotal = 0.0",
+            "total += loss",
+            "writer.add_scalar('total', total, 0)",
+            "total += loss.item()",
+        ),
         ("total = torch.zeros(())", "total += loss", "print(total)", "total += loss.detach()"),
         ("total = 0.0", "total += loss * 4", "print(total.cpu())", "total += loss.detach() * 4"),
         ("seen = []", "seen.append(loss)", "print(torch.stack(seen))", "seen.append(loss.detach())"),
@@ -683,6 +694,22 @@ def test_what_is_stored_carries_no_graph(start: str, store: str, end: str, expec
     assert all(fix.applicability == "safe" for fix in fixes)
     if expected is not None:
         assert _lines_changed(text, fixes[0]) == [expected]
+
+
+def test_no_number_is_given_to_code_that_is_not_visible_whatever_its_name() -> None:
+    text, fixes = _fixes(
+        KEPT.format(start="from own import info\ntotal = 0", store="total += loss", end="info(total)"), "TAPE201"
+    )
+    assert fixes and all(fix.applicability != "safe" and ".item()" not in fixed(text, fix) for fix in fixes)
+
+
+def test_no_fix_leads_to_another_exception_of_the_same_call() -> None:
+    report = report_of(
+        "import torch\nfrom torch import nn\nnet = nn.Linear(3, 2)\nx = torch.randn(4, 3)\n"
+        "seen = net(x).detach()\nprint(torch.autograd.grad(seen.sum(), x))\n"
+    )
+    # Without the cut torch says that `x` does not require grad.
+    assert fixes_for(report, finding_of(report, "TAPE103")) == []
 
 
 def test_an_evaluation_runs_under_no_grad() -> None:

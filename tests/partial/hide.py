@@ -550,8 +550,39 @@ def _known_attributes() -> frozenset[str]:
     return frozenset(name for maker in makers for name in dir(maker)) | frozenset(lightning)
 
 
+TELLING = (
+    "log", "write", "save", "check_gradients", "test_step", "record", "append", "flush", "join", "add_scalar", "close",
+    "scheduler", "info", "plot", "update", "eval_loss", "no_grad", "catalog", "report", "train", "detach", "step",
+    "backward", "zero_grad", "item", "clear", "validate", "draw", "show", "requires_grad", "data", "target",
+)  # fmt: skip
+"""Names that a reader may take for a promise of what is behind them. They promise nothing."""
+
+
 def _renamed(program: Program) -> Iterator[Variant]:
-    """Yield the program with other names: variables, parameters, functions, classes, methods; not what strings name."""
+    """Yield the program with neutral names of its own, and with names that seem to say what they stand for.
+
+    Variables, parameters, functions, classes and methods are renamed, not what strings name.
+    """
+    names, methods = _own_names(program)
+    if names:
+        yield Variant("renamed", "all names", _with_names(program, _neutral(names), methods))
+        attributes = {node.attr for node in ast.walk(program.tree) if isinstance(node, ast.Attribute)}
+        taken = program.imported | program.names_everywhere() | attributes | methods
+        free = [one for one in TELLING if one not in taken]
+        start = len(program.text) % (len(free) or 1)
+        free = [*free[start:], *free[:start]]
+        # What is called comes first, so that it is what has such a name.
+        ordered = [one for one in names if one in methods or one in program.definitions]
+        telling = dict(zip([*ordered, *(one for one in names if one not in ordered)], free, strict=False))
+        yield Variant("renamed", "telling names", _with_names(program, _neutral(names) | telling, methods))
+
+
+def _neutral(names: Sequence[str]) -> dict[str, str]:
+    return {one: f"n{number}_" for number, one in enumerate(names)}
+
+
+def _own_names(program: Program) -> tuple[list[str], set[str]]:
+    """Return the names that can be replaced by others, and which of them are methods."""
     tree = program.tree
     said = " ".join(
         node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -587,20 +618,20 @@ def _renamed(program: Program) -> Iterator[Variant]:
     names |= {node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS)} - methods
     own_methods = methods - _known_attributes() - attributes_stored - names
     if any(isinstance(node, ast.Import) for node in ast.walk(tree) if isinstance(node, _SCOPES)):
-        return
+        return [], set()
     taken = keywords | fields | program.imported | methods | set(re.findall(r"\w+", said)) | {"self", "cls", "ctx", "_"}
     ordered = sorted(one for one in (names - taken) | (own_methods - set(re.findall(r"\w+", said)) - keywords))
     ordered = [one for one in ordered if not one.startswith("__") and not hasattr(builtins, one)]
-    new = {one: f"n{number}_" for number, one in enumerate(ordered)}
     if sys.version_info < (3, 12):
         # Tokens end at a formatted string there.
-        for node in ast.walk(tree):
-            if isinstance(node, ast.JoinedStr):
-                for inner in ast.walk(node):
-                    new.pop(getattr(inner, "id", "") or getattr(inner, "attr", ""), None)
-    if not new:
-        return
-    yield Variant("renamed", "all names", _with_names(program, new, own_methods))
+        shown = {
+            getattr(inner, "id", "") or getattr(inner, "attr", "")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            for inner in ast.walk(node)
+        }
+        ordered = [one for one in ordered if one not in shown]
+    return ordered, own_methods
 
 
 def _with_names(program: Program, new: Mapping[str, str], methods: set[str]) -> str:

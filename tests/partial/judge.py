@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tapecheck.check import check
+from tapecheck.check import Report, check
 from tapecheck.fixes import Effort, fixes_for
 from tapecheck.rules.finding import Finding
 from tapecheck.source import from_text
@@ -130,17 +130,16 @@ def judge_program(program: Path, wanted: Sequence[int] | None = None, *, fixes: 
     """Return what comes of the variants of a program, or those of some numbers; torch is not run."""
     text, truth = program.read_text(), truth_of(program)
     chosen = [one for number, one in enumerate(variants(text)) if wanted is None or number in wanted]
-    whole: dict[Row, set[int]] | None = None
+    report: Report | None = None
     judged: list[Judged] = []
     with tempfile.TemporaryDirectory() as scratch:
         for variant in chosen:
-            if not variant.hides and whole is None:
+            if not variant.hides and report is None:
                 report = check(from_text(text, f"{scratch}/whole.py"))
-                whole = {_row(one, one.span.line): _lines_of(one) for one in report.findings}
             one = Judged(program.name, variant)
             judged.append(one)
             try:
-                _judge(one, Path(scratch), truth, whole, fixes=fixes)
+                _judge(one, Path(scratch), truth, report, fixes=fixes)
             except Exception as error:  # what fails is reported, the others go on
                 one.failed = f"{type(error).__name__}: {error}"
     return judged
@@ -154,9 +153,7 @@ def _row(finding: Finding, line: int) -> Row:
     return finding.name, line, finding.certain, finding.severity
 
 
-def _judge(
-    one: Judged, scratch: Path, truth: Sequence[Truth], whole: dict[Row, set[int]] | None, *, fixes: bool
-) -> None:
+def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report | None, *, fixes: bool) -> None:
     variant = one.variant
     folder = scratch / variant.module if variant.module else scratch
     folder.mkdir(exist_ok=True)
@@ -173,7 +170,8 @@ def _judge(
         elsewhere = finding.span.file != str(path)
         rows[_row(finding, variant.original(finding.span.line, in_module=elsewhere))] = None
     if not variant.hides:
-        if whole is not None:
+        if of_whole is not None:
+            whole = {_row(one, one.span.line): _lines_of(one) for one in of_whole.findings}
             # What is stored in another file than that of its loop is told at the call in the loop.
             alike = {
                 row: [now for now in rows if (now[0], now[2:]) == (row[0], row[2:]) and now[1] in lines]
@@ -183,6 +181,10 @@ def _judge(
             one.fresh = [
                 _told(row) for row in sorted(rows.keys() - {now for several in alike.values() for now in several})
             ]
+            if variant.kind == "renamed":
+                was, now = _offered(of_whole), _offered(report)
+                one.lost += [f"fix of {fix}" for fix in (was - now).elements()]
+                one.fresh += [f"fix of {fix}" for fix in (now - was).elements()]
     else:
         for row in rows:
             right = any(_is(row, mistake) for mistake in truth)
@@ -202,6 +204,16 @@ def _judge(
                 if fix.applicability == "safe" and all(edit.span.file == str(path) for edit in fix.edits):
                     line = variant.original(finding.span.line)
                     one.fixes.append((f"{line} {finding.code}: {fix.title}", _edited(variant.text, fix.edits)))
+
+
+def _offered(report: Report) -> Counter[str]:
+    """Return how often each fix of a report is offered, by the finding's line, as safe or not."""
+    effort = Effort()
+    return Counter(
+        f"line {finding.span.line} {finding.code}, {fix.applicability}"
+        for finding in report.findings
+        for fix in fixes_for(report, finding, effort=effort)
+    )
 
 
 def _edited(text: str, edits: Iterable[Any]) -> str:

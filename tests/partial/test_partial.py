@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import random
 from pathlib import Path
 
 import pytest
 
 from tests.cases import score, under_torch
-from tests.partial.hide import Variant, variants
+from tests.partial.hide import TELLING, Variant, variants
 from tests.partial.judge import judge_all, run_texts, same_run, truth_of
 
 PROGRAM = '''\
@@ -84,9 +85,11 @@ def test_lines_stay_where_they_were(made: list[Variant]) -> None:
 
 
 def test_names_are_the_program_s_own_and_no_others(made: list[Variant]) -> None:
-    (one,) = (variant for variant in made if variant.kind == "renamed")
+    one, telling = (variant for variant in made if variant.kind == "renamed")
     assert "evaluate" not in one.text and "twice" not in one.text and "optimizer" not in one.text
     assert "def forward(self" in one.text and ".zero_grad()" in one.text and "nn.Linear(3, " in one.text
+    definitions = {node.name for node in ast.walk(ast.parse(telling.text)) if isinstance(node, ast.FunctionDef)}
+    assert definitions & set(TELLING) and definitions >= {"__init__", "forward"}
 
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
@@ -107,7 +110,7 @@ def test_a_sample_of_the_cases_is_judged_alike_under_other_names() -> None:
     several = [(path, _of_kinds(path, "renamed", "wrapped")) for path in programs]
     result = judge_all(several, jobs=1, fixes=False)
     renamed = [one for one in result.judged if one.variant.kind == "renamed"]
-    assert len(renamed) >= 10 and not any(one.failed for one in result.judged)
+    assert len(renamed) >= 20 and not any(one.failed for one in result.judged)
     assert [(one.program, one.lost, one.fresh) for one in renamed if one.lost or one.fresh] == []
 
 

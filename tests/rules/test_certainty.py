@@ -71,16 +71,50 @@ def test_a_base_class_that_is_not_visible_makes_it_possible() -> None:
     assert all(not one.certain for one in found(text) if one.code == "TAPE101")
 
 
-def test_a_decorator_and_a_context_that_are_not_visible_make_it_possible() -> None:
-    decorated = "@part\ndef grown(x):\n    return model(x)\n"
-    decorated += "total = 0\nfor _ in range(3):\n    total = total + grown(state).sum()"
-    (finding,) = (
-        one for one in found(TWICE.format(before=decorated, within="break", more="")) if one.code == "TAPE201"
+GROWN = """\
+import torch
+from torch import nn
+from elsewhere import part
+
+model = nn.Linear(3, 1)
+state, total = torch.zeros(3), 0
+{decorator}def output():
+    return model(state).sum()
+for step in range(3):
+    {context}
+    {backward}
+    total = total + out
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "decorator", "context"),
+    [("decorator", "@part\n", "out = output()"), ("context", "", "with part():\n        out = output()")],
+)
+def test_what_may_run_without_recording_is_reported_where_a_backward_shows_that_it_does_not(
+    kind: str, decorator: str, context: str
+) -> None:
+    def of(backward: str) -> list[Finding]:
+        text = GROWN.format(decorator=decorator, context=context, backward=backward)
+        return [one for one in found(text) if one.code == "TAPE201"]
+
+    assert of("pass") == [] and of("(out + model(state).sum()).backward()") == []
+    (finding,) = of("out.backward()")
+    assert {one.kind for one in finding.rests_on} == {kind} and not finding.certain
+
+
+def test_a_context_and_a_decorator_matter_to_what_runs_in_them_alone() -> None:
+    for before in ("@part\ndef evaluate():\n    return model(state)\nevaluate()", "with part():\n    model(state)"):
+        finding = twice(before=before)
+        assert finding.certain and not finding.rests_on
+
+
+def test_a_leaf_is_changed_in_place_where_recording_is_known_to_be_on() -> None:
+    text = (
+        "import torch\nfrom elsewhere import part\nweight = torch.ones(3, requires_grad=True)\n{}\n    weight.mul_(2)\n"
     )
-    assert {one.kind for one in finding.rests_on} == {"decorator"} and not finding.certain
-    entered = "total = 0\nfor _ in range(3):\n    with part():\n        total = total + model(state).sum()"
-    (finding,) = (one for one in found(TWICE.format(before=entered, within="break", more="")) if one.code == "TAPE201")
-    assert {one.kind for one in finding.rests_on} == {"context"} and not finding.certain
+    assert [one.code for one in found(text.format("if True:"))] == ["TAPE104"]
+    assert found(text.format("with part():")) == []
 
 
 def test_no_fix_of_what_rests_on_hidden_code_is_safe() -> None:

@@ -119,3 +119,20 @@ def test_a_gradient_that_was_kept_of_a_value_has_a_graph() -> None:
     assert check(from_text(source, "program.py")).findings == []
     pytest.importorskip("torch")
     exec(source, {})
+
+
+@pytest.mark.parametrize("number", ["3", "given.N"])
+def test_a_loss_of_a_list_of_unknown_length_is_no_weight_of_a_constant(number: str) -> None:
+    text = f"""
+import torch
+from torch import nn
+import given
+heads = nn.ModuleList([nn.Linear(8, 1) for _ in range({number})])
+trunk = nn.Linear(4, 8)
+hidden = trunk(torch.randn(6, 4))
+losses = [head(hidden).pow(2).mean() for head in heads]
+norms = [torch.autograd.grad(loss, trunk.weight, retain_graph=True)[0].norm() for loss in losses]
+total = sum(norm * loss for norm, loss in zip(norms, losses))
+total.backward()
+"""
+    assert check(from_text(text, "train.py")).findings == []

@@ -7,9 +7,11 @@ somewhere still has its places. Changes return None where the text has not the f
 from __future__ import annotations
 
 import ast
+import builtins
 import io
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Union
 
 from tapecheck.fixes.edit import Change, TextIndex
@@ -240,6 +242,33 @@ class Code:
             if isinstance(node, (ast.Import, ast.ImportFrom))
             for alias in node.names
         }
+
+    def path(self, node: ast.expr) -> str:
+        """Return the dotted path in libraries that an expression comes from, by the imports and the one place where a
+        name is stored: "torch.log", "builtins.print", "logging.getLogger().info"; "" where the text does not show it.
+        """
+        if isinstance(node, ast.Call):
+            return f"{path}()" if (path := self.path(node.func)) else ""
+        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+            return "builtins.str" if isinstance(getattr(node, "value", ""), str) else ""
+        name = dotted(node)
+        bound = self._bound.get(name or "", [])
+        if len(bound) == 1:
+            return bound[0] if isinstance(bound[0], str) else self.path(bound[0]) if bound[0] is not None else ""
+        if isinstance(node, ast.Attribute) and not bound:
+            return f"{path}.{node.attr}" if (path := self.path(node.value)) else ""
+        if isinstance(node, ast.Name) and not bound and hasattr(builtins, node.id):
+            return f"builtins.{node.id}"
+        return ""
+
+    @cached_property
+    def _bound(self) -> dict[str, list[str | ast.expr | None]]:
+        """Return what names and attributes are bound to: a path, an expression, or None for what nobody sees."""
+        found: dict[str, list[str | ast.expr | None]] = {}
+        for node in ast.walk(self.tree):
+            for name, value in _bindings(node):
+                found.setdefault(name, []).append(value)
+        return found
 
     def torch(self) -> tuple[str, list[Change]]:
         """Return how this file calls torch, with the import that it needs for that."""
@@ -566,6 +595,31 @@ def targets(statement: ast.AST) -> list[ast.expr]:
         else:
             flat.append(target.value if isinstance(target, ast.Starred) else target)
     return flat
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
+    """Yield what a node binds, by name: the dotted path of an import, the value of an assignment, None otherwise."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        library = f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            first = alias.name.split(".")[0]
+            yield alias.asname or first, library + (alias.name if alias.asname is not None or library else first)
+    elif isinstance(node, (*_FUNCTIONS[:2], ast.ClassDef)):
+        yield node.name, None
+    elif isinstance(node, ast.arg):
+        yield node.arg, None
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if item.optional_vars is not None:
+                yield dotted(item.optional_vars) or "", item.context_expr
+    elif isinstance(node, ast.NamedExpr):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.comprehension):
+        yield from ((inner.id, None) for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
+    elif isinstance(node, ast.stmt):
+        alone = isinstance(node, ast.Assign) and len(node.targets) == 1 and dotted(node.targets[0]) is not None
+        for target in targets(node):
+            yield dotted(target) or "", node.value if isinstance(node, ast.Assign) and alone else None
 
 
 def _are_simple(lines: Sequence[str]) -> bool:

@@ -164,12 +164,13 @@ class Verifier:
         if any((kind, place.file, place.line) not in wrong for kind, place in after.interpretation.mistakes):
             return False
         old = {
-            (event.exception, event.at.file, line)
+            (event.exception, event.message, event.at.file, line)
             for event in _raised(self.report.interpretation.tapes)
             for line in lines.lines(event.at.span)
         }
         return all(
-            (event.exception, event.at.file, event.at.line) in old for event in _raised(after.interpretation.tapes)
+            (event.exception, event.message, event.at.file, event.at.line) in old
+            for event in _raised(after.interpretation.tapes)
         )
 
     def _hidden(self, after: Report, lines: MovedLines) -> list[Finding]:

@@ -30,6 +30,8 @@ STILL_CERTAIN: frozenset[AssumptionKind] = frozenset(("loader",))
 """What a certain finding may rest on: loaders yield data. That the program runs to its end is always assumed."""
 _OF_RESULTS: frozenset[AssumptionKind] = frozenset(("result", "value"))
 """What a graph that is there does not depend on: another one may be there besides."""
+_OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
+"""What code is run in: where it switches recording off, nothing that is built there has a graph."""
 _NAME = re.compile(r"`([^`]*)`")
 _ASIDE = re.compile(r" \([^()]*\)$")
 
@@ -48,13 +50,15 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     if not assuming:
         return findings
     kept = []
+    recorded = {one for reading in assuming for one in _recorded(reading)}
     for finding in findings:
         assumed: dict[Assumption, bool] = {}
         for one, touches in _rests_on(rule, finding, assuming):
             assumed[one] = assumed.get(one, False) or touches
         finding.rests_on = tuple(assumed)
         if not is_certain(finding.rests_on):
-            if any(touches and one.kind in rule.needs for one, touches in assumed.items()):
+            hidden = [one for one, touches in assumed.items() if touches]
+            if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
                 continue
             if _may_end(rule, finding, assuming):
                 continue
@@ -90,6 +94,40 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             touches = touches or (rule.of_absence and event.kind == "base")
             if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
                 yield Assumption(event.kind, event.at.span, event.text), touches
+
+
+def _recorded(reading: Reading) -> Iterator[Assumption]:
+    """Yield the contexts and decorators that leave recording on, since a backward succeeds which walks what is built in
+    them: nothing else of it leads to a leaf.
+    """
+    walked = [
+        root.node
+        for run in reading.runs
+        if run.traversal.problem is None
+        for root in run.backward.roots
+        if root.node is not None
+    ]
+    for _, event in reading.assumed:
+        if event.kind in _OF_RECORDING:
+            built = set(event.about) & reading.ledger.nodes.keys()
+            if any(_only_through(reading, root, built) for root in walked):
+                yield Assumption(event.kind, event.at.span, event.text)
+
+
+def _only_through(reading: Reading, root: int, nodes: set[int]) -> bool:
+    """Return whether all ways from the root of a graph to its leaves lead through some nodes."""
+    seen, queue, met = {root}, [root], False
+    while queue:
+        number = queue.pop()
+        if number in nodes:
+            met = True
+        elif number not in reading.ledger.nodes:
+            return False
+        else:
+            more = [one for one in reading.sources(number) if one not in seen]
+            seen.update(more)
+            queue += more
+    return met
 
 
 def _may_end(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> bool:

@@ -329,19 +329,19 @@ def _run(
         if entry is not None:
             before = frozenset(world.choices.asked)
             begin(machine, module, entry)
-        world.writer.end("finished")
+        world.end("finished")
     except Signal as signal:
-        world.writer.end("raised", signal.kind)
+        world.end("raised", signal.kind)
     except Exhausted:
-        world.writer.end("budget", short)
+        world.end("budget", short)
     except RecursionError:
-        world.writer.end("budget", "recursion")
+        world.end("budget", "recursion")
     except (Cancelled, MemoryError):
         raise
     except Exception as error:
         # As where the budget is spent: no rule says "never" of what lies behind it.
         failed = error
-        world.writer.end("budget", "internal error")
+        world.end("budget", "internal error")
     return machine, before, failed
 
 

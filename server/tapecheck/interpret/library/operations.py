@@ -18,6 +18,7 @@ from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
+    COUNTED,
     INERT,
     MORE_KEYWORDS,
     Args,
@@ -773,7 +774,7 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, 
     if name in _SCALED and all(value.node is None for value in inputs):
         # The weight of a term: that nobody knows it makes the term no less constant.
         weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
-        if weights and not any(value.returned for value in weights):
+        if weights and all(_is_given(torch, value) for value in weights):
             return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
     factors = name not in _ADDITIVE and any(value.node is not None and not _weighted(value) for value in inputs)
     for value in inputs:
@@ -785,6 +786,16 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, 
         elif name in _ADDITIVE:
             terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
     return terms
+
+
+def _is_given(torch: Torch, value: Unknown) -> bool:
+    """Return whether an unknown factor comes from outside or is a number.
+
+    What unknown code made of values need be none, nor an element that a container may have besides those seen in it.
+    """
+    whole = visible.root(value)
+    known = value.kind in COUNTED or value.parts is not None or whole is not value
+    return not value.returned and (known or id(whole) in torch.world.assumptions.passed)
 
 
 def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:

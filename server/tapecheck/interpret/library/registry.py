@@ -171,10 +171,10 @@ class Libraries:
             self.world.assumptions.note("effect", f"`{method.path}` leaves its object as it is", node)
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
-        """Note that a context manager which is not visible is taken to leave recording on."""
+        """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""
         whole = visible.root(manager)
         if "." in whole.name and not visible.modelled(whole.name):
-            self.world.assumptions.note("context", f"`{manager.name}` leaves recording as it is", node)
+            self.world.assumptions.enter(manager, f"`{manager.name}` leaves recording as it is", node)
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

@@ -70,9 +70,23 @@ def _run(
         if isinstance(result, Unknown):
             result.returned, result.data = True, False
         return result
-    decorator = world.assumptions.decorated.get(id(body))
-    if decorator is not None:
-        world.assumptions.note("decorator", f"`{decorator}` calls `{function.name}` as it is", node)
+    if (decorator := world.assumptions.decorated.get(id(body))) is None:
+        return _run_body(machine, function, args, kwargs, node, forward=forward)
+    text = f"`{decorator}` calls `{function.name}` as it is"
+    if notes.of(body, syntax.has_yield):
+        world.assumptions.note("decorator", text, node)
+        return _run_body(machine, function, args, kwargs, node, forward=forward)
+    begun = world.assumptions.begin("decorator", text, node)
+    try:
+        return _run_body(machine, function, args, kwargs, node, forward=forward)
+    finally:
+        world.assumptions.end(begun)
+
+
+def _run_body(
+    machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool
+) -> Value:
+    world, body, notes = machine.world, function.node, function.module.notes
     world.calls.note(body, function.name)
     env = Env(function.env, function.env.globals)
     functions.bind_arguments(machine, function, args, kwargs, env, node)

@@ -137,6 +137,7 @@ def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None 
                     value = exceptions.object_of(raised)
                     args = [exceptions.class_of(raised), value, Unknown("traceback")]
                 return machine.known_truth(machine.call(method, args, {}, node)) is True
+    machine.world.assumptions.leave(manager)
     return False
 
 

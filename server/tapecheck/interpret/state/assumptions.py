@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Value
-from tapecheck.tape import Assumed, AssumptionKind
+from tapecheck.tape import Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site
+
+_NOTHING = (0,)
+"""What no node and no leaf has for its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The place in the program and on the tape from which on something is taken for granted."""
+
+    kind: AssumptionKind
+    text: str
+    at: Site
+    start: int
 
 
 class Assumptions:
@@ -20,7 +34,41 @@ class Assumptions:
         """The unknown arguments that a function was started with, by id, and what calls of them return."""
         self.decorated: dict[int, str] = {}
         """The functions that a decorator which is not visible was given, by the id of their node."""
+        self._entered: list[tuple[Value, Begun]] = []
 
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
         self._writer.emit(Assumed(self._position.site(node), kind, text, about))
+
+    def begin(self, kind: AssumptionKind, text: str, node: ast.AST) -> Begun:
+        """Return what is taken for granted of code that runs from here on."""
+        return Begun(kind, text, self._position.site(node), len(self._writer.tape.events))
+
+    def end(self, begun: Begun) -> None:
+        """Note what was taken for granted: it could only matter to what was built, changed or walked meanwhile."""
+        about: dict[int | None, None] = {}
+        for event in self._writer.tape.events[begun.start :]:
+            if isinstance(event, (Node, Leaf)):
+                about[event.id] = None
+            elif isinstance(event, InPlace):
+                about[event.leaf] = None
+            elif isinstance(event, Backward):
+                about.update(dict.fromkeys(root.node for root in event.roots))
+        known = tuple(one for one in about if one is not None)
+        self._writer.emit(Assumed(begun.at, begun.kind, begun.text, known or _NOTHING))
+
+    def enter(self, manager: Value, text: str, node: ast.AST) -> None:
+        """Note that a block begins under a context manager which is not visible."""
+        self._entered.append((manager, self.begin("context", text, node)))
+
+    def leave(self, manager: Value) -> None:
+        """Note what was taken for granted of the context manager of a block that ends, if anything was."""
+        for number in reversed(range(len(self._entered))):
+            if self._entered[number][0] is manager:
+                self.end(self._entered.pop(number)[1])
+                return
+
+    def leave_all(self) -> None:
+        """Leave the blocks in which the path ends."""
+        while self._entered:
+            self.end(self._entered.pop()[1])

@@ -21,6 +21,7 @@ from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.stores import StoreCounts
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Env, Value
+from tapecheck.tape import Ending
 
 
 class Watching(Protocol):
@@ -69,6 +70,11 @@ class World:
         self.omissions = Omissions(self.position)
         self.assumptions = Assumptions(self.writer, self.position)
         self.watcher: Watching | None = None
+
+    def end(self, how: Ending, detail: str = "") -> None:
+        """End the path and its tape."""
+        self.assumptions.leave_all()
+        self.writer.end(how, detail)
 
     def enter_loop(self, node: ast.AST) -> int:
         """Note the start of a loop; return its number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
@@ -17,7 +17,13 @@ from tapecheck.rules.words import join
 from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site, Span, Tape
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
-_FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
+_SHOWN_BY = ("print", "format", "float", "int", "round", "str", "str.format")
+_FORMATTING = frozenset(f"builtins.{name}" for name in _SHOWN_BY)
+_LOGGERS = (
+    "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "logging.", "loguru.", "mlflow.", "neptune.",
+    "swanlab.", "tensorboardX.", "torch.utils.tensorboard.", "tqdm.", "wandb.",
+)  # fmt: skip
+"""Libraries that take a number as they take a tensor of one element."""
 _LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
 _NO_EARLIER = "no gradient reaches earlier iterations"
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
@@ -390,25 +396,29 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
         return False
     attribute = holder.rsplit(".", 1)[-1]
     whole = code.tree if holder != attribute else scope
-    if any(_asked(store, name) for name in _made_of(whole, attribute) for store in ast.walk(whole)):
-        # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
-        return False
-    return not any(_lets_out(node, attribute) for node in ast.walk(whole))
+    names = _made_of(whole, attribute)
+    # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
+    return not any(_asked(node, name) for name in names for node in ast.walk(whole)) and not any(
+        (dotted(read) or "").rsplit(".", 1)[-1] in names
+        for node in ast.walk(whole)
+        for part in _handed_on(code, node)
+        for read in reads(part)
+    )
 
 
-def _lets_out(node: ast.AST, attribute: str) -> bool:
-    """Return whether code hands a holder to other code than formats or logs it, compares it or returns it."""
-    given: list[ast.expr] = []
+def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
+    """Return the parts of a node from which a value goes where it may have to be a tensor."""
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        given = [] if name in _FORMATTING or "scalar" in name or "log" in name else _arguments(node)
-    elif isinstance(node, ast.Compare):
+        path = code.path(node.func)
+        if path not in _FORMATTING and not path.startswith(_LOGGERS):
+            return _arguments(node)
+    if isinstance(node, ast.Compare):
         # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
-        given = [node]
-    elif isinstance(node, ast.Return) and node.value is not None:
+        return [node]
+    if isinstance(node, ast.Return) and node.value is not None:
         # The caller may want the tensor.
-        given = [node.value]
-    return any((dotted(read) or "").rpartition(".")[2] == attribute for one in given for read in reads(one))
+        return [node.value]
+    return []
 
 
 def _made_of(scope: ast.AST, name: str) -> list[str]:
