@@ -68,44 +68,16 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     wanted: dict[str, str] = {}
     groups: dict[str, str] = {}
     for node in every:
-        clearing = clearing_of(code, node)
-        other = code.statement(node)
-        if clearing is None and not isinstance(node.ctx, ast.Load):
-            clearing = other if isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) else None
-            if clearing is None:
+        cleared = _cleared(code, node)
+        if cleared is None:
+            taken = _read(code, statement, node, wanted, groups)
+            if taken is None:
                 return []
-        if clearing is not None:
-            removed = code.delete(clearing)
-            if removed is None:
-                return []
+            changes += taken
+        elif (removed := code.delete(cleared)) is not None:
             changes.append(removed)
-            continue
-        owner = dotted(node.value)
-        if owner is None:
-            return []
-        binder = _binder(code, node) if isinstance(node.value, ast.Name) else None
-        if binder is not None:
-            iterable, scope = binder
-            # The loop's name must stand for nothing but the owner of the gradient.
-            alone = all(
-                isinstance(code.parent(name), ast.Attribute) and getattr(code.parent(name), "attr", "") == "grad"
-                for name in code.loads(scope, owner)
-            )
-            if not alone or not isinstance(iterable, (ast.Call, ast.Name)):
-                return []
-            text = _known_before(code, statement, iterable)
-            if text is None:
-                return []
-            if text not in groups:
-                name = next(free for free in ("grads", "gradients", "all_grads") if not code.named(function, free))
-                groups[text] = name
-            changes += [code.replace(node, owner), code.replace(iterable, groups[text])]
         else:
-            if owner not in wanted:
-                wanted[owner] = f"{owner.rsplit('.', 1)[-1]}_grad"
-                if not wanted[owner].isidentifier() or code.named(function, wanted[owner]):
-                    return []
-            changes.append(code.replace(node, wanted[owner]))
+            return []
     if bool(wanted) == bool(groups) or len(groups) > 1:
         return []
     arguments = [code.segment(call.func.value)]
@@ -123,6 +95,49 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     single = len(wanted) == 1
     changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if single else ''}"))
     return list(dict.fromkeys(changes))
+
+
+def _cleared(code: Code, node: ast.Attribute) -> ast.stmt | None:
+    """Return the statement that clears a `.grad`, or sets it to a constant."""
+    clearing = clearing_of(code, node)
+    if clearing is None and not isinstance(node.ctx, ast.Load):
+        other = code.statement(node)
+        clearing = other if isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) else None
+    return clearing
+
+
+def _read(
+    code: Code, statement: ast.stmt, node: ast.Attribute, wanted: dict[str, str], groups: dict[str, str]
+) -> list[Change] | None:
+    """Return the changes that let a `.grad` read the gradient by a name of its own; None where it cannot.
+
+    `wanted` gets the name for its owner, `groups` the one for what a loop over owners runs over.
+    """
+    owner = dotted(node.value)
+    if owner is None or not isinstance(node.ctx, ast.Load):
+        return None
+    function = code.function(statement)
+    binder = _binder(code, node) if isinstance(node.value, ast.Name) else None
+    if binder is None:
+        if owner not in wanted:
+            wanted[owner] = f"{owner.rpartition('.')[2]}_grad"
+            if not wanted[owner].isidentifier() or code.named(function, wanted[owner]):
+                return None
+        return [code.replace(node, wanted[owner])]
+    iterable, scope = binder
+    # The loop's name must stand for nothing but the owner of the gradient.
+    alone = all(
+        isinstance(code.parent(name), ast.Attribute) and getattr(code.parent(name), "attr", "") == "grad"
+        for name in code.loads(scope, owner)
+    )
+    if not alone or not isinstance(iterable, (ast.Call, ast.Name)):
+        return None
+    text = _known_before(code, statement, iterable)
+    if text is None:
+        return None
+    if text not in groups:
+        groups[text] = next(free for free in ("grads", "gradients", "all_grads") if not code.named(function, free))
+    return [code.replace(node, owner), code.replace(iterable, groups[text])]
 
 
 def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name) -> str | None:

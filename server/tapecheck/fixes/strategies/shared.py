@@ -35,36 +35,14 @@ def step_once(context: Context) -> Iterator[Candidate]:
             losses = (loss_of(code, pair[0].value, one), loss_of(code, pair[1].value, one))
             if pair[0].value is not one or pair[1].value is not other or None in losses:
                 continue
-            block = code.block(pair[0])
-            here, there = block.index(pair[0]), block.index(pair[1])
-            earlier, between, later = block[:here], block[here + 1 : there], block[there + 1 :]
-            again = {ast.unparse(member) for member in later if _calls(member, "step")}
-            cleared = {ast.unparse(member) for member in earlier if _calls(member, "zero_grad")}
-            gone = [
-                member
-                for member in between
-                if (_calls(member, "step") and ast.unparse(member) in again)
-                or (_calls(member, "zero_grad") and ast.unparse(member) in cleared)
-            ]
-            steps = [member for member in gone if _calls(member, "step")]
-            # A way without another step after the second backward would leave the first loss unlearned.
-            if not steps or any(_calls(member, "step") for member in between if member not in gone):
-                continue
-            if any(_calls(member, "zero_grad") for member in between if member not in gone) and not cleared:
-                continue
             assert losses[0] is not None and losses[1] is not None
-            names = {
-                node.id for loss in losses if loss is not None for node in ast.walk(loss) if isinstance(node, ast.Name)
-            }
-            stores = [part for member in between for node in ast.walk(member) for part in targets(node)]
-            if any(root_name(part) in names for part in stores):
+            gone = _stepped_between(code, pair[0], pair[1])
+            if not gone or _stored_between(code, pair[0], pair[1], losses[0], losses[1]):
                 continue
             summed = " + ".join(operand_of(code.segment(loss)) for loss in losses if loss is not None)
-            call = pair[1].value
-            assert isinstance(call, ast.Call)
-            new = with_loss(code, call, losses[1], summed)
+            new = with_loss(code, other, losses[1], summed)
             deletions = [code.delete(member) for member in (pair[0], *gone)]
-            if new is None or any(change is None for change in deletions):
+            if new is None or None in deletions:
                 continue
             listing = f"`{summed}`" if len(summed) < 50 else "the sum of both losses"
             yield Candidate(
@@ -73,6 +51,33 @@ def step_once(context: Context) -> Iterator[Candidate]:
                 [new, *(change for change in deletions if change is not None)],
             )
             break
+
+
+def _stepped_between(code: Code, first: ast.stmt, second: ast.stmt) -> list[ast.stmt]:
+    """Return the steps between two statements of a block that the one after both repeats, with what clears for them;
+    none where another step or clearing is left there.
+    """
+    block = code.block(first)
+    here, there = block.index(first), block.index(second)
+    again = {ast.unparse(member) for member in block[there + 1 :] if _calls(member, "step")}
+    cleared = {ast.unparse(member) for member in block[:here] if _calls(member, "zero_grad")}
+    between = block[here + 1 : there]
+    steps = [member for member in between if _calls(member, "step")]
+    clearings = [member for member in between if _calls(member, "zero_grad")]
+    # A path without another step after the second backward would leave the first loss unlearned.
+    if not steps or any(ast.unparse(step) not in again for step in steps):
+        return []
+    kept = [member for member in clearings if ast.unparse(member) not in cleared]
+    return [] if kept and not cleared else [member for member in (*steps, *clearings) if member not in kept]
+
+
+def _stored_between(code: Code, first: ast.stmt, second: ast.stmt, *losses: ast.expr) -> bool:
+    """Return whether a statement between two others of a block stores a name that one of the losses reads."""
+    block = code.block(first)
+    between = block[block.index(first) + 1 : block.index(second)]
+    names = {node.id for loss in losses for node in ast.walk(loss) if isinstance(node, ast.Name)}
+    stores = (part for member in between for node in ast.walk(member) for part in targets(node))
+    return any(root_name(part) in names for part in stores)
 
 
 def _calls(statement: ast.stmt, method: str) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
@@ -652,21 +651,10 @@ class Autograd:
         context = Instance(None, "torch.autograd.FunctionCtx")
         saved_values: list[Value] = []
         dirty: list[Value] = []
-
-        def save(m: Engine, values: Args, named: Kwargs, at: ast.AST) -> Value:
-            saved_values.extend(values)
-            return None
-
-        context.attrs["save_for_backward"] = Native("save_for_backward", save)
         constant: list[Value] = []
-
-        def exclude(m: Engine, values: Args, named: Kwargs, at: ast.AST) -> Value:
-            constant.extend(values)
-            return None
-
-        context.attrs["mark_dirty"] = Native("mark_dirty", lambda m, values, named, at: dirty.extend(values))
-        context.attrs["mark_non_differentiable"] = Native("mark_non_differentiable", exclude)
-        context.attrs["set_materialize_grads"] = Native("set_materialize_grads", lambda m, values, named, at: None)
+        noted = {"save_for_backward": saved_values, "mark_dirty": dirty, "mark_non_differentiable": constant}
+        for name, values in (*noted.items(), ("set_materialize_grads", [])):
+            context.attrs[name] = _taking(name, values)
         context.attrs["needs_input_grad"] = Unknown("needs_input_grad")
         forward = machine.class_attribute(cls, "forward", cls, node)
         setup = machine.class_attribute(cls, "setup_context", cls, node)
@@ -697,22 +685,28 @@ class Autograd:
         own = _differentiable_again(backward)
         if own != "yes" and built.node is not None:
             self._own_gradients[built.node] = own
-        made: list[Value] = []
-        for value in outputs:
-            if any(value is other for other in constant):
-                made.append(world.graph.data(cuts=world.graph.cut("nondifferentiable", node, carriers[0])))
-            elif isinstance(value, Tensor) and value.dtype != "float":
-                made.append(value)
-            elif isinstance(value, Tensor) and any(value is each for each in dirty):
-                torch.rebase(value, built, node)
-                made.append(value)
-            elif isinstance(value, (Tensor, Unknown)):
-                alias = torch.alias(built)
-                alias.storage = value.storage if isinstance(value, Tensor) else Storage(built.storage.id)
-                made.append(alias)
-            else:
-                made.append(value)
+        made = [self._output(value, built, carriers[0], constant, dirty, node) for value in outputs]
         return tuple(made) if isinstance(result, tuple) else made[0]
+
+    def _output(
+        self, value: Value, built: Tensor, carrier: Value, constant: list[Value], dirty: list[Value], node: ast.AST
+    ) -> Value:
+        """Return what a custom function gives for one value of its forward; `built` has the function's node."""
+        if any(value is other for other in constant):
+            return self.world.graph.data(cuts=self.world.graph.cut("nondifferentiable", node, carrier))
+        if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtype != "float"):
+            return value
+        if isinstance(value, Tensor) and any(value is each for each in dirty):
+            self.torch.rebase(value, built, node)
+            return value
+        alias = self.torch.alias(built)
+        alias.storage = value.storage if isinstance(value, Tensor) else Storage(built.storage.id)
+        return alias
+
+
+def _taking(name: str, values: list[Value]) -> Native:
+    """Return a function that only notes what it is given."""
+    return Native(name, lambda machine, args, kwargs, node: values.extend(args))
 
 
 class _Source:

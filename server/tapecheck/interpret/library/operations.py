@@ -126,35 +126,41 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         # torch would raise: the list was filled where the dry run did not see it.
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
-    bound = bind(narrowed, args, kwargs)
-    # `linspace` takes tensors too; of numbers it makes a leaf like any other factory.
-    factory = narrowed.factory or (
-        name in _SPACES and not any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
-    )
-    if factory and not (name == "tensor" and any(isinstance(value, Tensor) for value in args)):
+    if _makes(narrowed, name, args, kwargs):
         return torch.factory(name, args, kwargs, node)
+    bound = bind(narrowed, args, kwargs)
     if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
         return bound[narrowed.view_of]
     target: Value = None
-    in_place = narrowed.mutates or (narrowed.inplace_flag and bound.get("inplace") is True)
-    if in_place:
-        changed = narrowed.mutates[0] if narrowed.mutates else (narrowed.inputs or narrowed.params)[0]
-        target = bound.get(changed)
-        if narrowed.inplace_flag and not narrowed.mutates:
-            inner = torch.facts.op(f"{name.rsplit('.', 1)[-1]}_")
-            if inner is not None:
-                return op(torch, inner.name, args[:1], {}, node)
+    if narrowed.mutates:
+        target = bound.get(narrowed.mutates[0])
+    elif narrowed.inplace_flag and bound.get("inplace") is True:
+        target = bound.get((narrowed.inputs or narrowed.params)[0])
+        inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
+        if inner is not None:
+            return op(torch, inner.name, args[:1], {}, node)
     result = apply(torch, narrowed, bound, node, target)
-    if name in _RANK_FOLLOWS and target is None and isinstance(result, Tensor) and result.rank is None:
+    if not isinstance(result, Tensor):
+        return result
+    if name in _RANK_FOLLOWS and target is None and result.rank is None:
         result.rank = _rank(torch, name, args)
-    if name == "unsqueeze" and isinstance(result, Tensor) and concrete(bound.get("dim")) == 0:
+    if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
         result.length = 1
     out = kwargs.get("out")
-    if isinstance(out, Tensor) and isinstance(result, Tensor):
+    if isinstance(out, Tensor):
         torch.world.graph.change(out, node, name)
         rebase(torch, out, result, node)
         return out
     return result
+
+
+def _makes(fact: OpFact, name: str, args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a call makes a tensor out of what is none: of numbers `linspace` does, of tensors it computes."""
+    if name == "tensor":
+        return fact.factory and not any(isinstance(value, Tensor) for value in args)
+    return fact.factory or (
+        name in _SPACES and not any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
+    )
 
 
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:

@@ -77,17 +77,8 @@ class Optimizers:
             if isinstance(second, Dict)
             else Dict({"lr": kwargs.get("lr", second or Unknown.plain("lr"))}, more=True)
         )
-        groups: list[Value] = []
-        listed = isinstance(source, (List, tuple, Stream))
-        known = behaviour(source).known_items(self.machine, node) if listed else None
-        if known and all(isinstance(item, Dict) for item in known):
-            groups = list(known)
-            for group in groups:
-                members, _ = self._leaves(group.items.get("params"), node)
-                group.items["params"] = List(list(members))
-                for key, value in defaults.items.items():
-                    group.items.setdefault(key, value)
-        else:
+        groups = self._groups(source, defaults, node)
+        if not groups:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         given = [self._leaves(group.items.get("params"), node)[0] for group in groups if isinstance(group, Dict)]
         owner.state.groups, owner.state.at = given, self.world.position.site(node)
@@ -105,6 +96,19 @@ class Optimizers:
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         return None
+
+    def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Value]:
+        """Return the parameter groups that an optimizer is given as such, with its defaults."""
+        listed = isinstance(source, (List, tuple, Stream))
+        known = behaviour(source).known_items(self.machine, node) if listed else None
+        if not known or not all(isinstance(item, Dict) for item in known):
+            return []
+        for group in known:
+            members, _ = self._leaves(group.items.get("params"), node)
+            group.items["params"] = List(list(members))
+            for key, value in defaults.items.items():
+                group.items.setdefault(key, value)
+        return list(known)
 
     def _frozen(self, groups: list[list[Tensor]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the leaves that are given while they are frozen, and those of groups that stay so."""

@@ -43,6 +43,14 @@ _FUNCTIONAL = ("functional.", "_C._nn.", "special.")
 """Other names of modules that hold ops."""
 
 
+def _kind_of_items(items: list[Value]) -> str:
+    if any(isinstance(item, (Tensor, Unknown)) and (item.node is not None or type(item) is Tensor) for item in items):
+        return "tensors"
+    if not items or any(isinstance(item, (List, tuple)) for item in items):
+        return "?"
+    return kind_of([concrete(item) for item in items])
+
+
 class Torch:
     """The torch side of one machine."""
 
@@ -98,12 +106,7 @@ class Torch:
                 return "tensor"
             return "number" if value.kind in COUNTED else "?"
         if isinstance(value, (List, tuple)):
-            items = value.items if isinstance(value, List) else list(value)
-            if any(isinstance(item, Tensor) or (isinstance(item, Unknown) and item.node is not None) for item in items):
-                return "tensors"
-            if not items or any(isinstance(item, (List, tuple)) for item in items):
-                return "?"
-            return kind_of([concrete(item) for item in items])
+            return _kind_of_items(value.items if isinstance(value, List) else list(value))
         if isinstance(value, Lib):
             return "dtype" if value.path.startswith("torch.") else "other"
         if behaviour(value).is_iterator:

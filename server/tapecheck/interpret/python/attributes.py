@@ -104,25 +104,29 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     return Unknown("missing", kind=Kind.MISSING)
 
 
+def _bind_wrapped(machine: Engine, value: Wrapped, receiver: Value, node: ast.AST) -> Value:
+    instance = isinstance(receiver, (Instance, Record))
+    if value.kind == "staticmethod":
+        return value.function
+    if value.kind == "classmethod":
+        return Bound(value.function, receiver.cls if instance else receiver)
+    if value.kind == "property":
+        return machine.call(value.function, [receiver], {}, node) if instance else value
+    if value.kind == "cached_property":
+        if not isinstance(receiver, Instance):
+            return value
+        made = machine.call(value.function, [receiver], {}, node)
+        machine.store_attribute(receiver, value.extra, made, node)
+        return made
+    return Bound(value, receiver) if instance else value
+
+
 def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value:
     instance = isinstance(receiver, (Instance, Record))
     if isinstance(value, Function) or (isinstance(value, Native) and value.method):
         return Bound(value, receiver) if instance else value
     if isinstance(value, Wrapped):
-        if value.kind == "staticmethod":
-            return value.function
-        if value.kind == "classmethod":
-            owner = receiver.cls if isinstance(receiver, (Instance, Record)) else receiver
-            return Bound(value.function, owner)
-        if value.kind == "property":
-            return machine.call(value.function, [receiver], {}, node) if instance else value
-        if value.kind == "cached_property":
-            if not isinstance(receiver, Instance):
-                return value
-            made = machine.call(value.function, [receiver], {}, node)
-            machine.store_attribute(receiver, value.extra, made, node)
-            return made
-        return Bound(value, receiver) if instance else value
+        return _bind_wrapped(machine, value, receiver, node)
     if isinstance(value, Instance) and value.cls is not None and value.cls.defines("__get__"):
         owner = receiver.cls if isinstance(receiver, Instance) else receiver
         return machine.call(find_method(machine, value, "__get__"), [receiver if instance else None, owner], {}, node)

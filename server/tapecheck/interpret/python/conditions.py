@@ -213,33 +213,17 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-    if isinstance(op, (ast.Is, ast.IsNot)):
-        same = identical(left, right)
-        if same is None:
+    if isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
+        identity = isinstance(op, (ast.Is, ast.IsNot))
+        answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))
+        if answer is None:
             return unknown_test(machine, op, left, right)
-        return same if isinstance(op, ast.Is) else not same
-    if isinstance(op, (ast.In, ast.NotIn)):
-        inside = behaviour(right).contains(machine, concrete(left))
-        if inside is None:
-            return unknown_test(machine, op, left, right)
-        return inside if isinstance(op, ast.In) else not inside
+        return answer if isinstance(op, (ast.Is, ast.In)) else not answer
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return machine.library.comparison(type(op).__name__, left, right, node)
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
-        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            seen = machine.world.comparisons.operands.get(id(node))
-            if seen is not None and seen != (left, right):
-                machine.world.comparisons.varying += 1
-                machine.world.comparisons.varied = node
-            machine.world.comparisons.operands[id(node)] = (left, right)
-            machine.world.comparisons.numbers = hash((machine.world.comparisons.numbers, id(node), left, right))
-        try:
-            return _COMPARE[type(op)](left, right)
-        except TypeError:
-            if machine.handlers:
-                raise Signal("TypeError") from None
-            return Unknown.plain("comparison")
+        return _compare_constants(machine, op, left, right, node)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return unknown_test(machine, op, left, right)
     if isinstance(left, Instance) or isinstance(right, Instance):
@@ -254,6 +238,24 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
     if isinstance(left, Set) or isinstance(right, Set):
         return algebra.set_comparison(op, left, right)
     return algebra.ordering(machine, op, left, right, node)
+
+
+def _compare_constants(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """Return a comparison of constants; numbers that are others each time are what a loop counts on."""
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        comparisons = machine.world.comparisons
+        seen = comparisons.operands.get(id(node))
+        if seen is not None and seen != (left, right):
+            comparisons.varying += 1
+            comparisons.varied = node
+        comparisons.operands[id(node)] = (left, right)
+        comparisons.numbers = hash((comparisons.numbers, id(node), left, right))
+    try:
+        return _COMPARE[type(op)](left, right)
+    except TypeError:
+        if machine.handlers:
+            raise Signal("TypeError") from None
+        return Unknown.plain("comparison")
 
 
 def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:

@@ -110,32 +110,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
         _not_read(machine, node.func.value)
     function = machine.eval(node.func, env)
-    args: Args = []
-    open_ended = False
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            value = machine.eval(argument.value, env)
-            items = behaviour(value).known_items(machine, argument)
-            if items is None:
-                open_ended = True
-                args.append(value)
-            else:
-                args.extend(items)
-        else:
-            args.append(machine.eval(argument, env))
-    kwargs: Kwargs = {}
-    for keyword in node.keywords:
-        value = machine.eval(keyword.value, env)
-        if keyword.arg is not None:
-            kwargs[keyword.arg] = value
-        elif isinstance(unwrapped(value), Dict):
-            value = unwrapped(value)
-            kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
-            open_ended = open_ended or value.more
-        else:
-            open_ended = True
-    if open_ended:
-        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS)
+    args, kwargs = _given(machine, node, env)
     if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
@@ -144,6 +119,33 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
             # A method of a base class that was not found: it has the whole object.
             machine.library.given_away([receiver], node, node.func.attr)
     return machine.call(function, args, kwargs, node)
+
+
+def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
+    """Return what a call passes; `MORE_KEYWORDS` among the keywords where there may be more."""
+    args: Args = []
+    kwargs: Kwargs = {}
+    open_ended = False
+    for argument in node.args:
+        if not isinstance(argument, ast.Starred):
+            args.append(machine.eval(argument, env))
+            continue
+        value = machine.eval(argument.value, env)
+        items = behaviour(value).known_items(machine, argument)
+        open_ended = open_ended or items is None
+        args.extend([value] if items is None else items)
+    for keyword in node.keywords:
+        value = machine.eval(keyword.value, env)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+            continue
+        value = unwrapped(value)
+        if isinstance(value, Dict):
+            kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+        open_ended = open_ended or not isinstance(value, Dict) or value.more
+    if open_ended:
+        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS)
+    return args, kwargs
 
 
 _CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))

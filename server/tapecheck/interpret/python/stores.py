@@ -87,21 +87,23 @@ def store_name(
             if not carry.restored(machine, slot, before, value):
                 slot.at = machine.world.position.site(statement)
             slot.clock = machine.world.position.clock
-        if type(value) is Instance and value.module:
-            machine.library.name_parameters(value, name)
-        elif isinstance(value, Tensor):
-            if not value.name or value.node is None or not value.is_leaf:
-                value.name = name
-            if value.node is not None or value.cuts:
-                at = machine.world.position.site(target if target is not None else statement)
-                machine.world.writer.emit(Bind(at, name, value.node, value.cuts))
-        elif isinstance(value, tuple):
-            _name_elements(
-                machine, machine.world.position.site(target if target is not None else statement), name, value
-            )
-        elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
-            # A result without a name gets the one that the program gives it.
+        _named(machine, name, value, statement if target is None else target)
+
+
+def _named(machine: Engine, name: str, value: Value, place: ast.AST) -> None:
+    """Let a value have the name that the program gives it, and note it where it leads to a graph."""
+    if type(value) is Instance and value.module:
+        machine.library.name_parameters(value, name)
+    elif isinstance(value, Tensor):
+        if not value.name or value.node is None or not value.is_leaf:
             value.name = name
+        if value.node is not None or value.cuts:
+            machine.world.writer.emit(Bind(machine.world.position.site(place), name, value.node, value.cuts))
+    elif isinstance(value, tuple):
+        _name_elements(machine, machine.world.position.site(place), name, value)
+    elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
+        # A result without a name gets the one that the program gives it.
+        value.name = name
 
 
 def home_of(machine: Engine, name: str, env: Env) -> Env:

@@ -115,39 +115,30 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     """Return what becomes of the gradients of a backward, with the first clearing and the leaves that it clears."""
     if run.failed or any(fact != "yes" for fact in run.traversal.executed.values()):
         return "unknown", None, set()
-    last = run.position
-    first: Moment | None = None
-    leaves: set[int] = set()
+    cleared: dict[int, Moment] = {}
     unowned: dict[int, Moment | None] = {}
     for number in run.traversal.executed:
         if number not in reading.ledger.leaves:
             continue
-        moments = [moment for moment in gradients.moments(number) if moment.position > run.position]
         if gradients.unseen(number):
             return "unknown", None, set()
-        if number not in gradients.steppable:
-            if looked_at(moments):
-                return "used", None, set()
-            moment = next((moment for moment in moments if moment.kind == "cleared"), None)
-            if gradients.listed and reading.ledger.leaves[number].parameter:
-                # Parameters that no optimizer has, and the program clears them as if one had.
-                unowned[number] = moment
-            continue
-        moment = next((moment for moment in moments if moment.kind != "added"), None)
-        if moment is None:
-            return "left", None, set()
-        if moment.kind != "cleared":
+        moments = [moment for moment in gradients.moments(number) if moment.position > run.position]
+        if number in gradients.steppable:
+            moment = next((moment for moment in moments if moment.kind != "added"), None)
+            if moment is None or moment.kind != "cleared":
+                return "left" if moment is None else "used", None, set()
+            cleared[number] = moment
+        elif looked_at(moments):
             return "used", None, set()
-        leaves.add(number)
-        last = max(last, moment.position)
-        if first is None or moment.position < first.position:
-            first = moment
-    if first is None and unowned:
-        cleared = [moment for moment in unowned.values() if moment is not None]
-        if len(cleared) < len(unowned):
+        elif gradients.listed and reading.ledger.leaves[number].parameter:
+            # Parameters that no optimizer has, and the program clears them as if one had.
+            unowned[number] = next((moment for moment in moments if moment.kind == "cleared"), None)
+    last = max((moment.position for moment in cleared.values()), default=run.position)
+    if not cleared and unowned:
+        if None in unowned.values():
             return "left", None, set()
-        leaves, first = set(unowned), min(cleared, key=lambda moment: moment.position)
-    if first is None:
+        cleared = {leaf: moment for leaf, moment in unowned.items() if moment is not None}
+    if not cleared:
         return "unknown", None, set()
     for node, positions in gradients.nodes_read.items():
         if node in run.traversal.executed and any(run.position <= position for position in positions):
@@ -155,7 +146,7 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
     if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
         return "unknown", None, set()
-    return "discarded", first, leaves
+    return "discarded", min(cleared.values(), key=lambda moment: moment.position), set(cleared)
 
 
 def _starved(gradients: Gradients) -> set[int]:

@@ -75,39 +75,54 @@ class _Read:
     fact: Fact = "yes"
 
 
+class _Scales:
+    """The gradients of leaves that are multiplied by the scale, as the events of a tape make them so."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._leaves = reading.ledger.leaves
+        self._products = {event.node: event.enabled for _, event in reading.scalings if isinstance(event, Scaled)}
+        self.filled: dict[int, tuple[Run, Fact]] = {}
+        """Of each such leaf the backward that filled its gradient, and whether the scaler is known to be on."""
+
+    def feed(self, moment: object) -> None:
+        """Take in the next event."""
+        if isinstance(moment, Run):
+            self._walked(moment)
+        elif isinstance(moment, (GradientCleared, GradientSet)):
+            self.filled.pop(moment.leaf, None)
+        elif isinstance(moment, Unscaled):
+            for leaf in list(self.filled) if moment.leaves is None else moment.leaves:
+                self.filled.pop(leaf, None)
+
+    def _walked(self, run: Run) -> None:
+        walked, wanted = run.traversal.executed, run.backward.inputs
+        facts = [both(walked[node], enabled) for node, enabled in self._products.items() if node in walked]
+        for number, fact in walked.items():
+            if number not in self._leaves or (wanted is not None and number not in wanted):
+                continue
+            if not facts:
+                # Added to a gradient that is scaled, it is neither the one nor the other.
+                self.filled.pop(number, None)
+            elif number not in self.filled:
+                self.filled[number] = run, both(fact, "yes" if "yes" in facts else "may")
+
+
 def _reads(reading: Reading) -> Iterable[_Read]:
     """Yield what reads the gradients of leaves by their size, in order."""
-    products = {event.node: event.enabled for _, event in reading.scalings if isinstance(event, Scaled)}
-    leaves = reading.ledger.leaves
     gradients = gradients_of(reading)
-    state: dict[int, tuple[Run, Fact]] = {}
+    # Without optimizers, or where one may have more than is known, any leaf may be stepped.
+    stepped = gradients.steppable if gradients.listed and gradients.steppable else reading.ledger.leaves
+    scales = _Scales(reading)
     handed: set[int] = set()
     moments: list[tuple[int, object]] = [*reading.gradient_events, *reading.scalings]
     moments += [(run.position, run) for run in reading.runs if run.backward.accumulates]
     for _, moment in sorted(moments, key=lambda entry: entry[0]):
-        if isinstance(moment, Run):
-            walked = moment.traversal.executed
-            facts = [both(walked[node], enabled) for node, enabled in products.items() if node in walked]
-            wanted = moment.backward.inputs
-            for number, fact in moment.traversal.executed.items():
-                if number not in leaves or (wanted is not None and number not in wanted):
-                    continue
-                if not facts:
-                    # Added to a gradient that is scaled, it is neither the one nor the other.
-                    state.pop(number, None)
-                elif number not in state:
-                    state[number] = moment, both(fact, "yes" if "yes" in facts else "may")
-        elif isinstance(moment, (GradientCleared, GradientSet)):
-            state.pop(moment.leaf, None)
-        elif isinstance(moment, LeafEscape):
+        scales.feed(moment)
+        if isinstance(moment, LeafEscape):
             # Told once of each leaf: what unknown code does to scaled gradients it does in every iteration.
-            handed |= {leaf for leaf in moment.leaves or state if leaf in state}
-        elif isinstance(moment, Unscaled):
-            for leaf in list(state) if moment.leaves is None else moment.leaves:
-                state.pop(leaf, None)
-        elif isinstance(moment, GradientRead) and moment.how and moment.of in leaves and moment.of not in handed:
-            if gradients.listed and gradients.steppable and moment.of not in gradients.steppable:
-                # No step uses it, whatever its size: `unscale_` passes it over as well.
-                continue
-            scaled = state.get(moment.of)
-            yield _Read(moment, *scaled) if scaled is not None else _Read(moment, None)
+            handed |= {leaf for leaf in moment.leaves or scales.filled if leaf in scales.filled}
+        elif isinstance(moment, GradientRead) and moment.how and moment.of in reading.ledger.leaves:
+            # What no step uses `unscale_` passes over as well.
+            if moment.of in stepped and moment.of not in handed:
+                scaled = scales.filled.get(moment.of)
+                yield _Read(moment, *scaled) if scaled is not None else _Read(moment, None)
