@@ -1,6 +1,20 @@
 """Minimal programs on which torch and an earlier dry run disagreed; `# raises` marks the line torch raises at."""
 
 PROGRAMS = {
+    "subclasses of layers call the forward that they inherit": """
+class Norm(nn.GroupNorm):
+    def forward(self, x):
+        return super().forward(x.float()).type(x.dtype)
+class Linear(nn.Linear):
+    def forward(self, x):
+        return nn.Linear.forward(self, x)
+class Tower(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) + x
+loss = Tower(Linear(4, 4), Norm(2, 4))(torch.randn(3, 4)).sum()
+loss.backward()
+loss.backward()  # raises
+""",
     "a view made before its base changes follows the base": """
 w = torch.rand(4, 4, requires_grad=True)
 h = w + 0

@@ -379,7 +379,9 @@ class Modules:
         return owner
 
     def _module_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return self.forward(owner, args, kwargs, node)
+        if isinstance(owner.state, (ParallelState, CompiledState)):
+            return wrappers.call(self, owner, args, kwargs, node)
+        return self._inherited_forward(owner, args, kwargs, node)
 
     def _module___call__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return self.call(owner, args, kwargs, node)
@@ -459,6 +461,10 @@ class Modules:
             return self.machine.call_function(method.function, [method.receiver, *args], kwargs, node, forward=True)
         if method is not None:
             return self.machine.call(method, args, kwargs, node)
+        return self._inherited_forward(owner, args, kwargs, node)
+
+    def _inherited_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Run the forward that a module's class has from the library: `super().forward(x)` in one of the user's."""
         kwargs.pop(MORE_KEYWORDS, None)
         fact = _layer(owner).fact
         if fact is not None:
@@ -474,6 +480,9 @@ class Modules:
             return value
         if owner.lib == averaging.AVERAGED:
             return self.machine.call(owner.attrs["module"], args, kwargs, node)
+        if self.machine.find_method(owner, "forward") is not None:
+            # The base class is not visible, or it has none that could be called.
+            return self.torch.opaque_result(f"{name}.forward", args, kwargs, node)
         result = self._run_opaque(owner, args, kwargs, node)
         if owner.cls is not None and isinstance(result, Unknown):
             # A class without a forward of its own: that of the subclass it is written for has parameters nobody knows.

@@ -149,6 +149,10 @@ class Torch:
             return self.machine.call(method, args[1:], kwargs, node)
         if name.startswith("nn.") and self.nn.is_class(path):
             return self.nn.construct(path, args, kwargs, node)
+        if name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
+            owner = args[0] if args else None
+            if isinstance(owner, Instance) and owner.module:
+                return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
         if name.startswith("optim."):
             return self.optimizers.construct(path, args, kwargs, node)
         if name.startswith("nn.init."):
