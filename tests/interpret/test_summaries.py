@@ -152,6 +152,82 @@ for batch in load(input()):
     (reader(batch, batch.mask) + reader(batch, torch.ones(4))).backward()
     (batch.text.sum() + reader(batch, batch.text)).backward()
 """,
+    "conditions that nobody can decide": """
+def forward(self, x):
+    x = self.body(x)
+    if x.mean() > 0:
+        x = x * 2
+    scale = 1 if float(input()) > 0.5 else x.detach().max()
+    return self.head(x) * scale
+Net.forward = forward
+for step in range(3):
+    optimizer.zero_grad()
+    (net(torch.randn(3, 4)).mean() + net(torch.randn(3, 4)).mean()).backward()
+    optimizer.step()
+""",
+    "a condition about a state that is carried": """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ih, self.hh = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x, h):
+        if int(input()) % 2:
+            h = h.detach()
+        return (self.ih(x) + self.hh(h)).tanh()
+cell = Cell()
+h = torch.zeros(3, 4)
+for step in range(4):
+    h = cell(torch.randn(3, 4), h)
+    h = cell(torch.randn(3, 4), h)
+    h.sum().backward()
+    h = h.data
+    h = cell(torch.randn(3, 4), h)
+""",
+    "frozen layers": """
+for parameter in net.parameters():
+    parameter.requires_grad_(False)
+x = torch.randn(3, 4, requires_grad=True)
+for step in range(3):
+    (net(x).mean() + net(x * 2).mean()).backward()
+for parameter in net.parameters():
+    parameter.requires_grad_(True)
+net(x).mean().backward()
+""",
+    "code that is not visible": """
+from einops_of_somebody import rearrange
+def forward(self, x):
+    return self.head(rearrange(self.body(x), "a b -> b a")).relu().exp() + rearrange(x, "a b -> b a").mean()
+Net.forward = forward
+for step in range(3):
+    real, fake = torch.randn(3, 4), torch.randn(3, 4)
+    (net(real).mean() + net(fake).mean()).backward()
+""",
+    "layers under names that are worked out": """
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        for i in range(int(input())):
+            setattr(self, "block_%d" % i, nn.Linear(4, 4))
+    def forward(self, x):
+        return self.layer(x).relu().exp().sin()
+blocks = Blocks()
+for step in range(3):
+    (blocks(torch.randn(3, 4)).sum() + blocks(torch.randn(3, 4)).sum()).backward()
+""",
+    "a small layer, with and without recording": """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+    def forward(self, x):
+        return nn.functional.normalize(x, dim=1) * self.weight
+norm = Norm()
+for step in range(3):
+    norm(norm(torch.randn(3, 4))).sum().backward()
+    with torch.no_grad():
+        print(norm(norm(torch.randn(3, 4))).sum())
+""",
     "a scaler, before and after": """
 scaler = torch.amp.GradScaler()
 for step in range(3):

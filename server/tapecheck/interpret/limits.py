@@ -82,8 +82,8 @@ MOST_SUMMED_UP = 6_000
 """Objects of a model whose forward is summed up: looking through more would take as long as running it."""
 MOST_TRIED = 4
 """Calls of a function that could not be summed up, after which it is run each time."""
-FEWEST_EVENTS = 6
-"""Events from which on a summary is worth its making."""
+FEWEST_WORK = 16
+"""Work of a call from which on a summary is worth its making: two ops."""
 
 # -- loops ------------------------------------------------------------------------------------------------------------
 

@@ -339,6 +339,15 @@ class Watcher:
             if not part.empty
         )
 
+    def standing(self, world: World, values: Iterable[Value], env: Env) -> tuple[int, ...]:
+        """Return what the stake of a condition hangs on besides the kinds of the values that it is about.
+
+        The first says whether the iteration has built no graph so far.
+        """
+        present = self._present(world, env)
+        bare = present.first > 0 and world.writer.last_id == present.first
+        return bare, world.writer.optimizers > 0, *map(present.graph, values)
+
     # -- expressions --------------------------------------------------------------------------------------------
 
     def chosen(

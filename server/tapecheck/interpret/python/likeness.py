@@ -217,10 +217,11 @@ class Given:
         """Whether the module, looked through once more, holds the very values that it held."""
         return list(self.known)[: self.own] == list(after.known) and self.tokens[: self.own_tokens] == after.tokens
 
-    def learnt(self, facts: Sequence[Fact]) -> tuple[list[Shape], list[Test]]:
+    def learnt(self, facts: Sequence[Fact], settled: Sequence[int]) -> tuple[list[Shape], list[Test]]:
         """Return what has become known of what was given: shapes of tensors, and the asserts that speak of these.
 
-        `facts` are the tests that were answered since. Raises `Unlike` where more has become known.
+        `facts` are the tests that were answered since, `settled` are what they were about, by id. Raises `Unlike`
+        where more has become known.
         """
         for whole in self.unknowns:
             self._same_parts(whole)
@@ -234,7 +235,11 @@ class Given:
                 if type(shape) is Unknown and id(shape) not in self.known and not self.fresh(shape):
                     shapes.append((number, key, shape))
                     made.update((id(one), one) for one in _like(shape))
-        return shapes, self._tests(facts, made)
+        tests = self._tests(facts, made)
+        told = {id(one) for tested, *_ in tests for one in origins(tested)}
+        if any(one not in told and (one in made or self.known.get(one, -1) >= self.own) for one in settled):
+            raise Unlike
+        return shapes, tests
 
     def _same_parts(self, whole: Unknown) -> None:
         before = self._parts_of[id(whole)]
@@ -267,23 +272,30 @@ class Given:
         """Add what stands for the shape of a tensor and the like, where something is known of it."""
         for name, item in (value.extra or {}).items():
             kind = type(item)
-            if kind is Tensor or name is Mark.FROZEN_LEAF:
-                # It belongs to another tensor, or the program has switched it off.
+            if name is Mark.FROZEN_LEAF:
+                # Which leaf it was is told by its number.
+                self.tokens.append(name)
+            elif name is Mark.DATA_OF:
+                self.tokens.append(name)
+                self.add(item)
+            elif kind is Tensor:
+                # It belongs to another tensor.
                 raise Unlike
-            if kind is not Unknown:
+            elif kind is not Unknown:
                 self.tokens.append((name, kind, item if kind in INERT else None))
             elif not self.fresh(item):
                 self.tokens.append(name)
                 self.add(item)
 
     def _object(self, value: Instance) -> None:
-        if value.hooks or value.inner is not None or value.open or value.state is not None or value.args is not None:
+        if value.hooks or value.inner is not None or value.state is not None or value.args is not None:
             raise Unlike
         layer = value.layer
         if value.cls is None and layer is None:
             raise Unlike
         self.held.append(value.cls)
-        self.tokens.append(("object", id(value.cls) if value.cls is not None else value.lib, len(value.attrs)))
+        cls = id(value.cls) if value.cls is not None else value.lib
+        self.tokens.append(("object", cls, len(value.attrs), value.open))
         if layer is not None:
             if layer.parametrized:
                 raise Unlike

@@ -1,14 +1,15 @@
 """Forwards that were run before: for a module and arguments of the same kind the tape gets the same events again.
 
 What a call did may be written anew, with other numbers, where it hung on nothing but what it was given: the module with
-all its parts, the arguments, and names of other namespaces that still have the values that it read there. A call that
-stored anything that outlives it, asked a condition that nobody can decide, or did more than build nodes, is run each
-time.
+all its parts, the arguments, and names of other namespaces that still have the values that it read there, and where the
+conditions that nobody can decide are answered as before. A call that stored anything that outlives it, or did more than
+build nodes, is run each time.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike, parts_of
 from tapecheck.interpret.state import Frame, World
+from tapecheck.interpret.state.choices import place_of
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -37,9 +39,9 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
-from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
+from tapecheck.tape import Assumed, Bind, Cut, Decision, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
 
-_WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
+_WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd, Assumed, Decision))
 _WORD = re.compile(r"\w+")
 
 Read = tuple[dict[str, Value], str, Value]
@@ -78,6 +80,7 @@ class _Numbers:
     def __init__(self, world: World, given: Given) -> None:
         held: list[Tensor | Unknown] = [*given.tensors, *given.unknowns]
         self.nodes = [value.node for value in held]
+        self.nodes += [tensor.extra.get(Mark.FROZEN_LEAF) for tensor in given.tensors if tensor.extra]
         self.oldest = [value.oldest for value in held]
         self.names = [tensor.name for tensor in given.tensors]
         self.storages = [value.storage.id if value.storage is not None else None for value in held]
@@ -108,6 +111,12 @@ class Summary:
     tests: list[Test]
     speaks: bool
     """Whether the events say how something is called that the call was given."""
+    breaks: int
+    """How often it called code that nobody can look into."""
+    decisions: list[Decision]
+    """The conditions that it asked."""
+    standing: tuple[int, ...]
+    """What can hang on these, besides what the values are that it was given."""
 
     def reads_the_same(self) -> bool:
         """Whether all that the call read by name is still there, with the parts that it had."""
@@ -181,7 +190,7 @@ def forward(
     if summary is not None:
         calls.failed = 0
         calls.summaries[(*key, *given.names) if summary.speaks else key] = summary
-    elif watch.ended.events - watch.begun.events >= limits.FEWEST_EVENTS:
+    elif watch.spent >= limits.FEWEST_WORK:
         calls.failed += 1
     return result
 
@@ -197,6 +206,15 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _standing(machine: Engine, given: Given) -> tuple[int, ...]:
+    """Return what can hang on the conditions of a call, besides what the values are that it is given."""
+    world = machine.world
+    own = len(world.comparisons.counted) > 0, world.calls.recursion
+    if world.watcher is None or not machine.envs:
+        return False, *own
+    return *world.watcher.standing(world, [*given.tensors, *given.unknowns], machine.envs[-1]), *own
+
+
 def _point(world: World) -> _Point:
     return _Point(len(world.writer.tape.events), *world.writer.numbered, world.position.clock, world.position.stamp)
 
@@ -210,18 +228,23 @@ class _Watch:
         self.given = given
         self.numbers = _Numbers(machine.world, given)
         self.before = [_state(tensor) for tensor in given.tensors]
-        self.concretes = [one.concrete for one in given.unknowns]
+        self.concretes = [(one.concrete, one.truth) for one in given.unknowns]
         self.asked = self._asked()
+        self.standing = _standing(machine, given)
+        self.settled = len(machine.world.knowledge.settled)
         self.facts = len(machine.world.knowledge.facts)
         self.begun = self.ended = _point(machine.world)
+        self.work, self.breaks = machine.world.budget.work, machine.world.modes.breaks
+        self.spent = 0
+        """What the call has taken, in units of work."""
         self.results: list[str] = []
         """What the tensors of the result are called."""
 
     def _asked(self) -> tuple[Any, ...]:
         world = self.world
-        choices, modes = world.choices, world.modes
+        modes = world.modes
         return (
-            len(choices.answered), choices.deduced, len(world.omissions.mistakes), world.graph.unknown_made,
+            len(world.omissions.mistakes), world.graph.unknown_made,
             tuple(modes.grad_modes), modes.off_at, world.stores.attributes, len(modes.checkpointed),
             self.machine.library.left_behind(),
         )  # fmt: skip
@@ -229,11 +252,14 @@ class _Watch:
     def summary(self, receiver: Instance, result: Value, reads: list[Read], node: ast.AST) -> Summary | None:
         """Return the summary, None where there is none."""
         world, given = self.world, self.given
-        self.ended = _point(world)
+        self.ended, self.spent = _point(world), self.work - world.budget.work
         events = world.writer.tape.events[self.begun.events :]
-        if len(events) < limits.FEWEST_EVENTS or self.asked != self._asked():
+        if self.spent < limits.FEWEST_WORK or self.asked != self._asked():
             return None
         if any(type(event) not in _WRITTEN for event in events) or not all(_constant(value) for _, _, value in reads):
+            return None
+        decisions = [event for event in events if type(event) is Decision]
+        if any(event.counted or self._of_loop(event) for event in decisions):
             return None
         if self.before != [_state(tensor) for tensor in given.tensors]:
             return None
@@ -243,13 +269,14 @@ class _Watch:
             for one, before in zip(given.unknowns, then)
         ):
             return None
-        if self.concretes != [one.concrete for one in given.unknowns]:
+        if self.concretes != [(one.concrete, one.truth) for one in given.unknowns]:
             return None
         if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
             return None
         after = Given(world.knowledge.settled)
         try:
-            shapes, tests = given.learnt(world.knowledge.facts[self.facts :])
+            settled = list(itertools.islice(world.knowledge.settled, self.settled, None))
+            shapes, tests = given.learnt(world.knowledge.facts[self.facts :], settled)
             after.module(receiver)
             made = self._frozen(result, {})
         except Unlike:
@@ -271,8 +298,13 @@ class _Watch:
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             stored, call, world.position.call_stack, world.position.iteration, shapes, tests,
-            _speaks(events, given.names, self.results),
+            _speaks(events, given.names, self.results), world.modes.breaks - self.breaks, decisions, self.standing,
         )  # fmt: skip
+
+    def _of_loop(self, decision: Decision) -> bool:
+        """Whether a condition is asked by a loop: how often it goes round hangs on how often it was entered before."""
+        asked = self.world.choices.asked[place_of(decision)]
+        return isinstance(asked.statement, (ast.While, ast.For, ast.AsyncFor))
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
         """Return what makes the result again."""
@@ -343,6 +375,8 @@ def _speaks(events: list[Any], names: list[str], results: list[str]) -> bool:
             said.update([one.name for one in event.saved])
         elif kind in (Bind, InPlace, Cut):
             said.add(event.name)
+        elif kind is Assumed:
+            said.add(event.text)
     words = {word for name in said for word in _WORD.findall(name)}
     return any(not words.isdisjoint(_WORD.findall(name)) for name in names if name)
 
@@ -416,7 +450,15 @@ class _Again:
         self._held = {value.storage.id: value.storage for value in held if value.storage is not None}
         for before, after in self._storages.items():
             self._versions[before] = now.versions[after] - then.versions[before]
-        return fits
+        return fits and (not self.summary.decisions or self._asks_the_same())
+
+    def _asks_the_same(self) -> bool:
+        """Whether the conditions are answered as they were then, and no more can depend on them."""
+        then, now = self.summary.standing, _standing(self.machine, self.given)
+        # What the call has built before it asks was built in this iteration.
+        built = next(type(event) is Node for event in self.summary.events if type(event) in (Node, Decision))
+        alike = (built or then[0] == now[0]) and then[1:] == now[1:]
+        return alike and self.world.choices.repeats(self.summary.decisions)
 
     def node(self, number: int | None) -> int | None:
         begun = self.summary.begun.ids
@@ -478,6 +520,9 @@ class _Again:
             ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops
         )
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
+        world.modes.breaks += summary.breaks
+        for decision in summary.decisions:
+            world.choices.repeat(decision)
         first = self.begun.ids + 1
         self.machine.library.written_again(first, world.writer.last_id, self.begun.ids - begun.ids, self)
         return summary.result(self)
@@ -534,9 +579,17 @@ class _Again:
                 made = self._cut(event, site)
                 ledger.feed(made)
             elif kind is Loop:
-                made = Loop(event.id + loops, site(event.at), event.inside_forward, event.hidden, event.off)
+                made = Loop(
+                    event.id + loops, site(event.at), event.inside_forward, event.hidden, event.off, event.trains
+                )
             elif kind is Iteration:
                 made = Iteration(event.loop + loops, event.index)
+            elif kind is Decision:
+                cut = cuts(event.cuts) if event.cuts else ()
+                made = Decision(site(event.at), event.text, event.taken, event.end_line, event.counted, cut)
+            elif kind is Assumed:
+                about = tuple([node(number) or number for number in event.about])
+                made = Assumed(site(event.at), event.kind, event.text, about)
             else:
                 made = LoopEnd(event.loop + loops, event.iterations, event.more)
             written.append(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.state.position import Position
@@ -81,7 +82,32 @@ class Choices:
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts))
         return answer
 
+    def repeats(self, decisions: Iterable[Decision]) -> bool:
+        """Whether the policy answers these conditions as before, were they asked again in this order."""
+        times: dict[Place, int] = {}
+        for decision in decisions:
+            place = place_of(decision)
+            pattern = self.policy.patterns.get(place)
+            if pattern is not None:
+                time = self.asked[place].times + times.get(place, 0)
+                times[place] = times.get(place, 0) + 1
+                if pattern[min(time, len(pattern) - 1)] != decision.taken:
+                    return False
+        return True
+
+    def repeat(self, decision: Decision) -> None:
+        """Note that a condition was asked and answered once more; the event is written elsewhere."""
+        place = place_of(decision)
+        self.asked[place].times += 1
+        self.answered.append(place)
+
     @property
     def guesses(self) -> list[ast.AST]:
         """The statements of this path that were undecided."""
         return [asked.statement for asked in self.asked.values() if asked.statement is not None]
+
+
+def place_of(decision: Decision) -> Place:
+    """Return where a condition stands."""
+    span = decision.at.span
+    return span.file, span.line, span.column

@@ -50,6 +50,12 @@ class Watching(Protocol):
     def idle(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether neither side of an `if` can affect a finding in the current state."""
 
+    def standing(self, world: World, values: Iterable[Value], env: Env) -> tuple[int, ...]:
+        """Return what a verdict on a condition can depend on besides the kinds of the values that it is about.
+
+        The first number says whether the iteration has built no graph so far.
+        """
+
 
 class World:
     """The state of one path, in objects with one job each."""
