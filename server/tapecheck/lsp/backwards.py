@@ -46,17 +46,19 @@ def explain_backward(telling: Telling, span: Span) -> str:
             details.append(f"**{text}**")
     if problem is not first:
         details += [_gradients(telling, reading, first), _frees(telling, reading, first)]
-    passed = counts if problem is None else counts[: runs.index(problem)]
-    if telling.reported(span, GrowingChain.code):
-        pass
-    elif len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
-        listed = ", ".join(map(str, passed[:3]))
-        details.append(f"walks {listed}, … nodes in successive iterations: the graph grows")
-    elif len(passed) > 1 and len(set(passed[1:])) == 1 and passed[0] != passed[1]:
-        details.append(f"from the second time on: {count(passed[1], 'node')}")
-    elif len(passed) > 1 and len(set(passed)) == 1 and first.at.iteration:
-        details.append("the same in every iteration")
+    if not telling.reported(span, GrowingChain.code):
+        details += _course(counts if problem is None else counts[: runs.index(problem)], first)
     return page(head, details)
+
+
+def _course(counts: list[int], first: Run) -> list[str]:
+    """Return how the number of nodes that a call walks develops, where it is seen to."""
+    if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
+        listed = ", ".join(map(str, counts[:3]))
+        return [f"walks {listed}, … nodes in successive iterations: the graph grows"]
+    if len(counts) > 1 and len(set(counts[1:])) == 1 and counts[0] != counts[1]:
+        return [f"from the second time on: {count(counts[1], 'node')}"]
+    return ["the same in every iteration"] if len(counts) > 1 and len(set(counts)) == 1 and first.at.iteration else []
 
 
 def _walk(telling: Telling, reading: Reading, run: Run) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.report import Checked, graph, html
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tapecheck.check import Report
     from tapecheck.lsp.hover import Explainer
     from tapecheck.lsp.runs import Recording
+    from tapecheck.report.drawn import Data
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Pictures:
 
     def __init__(self) -> None:
         self._of: object = None
-        self._data: dict[str, Any] = {}
+        self._data: Data | None = None
 
     def draw(
         self, report: Report, explainer: Explainer, recording: Recording | None, place: tuple[int, int]
@@ -39,7 +40,7 @@ class Pictures:
         """Return the picture for a place (line and column from 1); `recording` is a run of the very text."""
         found = explainer.hover(*place)
         measured = recording.page if recording is not None else None
-        if self._of is not (measured or report):
+        if self._data is None or self._of is not (measured or report):
             self._of = measured or report
             self._data = html.data_of(measured or _dry(report))
         when = f"run at {recording.clock}" if measured is not None and recording is not None else ""

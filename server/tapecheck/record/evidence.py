@@ -72,6 +72,22 @@ def confirm(
     ]
 
 
+def _judged(story: Story, finding: Finding) -> Finding:
+    """Return a finding with what a run shows about it, as far as the run saw enough for that."""
+    evidence = never_ran(story, finding)
+    if evidence is None:
+        evidence = verdict_on(story, finding)
+    if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
+        # What came after the last look is not known.
+        finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
+    if story.written_for and evidence is not None and evidence.verdict == "refuted":
+        finding, evidence = _noted(finding, "writing calls", story.written_for), None
+    if story.blind and evidence is not None and not _seen_happen(finding, evidence):
+        note = f"{story.blind}: what came later was not seen"
+        finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
+    return dataclasses.replace(finding, evidence=evidence)
+
+
 def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
     """Return the findings with what a recorded tape shows about each, and those that only the run made.
 
@@ -86,18 +102,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     story = Story(tape, directory)
     judged: list[Finding] = []
     for finding in static:
-        evidence = never_ran(story, finding)
-        if evidence is None:
-            evidence = verdict_on(story, finding)
-        if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
-            # What came after the last look is not known.
-            finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
-        if story.written_for and evidence is not None and evidence.verdict == "refuted":
-            finding, evidence = _noted(finding, "writing calls", story.written_for), None
-        if story.blind and evidence is not None and not _seen_happen(finding, evidence):
-            note = f"{story.blind}: what came later was not seen"
-            finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
-        judged.append(dataclasses.replace(finding, evidence=evidence))
+        judged.append(_judged(story, finding))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))

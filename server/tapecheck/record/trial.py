@@ -95,31 +95,7 @@ class Trial:
         parts = []
         if self.verdict and self.verdict not in _SHOWN:
             parts.append(f"the program as it is did not show this ({self.verdict}): what the fix mends is not known")
-        if before.exception:
-            told = f"it raises {after.exception}" if after.exception else "the exception is gone"
-            parts.append(told if after.exception != before.exception else "the same exception is raised")
-        elif after.exception:
-            parts.append(f"it raises {after.exception}, which the program before did not")
-        gone = [rule for rule in before.rules if rule not in after.rules]
-        new = [rule for rule in after.rules if rule not in before.rules]
-        if gone:
-            parts.append(f"{', '.join(gone)} no longer happens")
-        if new:
-            parts.append(f"{', '.join(new)} happens now")
-        for rule in before.rules:
-            was, now = before.times.get(rule, 0), after.times.get(rule, 0)
-            if rule in after.rules and was != now:
-                parts.append(f"{rule} happens in {now} place{'s' * (now != 1)} instead of {was}")
-        same = self.same_parameters
-        finished = before.ended == after.ended == "finished"
-        if finished and not before.learned and not after.learned:
-            parts.append("there are no parameters to compare at the end")
-        elif same is None:
-            parts.append("the parameters cannot be compared, since not both runs came to their end")
-        elif not same and self.repeats is False:
-            parts.append("the parameters cannot be compared: those of the program as it is differ from run to run, too")
-        else:
-            parts.append("the parameters are identical" if same else "the parameters are not the same")
+        parts += [*_exceptions(before, after), *_rules(before, after), self._learned()]
         if before.memory and after.memory:
             parts.append(f"torch allocated up to {bytes_text(before.memory)} before, {bytes_text(after.memory)} after")
         if before.saved is not None and after.saved is not None and before.saved != after.saved:
@@ -130,6 +106,17 @@ class Trial:
         if self.times is not None:
             parts.append(f"{_time(self.times[0])} an iteration before, {_time(self.times[1])} after")
         return "; ".join(parts)
+
+    def _learned(self) -> str:
+        """Return whether both runs learned the same, in words."""
+        before, after, same = self.before, self.after, self.same_parameters
+        if before.ended == after.ended == "finished" and not before.learned and not after.learned:
+            return "there are no parameters to compare at the end"
+        if same is None:
+            return "the parameters cannot be compared, since not both runs came to their end"
+        if not same and self.repeats is False:
+            return "the parameters cannot be compared: those of the program as it is differ from run to run, too"
+        return "the parameters are identical" if same else "the parameters are not the same"
 
     def table(self) -> list[tuple[str, str, str]]:
         """Return both runs beside each other: what was looked at, the program as it is, the program as mended."""
@@ -165,6 +152,26 @@ class Trial:
             "after": dataclasses.asdict(self.after),
             "again": dataclasses.asdict(self.again) if self.again is not None else None,
         }
+
+
+def _exceptions(before: Side, after: Side) -> list[str]:
+    if before.exception:
+        told = f"it raises {after.exception}" if after.exception else "the exception is gone"
+        return [told if after.exception != before.exception else "the same exception is raised"]
+    return [f"it raises {after.exception}, which the program before did not"] if after.exception else []
+
+
+def _rules(before: Side, after: Side) -> list[str]:
+    """Return which rules are broken no longer, newly, or in other numbers of places."""
+    gone = [rule for rule in before.rules if rule not in after.rules]
+    new = [rule for rule in after.rules if rule not in before.rules]
+    parts = [f"{', '.join(gone)} no longer happens"] if gone else []
+    parts += [f"{', '.join(new)} happens now"] if new else []
+    for rule in before.rules:
+        was, now = before.times.get(rule, 0), after.times.get(rule, 0)
+        if rule in after.rules and was != now:
+            parts.append(f"{rule} happens in {now} place{'s' * (now != 1)} instead of {was}")
+    return parts
 
 
 def edited(text: str, file: str, edits: Sequence[Edit]) -> str | None:

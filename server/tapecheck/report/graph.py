@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import escape
 
+from tapecheck.report.drawn import Call, Data, Group, Shape
 from tapecheck.report.excerpt import printable, width
 from tapecheck.report.html import Run, data_of
 from tapecheck.report.sizes import bytes_text
@@ -64,7 +64,7 @@ def render(run: Run, *, line: int | None = None) -> str:
     return draw(data_of(run), line=line)
 
 
-def draw(data: dict[str, Any], *, line: int | None = None, around: tuple[str, int] | None = None) -> str:
+def draw(data: Data, *, line: int | None = None, around: tuple[str, int] | None = None) -> str:
     """Return the picture of what `data_of` returned; `around` shows the graphs that one line of a file has a part in.
 
     Calls whose graphs look the same are drawn once, with the iterations that they belong to. Where nothing that the
@@ -108,7 +108,7 @@ def chosen(tapes: Sequence[Tape]) -> tuple[Tape, str]:
     return tapes[number], "dry run" if len(tapes) == 1 else f"dry run, path {number + 1} of {len(tapes)}"
 
 
-def _numbered(data: dict[str, Any], around: tuple[str, int] | None) -> tuple[int, int] | None:
+def _numbered(data: Data, around: tuple[str, int] | None) -> tuple[int, int] | None:
     """Return a place with the number that its file has in the data; None where the data has nothing of the file."""
     if around is None:
         return None
@@ -117,19 +117,26 @@ def _numbered(data: dict[str, Any], around: tuple[str, int] | None) -> tuple[int
     return None if number is None else (number, around[1])
 
 
-def _concerns(call: dict[str, Any], data: dict[str, Any], place: tuple[int, int] | None) -> bool:
+def _concerns(call: Call, data: Data, place: tuple[int, int] | None) -> bool:
     """Return whether a call stands on a line, or walks what the line built."""
-    places = [call["at"], *(group["at"] for group in data["shapes"][call["shape"]]["groups"])]
+    places = [call["at"], *(group["at"] for group in _shape(call, data)["groups"])]
     return place is None or any(_covers(at, place) for at in places)
+
+
+def _shape(call: Call, data: Data) -> Shape:
+    """Return the graph of a call that has one."""
+    number = call["shape"]
+    assert number is not None
+    return data["shapes"][number]
 
 
 def _covers(at: Sequence[int], place: tuple[int, int] | None) -> bool:
     return place is not None and at[0] == place[0] and at[1] <= place[1] <= max(at[1], at[3])
 
 
-def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]]:
+def _panels(data: Data, line: int | None) -> list[list[Call]]:
     """Return the calls in their order, those of one line whose graphs look the same together."""
-    found: dict[tuple[int, int, int | None, bool], list[dict[str, Any]]] = {}
+    found: dict[tuple[int, int, int | None, bool], list[Call]] = {}
     for call in (call for rank in data["ranks"] for call in rank["calls"]):
         if call["shape"] is None or (line is not None and call["at"][1] != line):
             continue
@@ -138,12 +145,10 @@ def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]
     return list(found.values())
 
 
-def _panel(
-    calls: Sequence[dict[str, Any]], data: dict[str, Any], place: tuple[int, int] | None
-) -> tuple[str, int, int]:
+def _panel(calls: Sequence[Call], data: Data, place: tuple[int, int] | None) -> tuple[str, int, int]:
     """Return the picture of some calls with the same graph, its height and its width."""
-    call, shape = calls[0], data["shapes"][calls[0]["shape"]]
-    groups: list[dict[str, Any]] = shape["groups"]
+    call, shape = calls[0], _shape(calls[0], data)
+    groups = shape["groups"]
     layers = _layers(len(groups), [(source, target) for source, target, _ in shape["edges"]], groups)
     places: dict[int, tuple[int, int]] = {}
     for depth, layer in enumerate(layers):
@@ -168,7 +173,7 @@ def _panel(
     return "".join(parts), high, max(broad, 760)
 
 
-def _heading(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> str:
+def _heading(calls: Sequence[Call], data: Data) -> str:
     call = calls[0]
     when = [f"iteration {one['when'][-1][1]}" for one in calls if one["when"]]
     several = when[0] if len(when) == 1 else f"iterations {when[0].split()[1]} to {when[-1].split()[1]}" if when else ""
@@ -184,7 +189,7 @@ def _heading(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> str:
     return said + f'<text x="{_EDGE}" y="40" class="s">{_text(", ".join(counts))}</text>'
 
 
-def _sizes(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[tuple[int, ...], int]:
+def _sizes(calls: Sequence[Call], data: Data) -> dict[tuple[int, ...], int]:
     """Return what the graphs of each line held where the last of some calls began, as far as a run measured it."""
     numbers = {call["number"] for call in calls}
     moments = [one for rank in data["ranks"] for one in rank["held"] if one["moment"] == "backward"]
@@ -192,9 +197,7 @@ def _sizes(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> dict[tuple[
     return {tuple(at[:2]): size for at, size in measured[-1]["lines"]} if measured else {}
 
 
-def _box(
-    group: dict[str, Any], corner: tuple[int, int], home: int, data: dict[str, Any], size: int | None, *, here: bool
-) -> str:
+def _box(group: Group, corner: tuple[int, int], home: int, data: Data, size: int | None, *, here: bool) -> str:
     x, y = corner
     meaning = _STATES[group["state"]]
     file, line = group["at"][0], group["at"][1]
@@ -234,7 +237,7 @@ def _arrow(source: tuple[int, int], target: tuple[int, int], count: int) -> str:
     return f'<path d="{path}" class="a" stroke-width="{thick:.1f}" marker-end="url(#a)"/>'
 
 
-def _layers(count: int, edges: Sequence[tuple[int, int]], groups: Sequence[dict[str, Any]]) -> list[list[int]]:
+def _layers(count: int, edges: Sequence[tuple[int, int]], groups: Sequence[Group]) -> list[list[int]]:
     """Return the boxes of each layer: a box stands below all that it is built from, apart from loops."""
     after: dict[int, list[int]] = defaultdict(list)
     for source, target in edges:

@@ -10,13 +10,14 @@ import collections
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.report.checked import Checked
+from tapecheck.report.drawn import Alive, Call, Data, File, Group, Held, Rank, Row, Shape
 from tapecheck.report.excerpt import Sources
-from tapecheck.report.peak import moments_of, peak_of
+from tapecheck.report.peak import KINDS, moments_of, peak_of
 from tapecheck.report.text import edited_lines
 from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
@@ -57,7 +58,7 @@ def render(run: Run) -> str:
     return _TEMPLATE.read_text(encoding="utf-8").replace(_DATA, safe)
 
 
-def data_of(run: Run) -> dict[str, Any]:
+def data_of(run: Run) -> Data:
     """Return what a page or a picture shows of a run: calls, graphs by source line, findings, sources."""
     files = _Files(run)
     shapes = _Shapes(files)
@@ -77,7 +78,7 @@ def data_of(run: Run) -> dict[str, Any]:
         "cut": isinstance(end, End) and end.how == "stopped",
         "findings": findings,
         "problems": [problem.message for problem in run.checked.problems],
-        "ranks": [{"rank": rank, **_rank(reading, files, shapes)} for rank, reading in readings.items()],
+        "ranks": [_rank(rank, reading, files, shapes) for rank, reading in readings.items()],
         "shapes": shapes.found,
         "files": files.texts(),
     }
@@ -89,14 +90,12 @@ def curve_of(tape: Tape) -> tuple[str, list[tuple[int, int]]]:
     """
     reading = Reading(next(iter(parts(tape).values()), tape))
     lines = {event.id: event.at.line for event in reading.tape.events if isinstance(event, Loop)}
-    left = [
-        (one["call"], sum(one.get(kind, 0) for kind in ("parameters", "gradients", "optimizer", "saved", "other")))
-        for one in _held(reading, lines, _Files(Run(Checked(""), tape))) if one["moment"] == "iteration"
-    ]  # fmt: skip
+    moments = [one for one in moments_of(reading.tape) if one.moment == "iteration"]
+    left = [(one.call, sum(one.kinds.get(kind, 0) for kind in KINDS)) for one in moments]
     return ("bytes", left) if left else ("nodes", [(one["call"], one["nodes"]) for one in _alive(reading, lines)])
 
 
-def _rank(reading: Reading, files: _Files, shapes: _Shapes) -> dict[str, Any]:
+def _rank(rank: int, reading: Reading, files: _Files, shapes: _Shapes) -> Rank:
     """Return the timeline of one process: its backward calls, what was alive, parameters without a gradient."""
     tape = reading.tape
     raised = {event.backward: event for event in tape.events if isinstance(event, Raised)}
@@ -105,7 +104,7 @@ def _rank(reading: Reading, files: _Files, shapes: _Shapes) -> dict[str, Any]:
         -_MAX_CALLS // 2 :
     ]  # fmt: skip
     device = _device_times(tape)
-    calls: list[dict[str, Any]] = []
+    calls: list[Call] = []
     for number, item in enumerate(shown):
         backward, traversal = item.backward, item.traversal
         keeping = sum(
@@ -118,7 +117,7 @@ def _rank(reading: Reading, files: _Files, shapes: _Shapes) -> dict[str, Any]:
                 "number": backward.id % STEP,
                 "at": files.place(backward.at.span),
                 "call": backward.call,
-                "when": [[lines.get(loop, 0), index] for loop, index in backward.at.iteration],
+                "when": [(lines.get(loop, 0), index) for loop, index in backward.at.iteration],
                 "nodes": len(reading.graph_nodes(traversal.executed)),
                 "freed": 0 if backward.retain == "yes" else keeping,
                 "kept": keeping if backward.retain == "yes" else 0,
@@ -137,6 +136,7 @@ def _rank(reading: Reading, files: _Files, shapes: _Shapes) -> dict[str, Any]:
         default=0,
     )
     return {
+        "rank": rank,
         "calls": calls,
         "total": max([passed + sum(not run.backward.succeeded for run in reading.runs), *(c["number"] for c in calls)]),
         "alive": _alive(reading, lines),
@@ -164,19 +164,19 @@ class _Files:
     def lines(self, name: str) -> list[str]:
         return self.sources.lines(name)
 
-    def texts(self) -> list[dict[str, Any]]:
-        found = []
+    def texts(self) -> list[File]:
+        found: list[File] = []
         for name in self.names:
             text = self.lines(name)
             path = str(Path(name).resolve())
             found.append({"name": name, "path": path, "lines": text[:_MAX_SOURCE_LINES], "cells": self._cells(name)})
         return found
 
-    def _cells(self, name: str) -> list[list[int]]:
+    def _cells(self, name: str) -> list[tuple[int, int]]:
         source = self.run.source
         if source is None or source.cells is None or name != self.run.checked.path:
             return []
-        return [[cell.first, cell.number] for cell in source.cells.parts]
+        return [(cell.first, cell.number) for cell in source.cells.parts]
 
 
 class _Shapes:
@@ -184,7 +184,7 @@ class _Shapes:
 
     def __init__(self, files: _Files) -> None:
         self.files = files
-        self.found: list[dict[str, Any]] = []
+        self.found: list[Shape] = []
         self._numbers: dict[str, int] = {}
         self._work = 0
 
@@ -204,7 +204,7 @@ class _Shapes:
             self.found.append(shape)
         return self._numbers[key]
 
-    def _shape(self, reading: Reading, item: BackwardRun) -> dict[str, Any]:
+    def _shape(self, reading: Reading, item: BackwardRun) -> Shape:
         ledger = reading.ledger
         traversal, problem = item.traversal, item.traversal.problem
         numbers = set(traversal.executed)
@@ -213,7 +213,7 @@ class _Shapes:
         nodes = [ledger.nodes[number] for number in sorted(numbers) if number in ledger.nodes]
         places: dict[tuple[str, int], int] = {}
         ops: list[collections.Counter[str]] = []
-        groups: list[dict[str, Any]] = []
+        groups: list[Group] = []
         group_of: dict[int, int] = {}
         for node in nodes:
             key = (node.at.file, node.at.line)
@@ -222,7 +222,9 @@ class _Shapes:
                 if len(groups) >= _MAX_GROUPS:
                     continue
                 group = places[key] = len(groups)
-                groups.append({"at": self.files.place(node.at.span), "nodes": 0, "saved": 0, "state": ""})
+                groups.append(
+                    {"at": self.files.place(node.at.span), "nodes": 0, "saved": 0, "state": "", "ops": [], "leaves": []}
+                )
                 ops.append(collections.Counter())
             group_of[node.id] = group
             entry = groups[group]
@@ -247,12 +249,12 @@ class _Shapes:
         for group, entry in enumerate(groups):
             entry["ops"] = ops[group].most_common(6)
             entry["leaves"] = sorted(leaves[group])[:8]
-        return {"groups": groups, "edges": [[*pair, count] for pair, count in sorted(edges.items())]}
+        return {"groups": groups, "edges": [(*pair, count) for pair, count in sorted(edges.items())]}
 
 
-def _alive(reading: Reading, lines: dict[int, int]) -> list[dict[str, Any]]:
+def _alive(reading: Reading, lines: dict[int, int]) -> list[Alive]:
     """Return how many nodes were alive after iterations, each with the number of the last backward call before it."""
-    found: list[dict[str, Any]] = []
+    found: list[tuple[int, Alive]] = []
     known: dict[int, list[tuple[int, int]]] = {}
     last = 0
     for event in reading.tape.events:
@@ -263,14 +265,14 @@ def _alive(reading: Reading, lines: dict[int, int]) -> list[dict[str, Any]]:
                 known.setdefault(loop, []).append((index, event.id % STEP))
         elif isinstance(event, Measure) and event.at.iteration:
             loop, index = event.at.iteration[-1]
+            value = int(event.value)
             if event.name == "live-nodes":
-                entry = {"call": last, "loop": lines.get(loop, 0), "index": index, "nodes": int(event.value)}
-                found.append({**entry, "of": loop})
+                found.append((loop, {"call": last, "loop": lines.get(loop, 0), "index": index, "nodes": value}))
             elif event.name in ("live-saved-bytes", "cuda-memory") and found:
-                found[-1]["bytes" if event.name == "live-saved-bytes" else "device"] = int(event.value)
-    for entry in found:
-        entry["call"] = _call_at(known.get(entry.pop("of"), []), entry["index"], entry["call"])
-    return found
+                found[-1][1]["bytes" if event.name == "live-saved-bytes" else "device"] = value
+    for loop, entry in found:
+        entry["call"] = _call_at(known.get(loop, []), entry["index"], entry["call"])
+    return [entry for _, entry in found]
 
 
 def _call_at(known: list[tuple[int, int]], index: int, otherwise: int) -> int:
@@ -288,25 +290,28 @@ def _call_at(known: list[tuple[int, int]], index: int, otherwise: int) -> int:
     return round(before[1] + (index - before[0]) * (after[1] - before[1]) / (after[0] - before[0]))
 
 
-def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[dict[str, Any]]:
+def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[Held]:
     """Return bytes by kind at moments of the run, each with the lines whose graphs saved most of them."""
-    found = moments_of(reading.tape)
-    peak = peak_of(found)
-    return [
-        {
+    moments = moments_of(reading.tape)
+    peak = peak_of(moments)
+    found: list[Held] = []
+    for moment in moments:
+        held: Held = {
             "moment": moment.moment,
             "call": moment.call,
             "at": files.place(moment.at.span),
-            "when": [[lines.get(loop, 0), index] for loop, index in moment.at.iteration],
-            **moment.kinds,
-            "lines": [[files.place(site.span), size] for site, size in moment.lines],
+            "when": [(lines.get(loop, 0), index) for loop, index in moment.at.iteration],
+            "lines": [(files.place(site.span), size) for site, size in moment.lines],
             "peak": moment is peak,
         }
-        for moment in found
-    ]
+        for kind in KINDS:
+            if kind in moment.kinds:
+                held[kind] = moment.kinds[kind]
+        found.append(held)
+    return found
 
 
-def _untrained(reading: Reading, files: _Files) -> list[dict[str, Any]]:
+def _untrained(reading: Reading, files: _Files) -> list[Row]:
     """Return the parameters that an optimizer stepped and that never had a gradient."""
     return [
         {"name": leaf.name or "a parameter", "at": files.place(leaf.at.span), "steps": int(event.value)}
@@ -317,7 +322,18 @@ def _untrained(reading: Reading, files: _Files) -> list[dict[str, Any]]:
     ]
 
 
-def _kept(finding: Finding, reading: Reading, files: _Files) -> dict[str, Any] | None:
+@dataclass(slots=True)
+class _Part:
+    """The nodes of a kept graph that one line built in one iteration; `stored` of one that the holder refers to."""
+
+    at: Span
+    nodes: int = 0
+    saved: int = 0
+    stored: bool = False
+    last: int = 0
+
+
+def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
     """Return what the holder of a TAPE201 kept at its last look: its graphs, by iteration and source line."""
     holder = finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
     stored = finding.span
@@ -338,28 +354,27 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> dict[str, Any] |
         if number not in met:
             met.add(number)
             stack += [source for source in ledger.nodes[number].inputs if source in ledger.nodes]
-    steps: dict[int, dict[tuple[str, int], dict[str, Any]]] = {}
+    steps: dict[int, dict[tuple[str, int], _Part]] = {}
     group_of: dict[int, tuple[int, tuple[str, int]]] = {}
     for number in sorted(met):
         node = ledger.nodes[number]
         index = next((at for loop, at in node.at.iteration if loop == held.loop.id), 0)
         place = (node.at.file, node.at.line)
-        new = {"at": node.at.span, "nodes": 0, "saved": 0, "stored": False, "last": number}
-        entry = steps.setdefault(index, {}).setdefault(place, new)
-        entry["nodes"] += 1
-        entry["saved"] += len(node.saved)
-        entry["stored"] = entry["stored"] or number in roots
-        entry["last"] = number
+        entry = steps.setdefault(index, {}).setdefault(place, _Part(node.at.span))
+        entry.nodes += 1
+        entry.saved += len(node.saved)
+        entry.stored = entry.stored or number in roots
+        entry.last = number
         group_of[number] = (index, place)
     shown = sorted(steps)[-_MAX_KEPT_STEPS:]
     rows, position = [], {}
     for row, index in enumerate(reversed(shown)):
-        groups = sorted(steps[index].values(), key=lambda entry: -int(entry["last"]))[:_MAX_KEPT_GROUPS]
+        groups = sorted(steps[index].values(), key=lambda entry: -entry.last)[:_MAX_KEPT_GROUPS]
         for column, entry in enumerate(groups):
-            position[index, (entry["at"].file, entry["at"].line)] = (row, column)
+            position[index, (entry.at.file, entry.at.line)] = (row, column)
         rows.append({
             "index": index,
-            "groups": [{**entry, "at": files.place(entry["at"])} for entry in groups],
+            "groups": [{**asdict(entry), "at": files.place(entry.at)} for entry in groups],
             "more": len(steps[index]) - len(groups),
         })  # fmt: skip
     edges = {
@@ -387,7 +402,7 @@ def _device_times(tape: Tape) -> dict[tuple[int, int], float]:
     }
 
 
-def _finding(run: Run, index: int, finding: Finding, files: _Files, readings: Sequence[Reading]) -> dict[str, Any]:
+def _finding(run: Run, index: int, finding: Finding, files: _Files, readings: Sequence[Reading]) -> Row:
     said = finding.evidence
     of_kind = finding.code == GraphKeptAcrossIterations.code
     kept = [_kept(finding, reading, files) for reading in readings if of_kind]
@@ -413,22 +428,22 @@ def _finding(run: Run, index: int, finding: Finding, files: _Files, readings: Se
     }  # fmt: skip
 
 
-def _diff(fix: Fix, files: _Files) -> list[list[Any]]:
+def _diff(fix: Fix, files: _Files) -> list[tuple[str, int, str]]:
     """Return the lines that a fix takes out, puts in and leaves around them: a sign, the line's number and text."""
-    rows: list[list[Any]] = []
+    rows: list[tuple[str, int, str]] = []
     for file in dict.fromkeys(edit.span.file for edit in fix.edits):
         before = files.lines(file)
         after = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file]) if before else []
         matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
         for group in matcher.get_grouped_opcodes(1):
             if rows:
-                rows.append(["…", 0, ""])
+                rows.append(("…", 0, ""))
             for tag, old, old_end, new, new_end in group:
                 changed = tag != "equal"
-                rows += [["-" if changed else " ", at, line] for at, line in enumerate(before[old:old_end], old + 1)]
-                rows += [["+", at, line] for at, line in enumerate(after[new:new_end] if changed else (), new + 1)]
+                rows += [("-" if changed else " ", at, line) for at, line in enumerate(before[old:old_end], old + 1)]
+                rows += [("+", at, line) for at, line in enumerate(after[new:new_end] if changed else (), new + 1)]
     return rows
 
 
-def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _plain(items: Iterable[tuple[str, object]]) -> Row:
     return {key: value for key, value in items if isinstance(value, (int, float, str, bool, list))}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Loop, Measure, Site, Tape
 from tapecheck.tape.ranks import parts
 
-KINDS = ("parameters", "optimizer", "gradients", "saved", "other")
+Kind = Literal["parameters", "optimizer", "gradients", "saved", "other"]
+KINDS: tuple[Kind, ...] = ("parameters", "optimizer", "gradients", "saved", "other")
 """What a storage counts as, once: `saved` is what graphs hold for a backward."""
 
 
@@ -50,9 +51,9 @@ def peak_of(found: list[Moment]) -> Moment | None:
     return max(found, key=lambda moment: moment.total, default=None)
 
 
-def rows(tape: Tape) -> list[dict[str, Any]]:
+def rows(tape: Tape) -> list[dict[str, object]]:
     """Return the peak of each process of a run as JSON: when it was, bytes by kind and by line."""
-    told: list[dict[str, Any]] = []
+    told: list[dict[str, object]] = []
     for rank, part in (parts(tape) or {0: tape}).items():
         peak = peak_of(moments_of(part))
         if peak is None:
@@ -73,6 +74,6 @@ def rows(tape: Tape) -> list[dict[str, Any]]:
     return told
 
 
-def _place(site: Site) -> dict[str, Any]:
+def _place(site: Site) -> dict[str, object]:
     file, cell = split_cell(site.file)
     return {"filename": file, "cell": cell, "row": site.line}

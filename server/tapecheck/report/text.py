@@ -242,16 +242,7 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     problems = sum(bool(file.problems) for file in files)
     left_out = f" {count(problems, 'file')} could not be checked completely." if problems else ""
     if not found:
-        looked_at = sum(file.checked for file in files)
-        if problems and problems >= looked_at:
-            return f"{left_out.lstrip()}\n"
-        found_none = "Nothing found in what was seen" if any(file.cut_short for file in files) else "No problems found"
-        partly = sum(bool(file.incomplete) for file in files)
-        if partly:
-            # A file that was not checked to its end is not free of problems.
-            found_none = "Nothing found in what was checked"
-        part = f", {partly} of them in part" if partly and looked_at > 1 else " in part" if partly else ""
-        return f"{found_none} ({count(looked_at, 'file')} checked{part}).{left_out}\n"
+        return _nothing(files, problems, left_out)
     kinds = [
         paint(severity, count(number, severity))
         for severity in SEVERITIES
@@ -260,6 +251,21 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     with_some = sum(bool(file.findings) for file in files)
     total = f"Found {count(len(found), 'finding')} in {count(with_some, 'file')}"
     return f"{total}: {', '.join(kinds)}.{left_out}\n{_fixable(files)}"
+
+
+def _nothing(files: Sequence[Checked], problems: int, left_out: str) -> str:
+    """Return the line for files in which nothing was found, `problems` of which could not be checked."""
+    looked_at = sum(file.checked for file in files)
+    if problems and problems >= looked_at:
+        return f"{left_out.lstrip()}\n"
+    found_none = "Nothing found in what was seen" if any(file.cut_short for file in files) else "No problems found"
+    partly = sum(bool(file.incomplete) for file in files)
+    part = ""
+    if partly:
+        # A file that was not checked to its end is not free of problems.
+        found_none = "Nothing found in what was checked"
+        part = f", {partly} of them in part" if looked_at > 1 else " in part"
+    return f"{found_none} ({count(looked_at, 'file')} checked{part}).{left_out}\n"
 
 
 def _fixable(files: Sequence[Checked]) -> str:

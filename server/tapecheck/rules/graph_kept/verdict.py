@@ -18,31 +18,10 @@ _WORTH_TELLING = 1 << 16
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
-    holder = holder_of(finding)
     mine = [series for series in story.held.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
-        # A loop within the one of the finding grows, too, by what one iteration of that adds.
-        named = {label.span for label in finding.labels if label.role == "path"}
-        series = max(
-            growing,
-            key=lambda item: (
-                last_name(item.holder) == last_name(holder),
-                any(story.is_loop(item.loop, span) for span in named),
-                len(item.samples),
-            ),
-        )
-        last = series.samples[-1]
-        detail = (
-            f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
-            f"of the loop on line {loop_line(story, series.loop)}"
-        )
-        if len(series.samples) > 5:
-            detail += f", {last.nodes} after iteration {last.index}"
-        detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
-        if last.own >= _WORTH_TELLING:
-            detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
-        return Evidence("confirmed", detail, last.index, series.measured())
+        return _confirmed(story, finding, growing)
     if not ran:
         return not_reached(story, finding)
     loops = story.loops_of(finding.span)
@@ -56,6 +35,31 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             None, {"nodes": [sample.nodes for sample in series.samples]},
         )  # fmt: skip
     return None
+
+
+def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evidence:
+    # A loop within the one of the finding grows, too, by what one iteration of that adds.
+    holder = last_name(holder_of(finding))
+    named = {label.span for label in finding.labels if label.role == "path"}
+    series = max(
+        growing,
+        key=lambda item: (
+            last_name(item.holder) == holder,
+            any(story.is_loop(item.loop, span) for span in named),
+            len(item.samples),
+        ),
+    )
+    last = series.samples[-1]
+    detail = (
+        f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
+        f"of the loop on line {loop_line(story, series.loop)}"
+    )
+    if len(series.samples) > 5:
+        detail += f", {last.nodes} after iteration {last.index}"
+    detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+    if last.own >= _WORTH_TELLING:
+        detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
+    return Evidence("confirmed", detail, last.index, series.measured())
 
 
 def _level(story: Story, levels: Sequence[Series]) -> bool:

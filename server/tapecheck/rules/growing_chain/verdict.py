@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from tapecheck.record.places import is_statement, loop_of
 from tapecheck.record.story import MIN_RUNS, Story, iteration, loop_line, short
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.reading import Run
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -17,11 +20,31 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         # Another loop around the same line may be one whose iterations share nothing.
         numbers = {number for number in numbers if story.is_loop(number, loop)}
         runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
+    growth = _growth(story, runs, numbers)
+    if growth is not None:
+        return growth
+    if not runs:
+        return not_reached(story, finding) if not story.count(finding.span) else None
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
+    if len(runs) >= MIN_RUNS:
+        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
+        return Evidence(
+            "refuted",
+            f"the call ran {times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            None, {"nodes": counts},
+        )  # fmt: skip
+    return None
+
+
+def _growth(story: Story, runs: Sequence[Run], loops: Collection[int]) -> Evidence | None:
+    """Return the evidence of a loop in whose iterations a call walked more nodes each time."""
     walked: dict[int, dict[int, int]] = {}
     for item in runs:
         size = len(story.reading.graph_nodes(item.traversal.executed))
         for number, index in item.at.iteration:
-            if number in numbers:
+            if number in loops:
                 sizes = walked.setdefault(number, {})
                 sizes[index] = max(size, sizes.get(index, 0))
     for number, sizes in walked.items():
@@ -35,16 +58,4 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
                 f"of the loop on line {loop_line(story, number)}",
                 last, {"nodes": counts},
             )  # fmt: skip
-    if not runs:
-        return not_reached(story, finding) if not story.count(finding.span) else None
-    for raised in story.raised:
-        if story.at(finding.span, raised.at.span):
-            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
-    if len(runs) >= MIN_RUNS:
-        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
-        return Evidence(
-            "refuted",
-            f"the call ran {times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
-            None, {"nodes": counts},
-        )  # fmt: skip
     return None

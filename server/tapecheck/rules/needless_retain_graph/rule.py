@@ -82,28 +82,25 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     """Return whether nothing after any run of a retaining call depends on what it retained."""
     if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
         return False
-    if any(run.backward.id in reading.needed for run in runs):
-        return False
-    # Two values out of unknown code may have been computed from a third.
-    unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
-    if any(run.position < unknown[-1].position for run in runs if run in unknown):
-        return False
-    given_away = [
-        position
-        for position, escape in reading.escapes
-        if escape.open or any(map(reading.ledger.leads_anywhere, escape.nodes))
-    ]
-    if given_away and any(run.position < given_away[-1] and _walks_the_unknown(reading, run) for run in runs):
+    if any(run.backward.id in reading.needed for run in runs) or _perhaps_walked_elsewhere(reading, runs):
         return False
     # A failing backward stops early: what it would have walked counts. So does what unknown code got.
     failing = [run for run in reading.runs if run.traversal.problem is not None]
     starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]
     starts += [node for _, escape in (*reading.escapes, *reading.built_by_unknown) for node in escape.nodes]
-    if not starts:
-        return True
-    beyond = {
-        node
-        for node in reading.ledger.ancestry(starts)
-        if node in reading.ledger.nodes and reading.ledger.nodes[node].keeps != "no"
-    }
+    nodes = reading.ledger.nodes
+    beyond = {node for node in reading.ledger.ancestry(starts) if node in nodes and nodes[node].keeps != "no"}
     return not any(beyond & run.traversal.executed.keys() for run in runs)
+
+
+def _perhaps_walked_elsewhere(reading: Reading, runs: list[Run]) -> bool:
+    """Return whether a later backward, or unknown code, may walk what these calls walk of unknown origin."""
+    # Two values out of unknown code may have been computed from a third.
+    unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
+    given_away = [
+        position
+        for position, escape in reading.escapes
+        if escape.open or any(map(reading.ledger.leads_anywhere, escape.nodes))
+    ]
+    last = max([run.position for run in unknown[-1:]] + given_away[-1:], default=0)
+    return any(run.position < last for run in runs if run in unknown)
