@@ -347,6 +347,9 @@ class Tracer:
 
     def leave(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType], suspended: bool) -> None:
         """Note a call that returned, raised or yielded."""
+        if lines.after_backward is not None:
+            # From Python 3.12 on, the caller's line has no event of its own where it goes on.
+            lines.look_back()
         now = self.sequence()
         if now != lines.seen:
             lines.advance(now)
