@@ -215,6 +215,21 @@ blocks = Blocks()
 for step in range(3):
     (blocks(torch.randn(3, 4)).sum() + blocks(torch.randn(3, 4)).sum()).backward()
 """,
+    "functions within the forward": """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.heads, self.act = nn.Linear(4, 4), 2, torch.tanh
+    def forward(self, x):
+        states = [self.layer(x), x]
+        parts = map(lambda one: self.act(one).reshape(self.heads, -1), states)
+        def mixed():
+            return sum(states[i] * h for i, h in enumerate(states))
+        return sum(part.sum() for part in parts) + mixed().mean()
+heads = Heads()
+for step in range(3):
+    (heads(torch.randn(3, 4)) + heads(torch.randn(3, 4))).backward()
+""",
     "a small layer, with and without recording": """
 class Norm(nn.Module):
     def __init__(self):
@@ -531,6 +546,43 @@ net(torch.randn(4, 4))
 out, data = net(torch.randn(4, 4))
 data.mul_(2)
 out.sum().backward()
+""",
+    "a function within the forward keeps what it is given": """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.kept = nn.Linear(4, 4), []
+    def forward(self, x):
+        kept = self.kept
+        def keep(one):
+            kept.append(one)
+            return one.relu()
+        return keep(self.layer(x)).exp().sum()
+heads = Heads()
+for step in range(4):
+    heads(torch.randn(3, 4)).backward()
+heads.kept[-1].sum().backward()
+""",
+    "a function reads what another call has left": """
+class Reader(nn.Module):
+    def __init__(self, read):
+        super().__init__()
+        self.layer, self.read = nn.Linear(4, 4), read
+    def forward(self, x):
+        return (self.layer(x).relu() * self.read()).exp().sum()
+def made():
+    scale = torch.ones(1, requires_grad=True).exp()
+    def read():
+        return scale
+    def double():
+        nonlocal scale
+        scale = scale * 2
+    return read, double
+read, double = made()
+reader = Reader(read)
+for step in range(3):
+    reader(torch.randn(3, 4)).backward()
+    double()
 """,
     "it draws lots": """
 def forward(self, x):

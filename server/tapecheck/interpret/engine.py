@@ -49,6 +49,8 @@ class Engine(Protocol):
     """What calls of functions did, by the id of the function's node: see `python/summaries.py`."""
     reads: list[tuple[dict[str, Value], str, Value]] | None
     """The names that a call which is being summed up has taken from other namespaces; None where none is."""
+    scopes: list[dict[str, Value]]
+    """The namespaces of the functions that ran in that call: what it takes from these is its own."""
     handlers: int
     """How many blocks being run look out for exceptions."""
     unread: set[ast.AST]

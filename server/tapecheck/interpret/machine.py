@@ -55,6 +55,7 @@ class Machine:
         self.modules: dict[str, Module] = {}
         self.summaries: dict[int, summaries.Calls] = {}
         self.reads: list[summaries.Read] | None = None
+        self.scopes: list[dict[str, Value]] = []
         self.handlers = 0
         self.unread: set[ast.AST] = set()
         self.gathering: list[tuple[ast.AST, List | Dict]] = []

@@ -89,6 +89,8 @@ def _run_body(
     world, body, notes = machine.world, function.node, function.module.notes
     world.calls.note(body, function.name)
     env = Env(function.env, function.env.globals)
+    if machine.reads is not None:
+        machine.scopes.append(env.vars)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
         env.cell = (function.owner, args[0] if args else None)

@@ -179,13 +179,19 @@ def forward(
                 machine.reads += known.reads
             return again.write(function)
     outer, machine.reads = machine.reads, []
+    around, machine.scopes = machine.scopes, []
     watch = _Watch(machine, given)
     try:
         result = run()
     finally:
-        reads, machine.reads = machine.reads, outer
+        # What a function within the call reads of the one around it is the call's own.
+        made = machine.scopes
+        own = set(map(id, made))
+        reads = [read for read in machine.reads if id(read[0]) not in own]
+        machine.reads, machine.scopes = outer, around
         if outer is not None:
             outer += reads
+            around += made
     summary = watch.summary(receiver, result, reads, node)
     if summary is not None:
         calls.failed = 0
