@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -311,7 +310,7 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     return choose
 
 
-def _number(kind: Callable[[Any], Any], value: Value) -> Value:
+def _number(kind: Callable[[Value], Value], value: Value) -> Value:
     """Return the number that an unknown without a graph is converted to."""
     result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", getattr(kind, "__name__", "number"), value)
     result.cuts = cuts_of(value)
@@ -321,7 +320,7 @@ def _number(kind: Callable[[Any], Any], value: Value) -> Value:
     return result
 
 
-def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _number_of(kind: Callable[[Value], Value]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def convert(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if not args:
             return kind(0)
@@ -366,7 +365,7 @@ def _format(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown.text()
 
 
-def _computed(function: Callable[..., Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _computed(function: Callable[..., Value]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return a function that is run itself where its arguments are known."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -274,7 +273,7 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Stream(length, item, inner.sequential)
 
 
-def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _combined(function: Callable[..., Value], counts: int = 0) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return a function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

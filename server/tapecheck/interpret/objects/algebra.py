@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -113,12 +112,12 @@ _SET_OPERATORS: dict[type[ast.operator], str] = {
 SET_METHODS = frozenset((*_SET_OPERATORS.values(), "issubset", "issuperset", "isdisjoint"))
 
 
-_SET_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_SET_TESTS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 
 
-_TALLIES: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_TALLIES: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.BitAnd: min, ast.BitOr: max,
 }  # fmt: skip
 
@@ -127,7 +126,7 @@ def _is_keys(value: Value) -> bool:
     return isinstance(value, List) and value.kind == "keys"
 
 
-def _as_set(value: Value) -> dict[Any, Value] | None:
+def _as_set(value: Value) -> dict[Hashable, Value] | None:
     """Return the elements of a set or dict's keys by their hashable selves; None where they are not all known."""
     if isinstance(value, Set):
         return None if value.more or value.unsure() else {hashable(item): item for item in value.items}

@@ -7,8 +7,8 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -86,6 +86,23 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
     machine.world.budget.spend(max(len(scan.seen) + scan.looked - limits.SEEN_FREE, 0) // limits.SEEN_A_UNIT + held)
 
 
+class _Nowhere:
+    """What holds values without a name of their own: elements, closures, defaults."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Any, Slot] = {}
+
+
+_NOWHERE = _Nowhere()
+
+
+class _Owner(Protocol):
+    """What values are stored in: a namespace, an object, a class, a container."""
+
+    @property
+    def slots(self) -> dict[Any, Slot]: ...
+
+
 class _Scan:
     def __init__(self, machine: Engine, loop: int, index: int, clock: int, first: int) -> None:
         self.machine = machine
@@ -119,7 +136,7 @@ class _Scan:
                 self.entry(value, name, env, name)
             env = env.parent
 
-    def entry(self, value: Value, path: str, owner: Any, key: Any) -> bool:
+    def entry(self, value: Value, path: str, owner: _Owner, key: Hashable) -> bool:
         """Return a value kept under a name, attribute or key, which may be stored anew in every iteration.
 
         Answers whether no graph can be there before something else is stored.
@@ -136,7 +153,7 @@ class _Scan:
                 return False
         return self.object(value, path)
 
-    def tensor(self, value: Tensor | Unknown, path: str, owner: Any, key: Any) -> bool:
+    def tensor(self, value: Tensor | Unknown, path: str, owner: _Owner, key: Hashable) -> bool:
         if not isinstance(value, Tensor) or value.given is None:
             # By far the most frequent: one tensor that is itself all there is.
             node, oldest = value.node, value.oldest
@@ -149,7 +166,7 @@ class _Scan:
             self.hold(_carrying(value, owner, key), path, kept)
         return value.node is None
 
-    def elements(self, value: tuple[Value, ...] | List | Dict | Set, path: str, owner: Any, key: Any) -> bool:
+    def elements(self, value: tuple[Value, ...] | List | Dict | Set, path: str, owner: _Owner, key: Hashable) -> bool:
         if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
             tensors = tensors_in(value)
             if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
@@ -169,9 +186,9 @@ class _Scan:
         if isinstance(kept, Dict):
             self.mapping(kept, target)
         elif kept.items:
-            self.container(kept, target, _NoStore, "")
+            self.container(kept, target, _NOWHERE, "")
 
-    def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
+    def container(self, value: List | Set, path: str, owner: _Owner, key: Hashable) -> None:
         if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
             return
         self.seen.add(id(value))
@@ -187,7 +204,7 @@ class _Scan:
                 # Rows of numbers and texts are most of what programs collect.
                 self.seen.add(id(item))
             elif isinstance(item, (Instance, List, Dict)):
-                self.entry(item, f"{path}[{index}]", _NoStore, index)
+                self.entry(item, f"{path}[{index}]", _NOWHERE, index)
 
     def mapping(self, value: Dict, path: str, bound: int | None = None) -> None:
         if id(value) in self.seen:
@@ -262,7 +279,7 @@ class _Scan:
             self.numbered(value, path)
         if value.inner is not None:
             # An object of a class made from dict or list: what it holds as such.
-            quiet = self.entry(value.inner, path, _NoStore, "") and quiet
+            quiet = self.entry(value.inner, path, _NOWHERE, "") and quiet
         if value.cls is not None:
             quiet = self.object(value.cls, value.cls.name) and quiet
         if quiet:
@@ -301,7 +318,7 @@ class _Scan:
         if isinstance(function, Function):
             self.namespace(function.env)
             for name, item in function.attrs.items():
-                self.entry(item, f"{function.name}.{name}", _NoStore, name)
+                self.entry(item, f"{function.name}.{name}", _NOWHERE, name)
             self.defaults(function)
         return False
 
@@ -318,10 +335,10 @@ class _Scan:
         quiet = True
         for name, item in function.parameters_with_default():
             if not isinstance(item, _SILENT_TYPES):
-                quiet = self.entry(item, name, _NoStore, name) and quiet
+                quiet = self.entry(item, name, _NOWHERE, name) and quiet
         return quiet
 
-    def written_into(self, elements: list[Any], stored: Site | None) -> Site | None:
+    def written_into(self, elements: list[Tensor | Unknown], stored: Site | None) -> Site | None:
         """Where a container's elements came to keep graphs: the change in place, where nothing was stored since."""
         if stored is not None and stored.iteration == self.world.position.iteration:
             return stored
@@ -341,27 +358,27 @@ class _Scan:
         """Whether a value's graph has nodes older than this iteration."""
         return value.node is not None and value.oldest is not None and value.oldest <= self.first
 
-    def read_across(self, owner: Any, key: Any) -> bool:
+    def read_across(self, owner: _Owner, key: Hashable) -> bool:
         """Whether this iteration read what an earlier one stored there."""
         slot: Slot | None = owner.slots.get(key)
         if slot is None or slot.clock < self.clock:
             return bool(owner.slots)
         return any(at >= self.clock > stamp for at, stamp in slot.loads or ())
 
-    def changed_there(self, value: Tensor | Unknown, owner: Any) -> bool:
+    def changed_there(self, value: Tensor | Unknown, owner: _Owner) -> bool:
         """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
         if not isinstance(value, Tensor) or value.changed is None or (owner.slots and not value.parameter):
             return False
         return value.changed[0] >= self.clock
 
-    def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
+    def hold(self, at: Site | None, path: str, values: list[Tensor | Unknown], bound: int | None = None) -> None:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
         # What is older than the loop is kept by none of its iterations: the loop around it says so.
         if at is not None and nodes and max(nodes) > self.before:
             self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound))
 
 
-_LOOKS: dict[type, Callable[[_Scan, Any, str], bool]] = {
+_LOOKS: dict[type, Callable[[_Scan, Value, str], bool]] = {
     Instance: _Scan.instance, Class: _Scan.class_object, Generator: _Scan.generator, Module: _Scan.module,
     Function: _Scan.function, Wrapped: _Scan.function, Bound: _Scan.function,
 }  # fmt: skip
@@ -385,7 +402,7 @@ def _recorded(value: Instance) -> list[Value]:
     ]
 
 
-def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
+def _carrying(value: Tensor | Unknown, owner: _Owner, key: Hashable) -> Site | None:
     """Where a kept graph came to be kept: where the tensor was stored, or written into since."""
     changed = value.changed if isinstance(value, Tensor) else None
     if changed is not None and changed[0] > _stamp(owner, key):
@@ -393,22 +410,16 @@ def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
     return _place(owner, key)
 
 
-def _place(owner: Any, key: Any) -> Site | None:
+def _place(owner: _Owner, key: Hashable) -> Site | None:
     """Where a name, attribute or key was stored."""
     slot: Slot | None = owner.slots.get(key)
     return None if slot is None else slot.at
 
 
-def _stamp(owner: Any, key: Any) -> int:
+def _stamp(owner: _Owner, key: Hashable) -> int:
     """When it was."""
     slot: Slot | None = owner.slots.get(key)
     return -1 if slot is None else slot.clock
-
-
-class _NoStore:
-    """What holds values without a name of their own: elements, closures, defaults."""
-
-    slots: dict[Any, Slot] = {}
 
 
 _INERT: tuple[type, ...] = tuple(INERT)
@@ -460,14 +471,14 @@ def is_leaf(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_leaf
 
 
-def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Any]:
+def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Value]:
     """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
-    found: list[Any] = []
+    found: list[Tensor | Unknown] = []
     _collect(value, depth, into_objects, found)
     return found
 
 
-def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> None:
+def _collect(value: Value, depth: int, into_objects: bool, found: list[Tensor | Unknown]) -> None:
     children: Iterable[Value]
     kind = type(value)
     if kind is Tensor or kind is Unknown:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -34,7 +33,7 @@ _WIDE = re.compile(r"\d{5,}")
 _NESTED = re.compile(r"\{[^{}]*\{")
 
 
-def lifted(value: Any) -> Value:
+def lifted(value: object) -> Value:
     """Return a value of Python's own as a value of the dry run."""
     if isinstance(value, CONSTANTS):
         return value
@@ -51,7 +50,7 @@ def lifted(value: Any) -> Value:
     return Unknown("value")
 
 
-def computed(machine: Engine, kind: Kind, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
+def computed(machine: Engine, kind: Kind, function: Callable[..., object], /, *args: Value, **kwargs: Value) -> Value:
     """Return what a function of Python's own gives for known arguments; `kind` is what is known of it where it raises.
 
     Where it raises, the program raises if it looks out for exceptions; else nothing is known: an argument may only
@@ -100,7 +99,7 @@ _TOO_LARGE: dict[type[ast.operator], Callable[[Value, Value], Kind | None]] = {
 
 
 def arithmetic(
-    machine: Engine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
+    machine: Engine, op: ast.operator, function: Callable[[Value, Value], Value] | None, left: Value, right: Value
 ) -> Value:
     """Return an operator on Python constants, guarded against results too large to be worth computing."""
     if function is None:
@@ -139,7 +138,7 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
     return computed(machine, Kind.TEXT, getattr(type(owner), name, _missing), owner, *values, **named)
 
 
-def _weight(value: Any) -> int:
+def _weight(value: object) -> int:
     """Return how much there is of a constant: characters, digits, or all that is in a container."""
     if isinstance(value, (str, bytes)):
         return len(value)
@@ -152,7 +151,7 @@ def _weight(value: Any) -> int:
     return 1
 
 
-def _explodes(pattern: str | bytes, given: Any) -> bool:
+def _explodes(pattern: str | bytes, given: object) -> bool:
     """Return whether formatting could take long or make a large text: by a width, or by many parts."""
     text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
     parts = text.count("%") + text.count("{")
@@ -162,7 +161,7 @@ def _explodes(pattern: str | bytes, given: Any) -> bool:
     return ("*" in text or _NESTED.search(text) is not None) and _wide(given)
 
 
-def _wide(value: Any) -> bool:
+def _wide(value: object) -> bool:
     """Return whether anything in some arguments would be a large width."""
     if isinstance(value, int):
         return abs(value) > limits.MAX_TEXT
@@ -173,7 +172,7 @@ def _wide(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(map(_wide, value))
 
 
-def _missing(*args: Any) -> None:
+def _missing(*args: Value) -> None:
     raise AttributeError
 
 

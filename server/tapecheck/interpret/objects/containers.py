@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -110,7 +109,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     return True
 
 
-def _unsure(key: Any) -> bool:
+def _unsure(key: object) -> bool:
     """Whether nobody knows which object a key is."""
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
         return isinstance(unkey(key), Unknown)

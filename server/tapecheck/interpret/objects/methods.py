@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -275,7 +274,7 @@ def _count(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwarg
     return Unknown.number() if None in same or getattr(owner, "more", False) else same.count(True)
 
 
-def nothing(*args: Any) -> Value:
+def nothing(*args: object) -> Value:
     return None
 
 
@@ -439,7 +438,7 @@ def has_method(owner: Value, name: str) -> bool:
     return (type(owner), name) in _METHODS or (isinstance(owner, Set) and name in SET_METHODS)
 
 
-_OTHERS: dict[type, Callable[[Engine, Any, str, ast.AST], Value]] = {
+_OTHERS: dict[type, Callable[[Engine, Value, str, ast.AST], Value]] = {
     **dict.fromkeys((str, bytes, bool, int, float), _of_constant), Native: _of_type, Generator: _of_generator,
     slice: _of_slice, tuple: _of_tuple,
 }  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from typing import Any
+from collections.abc import Hashable, Iterator, MutableMapping
 
 from tapecheck.interpret.values import Instance, Value
 
 
-class Attributes(MutableMapping[Any, Value]):
+class Attributes(MutableMapping[Hashable, Value]):
     """The attributes of an object as its `__dict__`: every change of one is a change of the other.
 
     A store under a key that is not a known name may set any attribute, so the object is open from then on.
@@ -22,12 +21,12 @@ class Attributes(MutableMapping[Any, Value]):
         """Return whether an attribute belongs to this dict."""
         return True
 
-    def __getitem__(self, key: Any) -> Value:
+    def __getitem__(self, key: Hashable) -> Value:
         if key in self.attrs and self.holds(key, self.attrs[key]):
             return self.attrs[key]
         raise KeyError(key)
 
-    def __setitem__(self, key: Any, value: Value) -> None:
+    def __setitem__(self, key: Hashable, value: Value) -> None:
         if isinstance(key, str):
             self.attrs[key] = value
         else:
@@ -35,14 +34,14 @@ class Attributes(MutableMapping[Any, Value]):
             if self.owner.layer is not None:
                 self.owner.layer.more = True
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Hashable) -> None:
         self[key]
-        del self.attrs[key]
+        self.attrs.pop(str(key))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._names())
 
-    def __reversed__(self) -> Iterator[Any]:
+    def __reversed__(self) -> Iterator[str]:
         return reversed(self._names())
 
     def __len__(self) -> int:

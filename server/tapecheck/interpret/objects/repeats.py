@@ -10,7 +10,7 @@ left out of the comparison.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class _Reader:
             found.append((kind, event.at.span, event.at.stack, *read(self, event)))
         return found
 
-    def node(self, number: int | None) -> Any:
+    def node(self, number: int | None) -> Hashable:
         """Return what stands for a node or leaf."""
         if number is None:
             return None
@@ -139,15 +139,15 @@ class _Reader:
             return number
         return made.op, made.at.span
 
-    def nodes(self, numbers: Iterable[int]) -> tuple[Any, ...]:
+    def nodes(self, numbers: Iterable[int]) -> tuple[Hashable, ...]:
         return tuple([self.node(number) for number in numbers])
 
-    def cuts(self, numbers: tuple[int, ...]) -> Any:
+    def cuts(self, numbers: tuple[int, ...]) -> Hashable:
         """Return what stands for the cuts that a value came through: the places."""
         if not numbers:
             return None
         cuts = self.world.writer.ledger.cuts
-        return {(cuts[number].how, cuts[number].at.span) for number in numbers}
+        return frozenset((cuts[number].how, cuts[number].at.span) for number in numbers)
 
     def storage(self, number: int) -> int | None:
         """Return what stands for a storage; nothing hangs on one that is never changed in place."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -32,7 +31,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source.nodes import walk
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip

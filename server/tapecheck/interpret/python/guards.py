@@ -9,13 +9,12 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Guard
-from tapecheck.interpret.values import Env
+from tapecheck.interpret.values import Env, Value
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.source.nodes import walk
 
@@ -201,13 +200,13 @@ def _decides(statement: ast.If) -> bool:
 
 def counted_since(
     machine: Engine, first: int
-) -> tuple[dict[tuple[str, int, Any], list[Any]], dict[int, tuple[Any, int]]]:
+) -> tuple[dict[tuple[str, int, Hashable], list[Value]], dict[int, tuple[Value, int]]]:
     """Return what a loop counted up, with its owner and its values, and the lists that it filled, with how much.
 
     `first` is where in `Comparisons.counted` the loop's own entries begin.
     """
-    rows: dict[tuple[str, int, Any], list[Any]] = {}
-    grown: dict[int, tuple[Any, int]] = {}
+    rows: dict[tuple[str, int, Hashable], list[Value]] = {}
+    grown: dict[int, tuple[Value, int]] = {}
     for kind, owner, key, value in machine.world.comparisons.counted[first:]:
         if kind == "grown":
             grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -168,7 +167,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     stream = machine.stream(value, node.iter)
     held = isinstance(value, (List, Dict, Set, tuple))
     loop = _Loop(machine, node, env)
-    signal: Any = None
+    signal: Value = None
     element: Value = None
     index = stream.next
     while True:
@@ -272,7 +271,7 @@ def _of_layers(length: int | None, element: Value) -> bool:
 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     loop = _Loop(machine, node, env)
-    signal: Any = None
+    signal: Value = None
     own: Guard | None = None
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)

@@ -75,7 +75,7 @@ def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: E
 def _with(machine: Engine, node: ast.With, env: Env) -> Run:
     entered: list[Value] = []
     raised: Signal | None = None
-    signal: Any = None
+    signal: Value = None
     iteration = machine.world.position.iteration
     handlers = machine.handlers
     try:

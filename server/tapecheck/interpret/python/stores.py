@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -197,7 +196,7 @@ def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
         )
 
 
-def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...]) -> None:
+def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Value, ...]) -> None:
     """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
     for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
         if isinstance(item, (Tensor, Unknown)) and item.node is not None:

@@ -8,7 +8,7 @@ the same question gets the same answer.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
 from enum import Enum
@@ -26,7 +26,7 @@ CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 INERT: frozenset[type] = frozenset([int, float, str, bytes, bool, type(None)])
 """Types of Python values that can hold no tensor."""
 
-Run = PyGenerator[Value, Value, Any]
+Run = PyGenerator[Value, Value, Value]
 """A statement being run: gives what the program yields, takes what is sent, ends in None or a way out of the block."""
 
 Args = list[Value]
@@ -138,8 +138,8 @@ class Interpreter(Protocol):
     def method_of(self, owner: Value, name: str, node: ast.AST) -> Value: ...
     def has_method(self, owner: Value, name: str) -> bool: ...
     def set_instance_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None: ...
-    def touched(self, env: Any) -> None: ...
-    def submodule(self, package: Any, name: str) -> Value | None: ...
+    def touched(self, env: Value) -> None: ...
+    def submodule(self, package: Value, name: str) -> Value | None: ...
     def known_truth(self, value: Value) -> bool | None: ...
     def stream(self, value: Value, node: ast.AST) -> Stream: ...
     def resume(self, generator: Value, sent: Value = None, thrown: Signal | None = None) -> Value: ...
@@ -189,7 +189,7 @@ class BaseValue:
         """Return the values that it holds: elements, attributes, defaults."""
         return ()
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         """Return it as Python's own, `depth` levels deep; raises NotPlain where anything in it is no known constant."""
         raise NotPlain
 
@@ -308,7 +308,7 @@ class BaseValue:
         """Whether it is the same object as another one, as `equals` says it."""
         return Deferred.TO_OTHER
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         """Return the value as a key of a dict, from no more than `left` parts."""
         key = Identity(self)
         return key if self.is_one() else ("?", key)
@@ -317,7 +317,7 @@ class BaseValue:
         """Whether it is known to be equal, as a key, to nothing but itself."""
         return False
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         """Return what it is worked out from, as a key: the same expression of the same unknowns is the same value."""
         return ("?", id(self))
 
@@ -404,6 +404,7 @@ class Stream(BaseValue):
 
 
 _Behaviour = TypeVar("_Behaviour", bound=type[BaseValue])
+Key = TypeVar("Key", bound=Hashable)
 
 
 class _Table(dict[type, Callable[[Value], BaseValue]]):
@@ -503,12 +504,12 @@ def among(machine: Interpreter, items: Iterable[Value], item: Value, more: bool)
     return None if more else False
 
 
-def hashable(value: Value) -> Any:
+def hashable(value: Value) -> Hashable:
     """Return a dict key for a value: constants by value, everything else and what has too many parts by identity."""
     return value if type(value) in _KEYS else key_within(value, [limits.MOST_HASHED])
 
 
-def key_within(value: Value, left: list[int]) -> Any:
+def key_within(value: Value, left: list[int]) -> Hashable:
     """Return the key of a value that is part of another one; `left` is how many parts may still be looked at."""
     owner = behaviour(value)
     left[0] -= 1
@@ -545,7 +546,7 @@ def loaded(machine: Interpreter, slot: Slot) -> None:
         del loads[: -limits.MAX_LOADS]
 
 
-def stored(machine: Interpreter, slots: dict[Any, Slot], key: Any, node: ast.AST) -> None:
+def stored(machine: Interpreter, slots: dict[Key, Slot], key: Key, node: ast.AST) -> None:
     """Remember where and when an attribute or key was stored."""
     slot = slots.get(key)
     if slot is None:
@@ -570,7 +571,7 @@ class Slot:
         self.loads: list[tuple[int, int]] | None = None
 
 
-def copied(slots: dict[Any, Slot]) -> dict[Any, Slot]:
+def copied(slots: dict[Key, Slot]) -> dict[Key, Slot]:
     """Return the slots of a copy: what it holds was stored where the original stored it."""
     return {key: Slot(slot.at, slot.clock) for key, slot in slots.items()}
 

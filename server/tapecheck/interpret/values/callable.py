@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -151,7 +151,7 @@ class Lib(BaseValue):
         """Programs that ask whether something is a Variable were written when each tensor with a graph was one."""
         return "torch.Tensor" if self.path in _TENSOR else self.path
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return ("lib", self.path)
 
 

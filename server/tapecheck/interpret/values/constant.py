@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable
+from typing import ClassVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -40,10 +40,10 @@ class PythonValue(BaseValue):
     def itself(self) -> Value:
         return self.value
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return ("?", Identity(self.value))
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         return ("?", id(self.value))
 
 
@@ -59,7 +59,7 @@ class Constant(PythonValue):
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return hasattr(self.value, name)
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         return self.value
 
     def known_truth(self, machine: Interpreter) -> bool | None:
@@ -70,10 +70,11 @@ class Constant(PythonValue):
             return Deferred.TO_OTHER
         return type(self.value) is type(other.value) and bool(self.value == other.value)
 
-    def as_key(self, left: list[int]) -> Any:
-        return self.value
+    def as_key(self, left: list[int]) -> Hashable:
+        key: Hashable = self.value
+        return key
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         return ("=", self.value)
 
 
@@ -83,7 +84,7 @@ class Real(Constant):
 
     __slots__ = ()
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return ("?", "nan") if math.isnan(self.value) else self.value
 
 
@@ -137,7 +138,7 @@ class Tuple(PythonValue):
         items: Iterable[Value] = self.value
         return items
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0 or type(self.value) is not tuple:
             raise NotPlain
         return tuple(plain(item, depth - 1) for item in self.value)
@@ -181,10 +182,10 @@ class Tuple(PythonValue):
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         return all_equal(self.value, other.value, machine) if isinstance(other, Tuple) else Deferred.TO_OTHER
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return tuple(key_within(item, left) for item in self.value)
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         if len(self.value) > limits.MOST_NAMED:
             return ("?", id(self.value))
         return composed("()", self.value, self.value)
@@ -209,7 +210,7 @@ class Slice(PythonValue):
 
     __slots__ = ()
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0:
             raise NotPlain
         return slice(*(plain(part) for part in (self.value.start, self.value.stop, self.value.step)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -255,7 +255,7 @@ class Instance(BaseValue):
             machine,
         )
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         cls = self.cls
         if cls is not None and cls.kind == "dataclass":
             if cls.options.get("frozen") and cls.options.get("eq") is not False:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
 from tapecheck.interpret.values.base import Identity, Value
 from tapecheck.interpret.values.callable import Lib
@@ -10,7 +10,7 @@ from tapecheck.interpret.values.sequence import Set
 from tapecheck.interpret.values.unknown import Unknown
 
 
-def unkey(key: Any) -> Value:
+def unkey(key: Hashable) -> Value:
     """Return the value that a dict key stands for."""
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
         return key[1].value if isinstance(key[1], Identity) else Unknown.plain("key")

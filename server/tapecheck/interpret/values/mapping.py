@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -41,7 +41,7 @@ class Dict(BaseValue):
     factory: Value = None
     slots: dict[Any, Slot] = field(default_factory=dict)
     born: int = 0
-    rewritten: set[Any] = field(default_factory=set)
+    rewritten: set[Hashable] = field(default_factory=set)
     kind: Literal["dict", "counter"] = "dict"
 
     keyed: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class Dict(BaseValue):
     def children(self) -> Iterable[Value]:
         return self.items.values()
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more:
             raise NotPlain
         return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in self.items.items()}
@@ -101,7 +101,7 @@ class Dict(BaseValue):
         if not isinstance(value, CONSTANTS):
             stored(machine, self.slots, key, node)
 
-    def _note_entry(self, machine: Interpreter, key: Any) -> None:
+    def _note_entry(self, machine: Interpreter, key: Hashable) -> None:
         """Note an entry that the running iteration comes to."""
         entries = machine.world.loops.entries
         if machine.world.position.iteration and len(entries) < limits.MOST_ENTRIES:

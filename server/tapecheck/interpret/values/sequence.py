@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -55,7 +55,7 @@ class List(BaseValue):
     """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
     window: tuple[int, int] | None = None
     """When it was last cut back, and to how many elements."""
-    asked: dict[Any, tuple[int, Value]] | None = None
+    asked: dict[Hashable, tuple[int, Value]] | None = None
     """Which elements stand for those at indices that nobody knows, and these indices."""
     alike: int = 0
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
@@ -69,7 +69,7 @@ class List(BaseValue):
     def children(self) -> Iterable[Value]:
         return self.items
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more or self.kind not in ("list", "keys"):
             raise NotPlain
         return [plain(item, depth - 1) for item in self.items]
@@ -217,7 +217,7 @@ class List(BaseValue):
             return self is other
         return None if self.more or other.more else all_equal(self.items, other.items, machine)
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         if self.more or len(self.items) > limits.MOST_NAMED:
             return ("?", id(self))
         return composed("()", self.items, self)
@@ -298,7 +298,7 @@ class Set(BaseValue):
     def children(self) -> Iterable[Value]:
         return self.items
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more:
             raise NotPlain
         return {plain(item, depth - 1) for item in self.items}
@@ -338,7 +338,7 @@ class Set(BaseValue):
         """Whether nobody knows which of the elements are the same."""
         return any(isinstance(item, Unknown) and item.concrete is None for item in self.items)
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return frozenset(key_within(item, left) for item in self.items)
 
 
@@ -353,7 +353,7 @@ class Range(BaseValue):
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if depth <= 0 or len(self) > limits.MAX_RANGE:
             raise NotPlain
         return range(self.start, self.stop, self.step)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -90,9 +90,9 @@ class Unknown(BaseValue):
         self.kind = kind
         self.oldest: int | None = None
         self.attrs: dict[str, Value] | None = None
-        self.items: dict[Any, Value] | None = None
+        self.items: dict[Value, Value] | None = None
         self.truth: bool | None = None
-        self.parts: tuple[Any, ...] | None = None
+        self.parts: tuple[Value, ...] | None = None
         self.compared: tuple[str, Unknown, Value] | None = None
         self.bounds: tuple[float, float] | None = None
         self.negated: Unknown | None = None
@@ -106,7 +106,7 @@ class Unknown(BaseValue):
         self.certain = True
         self.owner: Unknown | None = None
         self.attr = ""
-        self.key: tuple[int, tuple[Any, ...]] | None = None
+        self.key: tuple[int, tuple[Hashable, ...]] | None = None
         self.unresolved = -1
         self.returned = False
         self.likely: bool | None = None
@@ -213,7 +213,7 @@ class Unknown(BaseValue):
         kwargs.pop(MORE_KEYWORDS, None)
         return machine.library.call_unknown(self, args, kwargs, node)
 
-    def as_python(self, depth: int) -> Any:
+    def as_python(self, depth: int) -> object:
         if self.concrete is None:
             raise NotPlain
         return plain(self.concrete, depth)
@@ -285,10 +285,10 @@ class Unknown(BaseValue):
     def is_same(self, other: BaseValue) -> bool | Deferred | None:
         return False if other.itself() is None and self.node is not None and self.certain else None
 
-    def as_key(self, left: list[int]) -> Any:
+    def as_key(self, left: list[int]) -> Hashable:
         return BaseValue.as_key(self, left) if self.concrete is None else behaviour(self.concrete).as_key(left)
 
-    def expression(self) -> tuple[Any, ...]:
+    def expression(self) -> tuple[Hashable, ...]:
         if self.concrete is not None:
             return ("=", hashable(self.concrete))
         if self.parts is None:
@@ -346,12 +346,12 @@ def settle_on(value: Unknown, constant: Value) -> None:
         settle_on(right, constant - left if parts[0] == "Add" else left - constant)
 
 
-def expression(value: Value) -> tuple[Any, ...]:
+def expression(value: Value) -> tuple[Value, ...]:
     """Return what a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     return behaviour(value).expression()
 
 
-def composed(what: Any, parts: Iterable[Value], value: Value) -> tuple[Any, ...]:
+def composed(what: Hashable, parts: Iterable[Value], value: Value) -> tuple[Hashable, ...]:
     """Return the key of what is worked out from parts, with its size; that of the value itself where it gets too large.
 
     The same part may be in it many times: `k + k`, over and over.
