@@ -251,6 +251,18 @@ def test_ignores_are_added_where_something_is_found(here: Path, capsys: pytest.C
     assert found(capsys, ".") == []
 
 
+def test_ignores_are_added_for_what_other_files_do(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "work.py").write_text("def finish(loss):\n    loss.backward()\n    loss.backward()\n")
+    (here / "main.py").write_text(
+        "import torch\nfrom work import finish\nw = torch.ones(3, requires_grad=True)\nfinish((w * w).sum())\n"
+    )
+    assert [code for code, *_ in found(capsys, ".")] == ["TAPE101"]
+    status, out, err = check(capsys, "--add-ignore", ".")
+    assert (status, err, out) == (0, "Added 1 ignore comment in 1 file.\n", "No problems found (2 files checked).\n")
+    assert (here / "work.py").read_text().endswith("    loss.backward()  # tapecheck: ignore[TAPE101]\n")
+    assert found(capsys, ".") == []
+
+
 @pytest.mark.parametrize("arguments", [("--fix", "--add-ignore"), ("--write-baseline", "b.json", "--diff")])
 def test_options_that_contradict_each_other_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]

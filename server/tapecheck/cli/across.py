@@ -48,7 +48,10 @@ def to_their_files(
             place = real_path(finding.span.file)
             home = homes.get(place)
             if home is None or (home.rewrite is not None and id(file) in unedited):
-                left.append(finding)
+                if home is not None and _switched_off(home, finding):
+                    _drop_unused(home, finding)
+                else:
+                    left.append(finding)
                 continue
             if (finding.code, place, finding.span.line) in known:
                 continue
@@ -104,6 +107,21 @@ def wanted_of(findings: Sequence[Finding], rules: Selection, projects: Projects)
             yield from split_suppressed([finding], suppressions(read_source(file)))[0]
         except SourceError:
             continue
+
+
+def _switched_off(home: Checked, finding: Finding) -> bool:
+    """Return whether a comment that was just added to a file switches off what another file does in it."""
+    from tapecheck.check import split_suppressed
+    from tapecheck.cli.editing import open_document
+    from tapecheck.source import SourceError, suppressions
+
+    if home.rewrite is None:
+        return False
+    try:
+        source = open_document(home.rewrite.after, home.path).source()
+    except SourceError:
+        return False
+    return not split_suppressed([finding], suppressions(source))[0]
 
 
 def _drop_unused(home: Checked, hidden: Finding) -> None:

@@ -24,6 +24,7 @@ from tapecheck.cli.shared import (
     NOTHING_FOUND,
     UsageError,
     colour_wanted,
+    real_path,
     report_width,
     say,
     write,
@@ -58,6 +59,8 @@ def check_paths(options: argparse.Namespace) -> int:
     named = [options.stdin_filename if entry == STDIN else _path_of(entry) for entry in entries]
     require_configuration(map(projects.of, named))
     sources = Sources()
+    if wanted.edit == "ignore" and STDIN not in options.paths:
+        wanted = replace(wanted, from_others=_from_others(entries, options, wanted))
     count = len(entries)
     with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
         files = []
@@ -506,6 +509,28 @@ def _check_all(
             yield _check_stdin(options.stdin_filename, wanted, sources)
         else:
             yield next(checked)
+
+
+def _from_others(
+    entries: list[str | Checked], options: argparse.Namespace, wanted: CheckOptions
+) -> dict[str, tuple[tuple[str, int, int], ...]]:
+    """Return the codes and lines of all that is found in each file, by whatever file's code, by its real path."""
+    from tapecheck.rules import ALL
+
+    rules = frozenset(rule.code for rule in ALL)
+    unedited = replace(wanted, edit="", fixes=False)
+    files = list(_check_all(entries, options, unedited, Sources()))
+    callers = check_callers(files, unedited)
+    to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=callers)
+    return {
+        real_path(file.path): tuple(
+            (one.code, one.span.line, max(one.span.line, one.span.end_line))
+            for one in file.findings
+            if one.code in rules
+        )
+        for file in files
+        if not file.texts
+    }
 
 
 def _check_stdin(name: str, wanted: CheckOptions, sources: Sources) -> Checked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,8 @@ class CheckOptions:
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
     that switch off what is found (`ignore`). `projects` say what holds for the files. `cache` is the folder that
     results are kept in, None where they are not. With `lines` only what is found on them is fixed, by number
-    `alternative` of its fixes where that is not 0; with `ask` the user picks them.
+    `alternative` of its fixes where that is not 0; with `ask` the user picks them. `from_others` are the codes, first
+    and last lines of what is found in a file by checks of others, by its real path: comments are added for these, too.
     """
 
     rules: Selection = field(default_factory=Selection)
@@ -51,6 +52,7 @@ class CheckOptions:
     alternative: int = 0
     ask: bool = False
     colour: bool = False
+    from_others: Mapping[str, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
 
 
 def check_file(path: str, wanted: CheckOptions, source: Source | None = None, data: bytes | None = None) -> Checked:
@@ -195,7 +197,7 @@ def edit_file(path: str, wanted: CheckOptions, data: bytes | None = None, hides:
             checked.problems.append(Problem("io-error", message))
             return checked
         if wanted.edit == "ignore":
-            outcome = add_ignores(document, data, judged)
+            outcome = add_ignores(document, data, judged, wanted.from_others.get(real_path(path), ()))
         else:
             outcome = fix_document(
                 document, data, judged, comments,

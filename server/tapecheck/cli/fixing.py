@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,20 +178,28 @@ def fixes_of_rest(
     return fixes, effort
 
 
-def add_ignores(document: Document, data: bytes, check: Callable[[Document], Report]) -> Outcome:
-    """Write a comment that switches its rule off at every finding; what cannot carry one is left in the report."""
+def add_ignores(
+    document: Document,
+    data: bytes,
+    check: Callable[[Document], Report],
+    from_others: Sequence[tuple[str, int, int]] = (),
+) -> Outcome:
+    """Write a comment that switches its rule off at every finding; what cannot carry one is left in the report.
+
+    `from_others` are the codes, first and last lines of what other files do in this one.
+    """
     first = document
     report = check(document)
     done: list[str] = []
-    for finding in report.findings:
-        span = finding.span
-        found = ignore_line(document.source(), finding.code, span.line, max(span.line, span.end_line))
+    own = [(one.code, one.span.line, max(one.span.line, one.span.end_line)) for one in report.findings]
+    for code, start_line, end_line in dict.fromkeys([*own, *from_others]):
+        found = ignore_line(document.source(), code, start_line, end_line)
         if found is None:
             continue
         line, start, end, text = found
-        edited = document.edited([Edit(Span(span.file, line, start, line, end), text)])
+        edited = document.edited([Edit(Span(first.source().path, line, start, line, end), text)])
         if edited is not None:
-            done.append(f"{finding.code} {document.told(line, '')}")
+            done.append(f"{code} {document.told(line, '')}")
             document = edited
     if done:
         report = check(document)

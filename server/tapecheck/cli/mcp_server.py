@@ -21,7 +21,7 @@ def serve_tools() -> int:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations
     except ImportError as error:
-        raise UsageError("`tapecheck mcp` needs the package mcp, 2 or later: pip install mcp") from error
+        raise UsageError("`tapecheck mcp` needs the package mcp, 2.3 or later: pip install mcp") from error
     server = MCPServer("tapecheck", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     tools = Tools()
     reads = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)

@@ -116,7 +116,7 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
         if gone is not None and decorated is not None:
             yield Candidate(
                 f"Switch recording off within `{function.name}` alone: `@{torch}.no_grad()`",
-                "Recording is on again behind the call; what the function computes has no graph, as before.",
+                "Recording is on again after the call; what the function computes has no graph, as before.",
                 [*imported, decorated, gone],
                 context.stops,
                 "switch",
