@@ -12,7 +12,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, is_copying, is_list
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
-from tapecheck.tape import Cut
+from tapecheck.tape import Cut, Span
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
 _SAME_IN_TORCH = frozenset({
@@ -54,7 +54,8 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
     changes: list[Change] = []
     lines: list[int] = []
     for function in functions.values():
-        stay = _stay(code, function, [spot for spot in spots if code.function(spot) is function])
+        own = [spot for spot in spots if code.function(spot) is function]
+        stay = _stay(code, function, own, context.place)
         if not stay.possible:
             return
         changes += stay.changes
@@ -108,8 +109,11 @@ def all_cuts(context: Context) -> list[Cut]:
     return list(found.values())
 
 
-def _stay(code: Code, function: Function, spots: list[ast.expr]) -> _Stay:
-    """Follow the values that were cut through a function, and take the conversions on their way out."""
+def _stay(code: Code, function: Function, spots: list[ast.expr], place: Span) -> _Stay:
+    """Follow the values that were cut through a function, and take the conversions on their way out.
+
+    What comes after the place of the finding and stores nothing (`print(loss.item())`) is not on that way.
+    """
     stay = _Stay()
     imported = code.imported()
     inside = {
@@ -149,6 +153,9 @@ def _stay(code: Code, function: Function, spots: list[ast.expr]) -> _Stay:
             continue
         parent = code.parent(node)
         if isinstance(parent, ast.Expr) and _makes_leaf(parent):
+            continue
+        around = code.statement(node)
+        if isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path:
             continue
         taken = _take_out(code, node, carries)
         if taken is None:
