@@ -27,6 +27,7 @@ from tapecheck.interpret import (
 from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
+from tapecheck.rules.words import join
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, did_you_mean
 from tapecheck.source.importers import Importers
@@ -432,6 +433,17 @@ def invalid_ignores(
 def severity_of(finding: Finding, project: Configuration) -> Severity:
     """Return the severity that a project's configuration gives a finding; its own where it gives none."""
     return cast(Severity, project.severity_of(finding.code, finding.name) or finding.severity)
+
+
+def why_unused(one: Unused) -> str:
+    """Return the words for a comment, or a part of one, that switches nothing off."""
+    gone = [name for name in one.names if name not in one.unknown]
+    parts = [f"{join(gone)} would report nothing here"] if gone else []
+    if one.unknown:
+        names = [name for rule in ALL for name in (rule.code, rule.name)]
+        near = did_you_mean(one.unknown[0], names) if len(one.unknown) == 1 else ""
+        parts.append(f"there is no rule {join(one.unknown)}{near.replace(';', ',')}")
+    return f"unused ignore comment: {'; '.join(parts) or 'nothing would be reported here'}"
 
 
 def unknown_rule(name: str, notes: Collection[str] = NOTES) -> str | None:

@@ -335,6 +335,14 @@ loss.backward(retain_graph=True)  # tapecheck: ignore[TAPE301, TAPE201, nonsense
 """
 
 
+def test_an_ignore_comment_with_a_misspelt_rule_says_which_may_be_meant(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text("import torch  # tapecheck: ignore[backward-twise]\n")
+    out = check(capsys, "--output-format", "concise", "train.py")[1]
+    assert "unused ignore comment: there is no rule backward-twise, did you mean `backward-twice`?" in out
+
+
 def test_unused_ignore_comments_are_hints_and_can_be_removed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(UNUSED)
     status, out, _ = check(capsys, "--output-format", "concise", "train.py")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tapecheck.check import BLANKET, INVALID, UNUSED, invalid_ignores, unused_ignores
+from tapecheck.check import BLANKET, INVALID, UNUSED, invalid_ignores, unused_ignores, why_unused
 from tapecheck.fixes import Edit, Fix
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.words import join
 from tapecheck.source.suppress import Misspelt, Unused
 from tapecheck.tape import Span
 
@@ -18,13 +17,7 @@ if TYPE_CHECKING:
 
 def finding_of(one: Unused, path: str) -> Finding:
     """Return the finding that a comment, or a part of one, switches nothing off."""
-    gone = [name for name in one.names if name not in one.unknown]
-    parts = [f"{join(gone)} would report nothing here"] if gone else []
-    parts += [f"there is no rule {join(one.unknown)}"] if one.unknown else []
-    why = "; ".join(parts) or "nothing would be reported here"
-    return Finding(
-        UNUSED, UNUSED, "hint", _span(one, path), f"unused ignore comment: {why}", "remove it", unnecessary=True
-    )
+    return Finding(UNUSED, UNUSED, "hint", _span(one, path), why_unused(one), "remove it", unnecessary=True)
 
 
 def fix_of(one: Unused, path: str) -> Fix:

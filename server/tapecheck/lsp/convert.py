@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.check import BLANKET, INCOMPLETE, INTERNAL, INVALID, UNUSED, Limit
+from tapecheck.check import BLANKET, INCOMPLETE, INTERNAL, INVALID, UNUSED, Limit, why_unused
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, to_characters, to_units
@@ -19,7 +19,6 @@ from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.lsp.settings import SECTION
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.words import join
 from tapecheck.source import Source, SourceError, read_source, split_lines
 from tapecheck.source.suppress import Misspelt, Unused
 from tapecheck.tape import Span
@@ -159,16 +158,12 @@ class Converter:
     def unused(self, one: Unused, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
         """Return a comment that switches nothing off, as a hint."""
         where = self.at(Span(analysis.report.source.path, one.line, one.start, one.line, one.end), analysis)
-        gone = [name for name in one.names if name not in one.unknown]
-        parts = [f"{join(gone)} would report nothing here"] if gone else []
-        parts += [f"there is no rule {join(one.unknown)}"] if one.unknown else []
-        why = "; ".join(parts) or "nothing would be reported here"
         return where, t.Diagnostic(
             range=where.range,
             severity=t.DiagnosticSeverity.Hint,
             code=UNUSED,
             source=SECTION,
-            message=f"unused ignore comment: {why}",
+            message=why_unused(one),
             tags=[t.DiagnosticTag.Unnecessary] if self.client.unnecessary else None,
         )
 
