@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck import version
 from tapecheck.report import Checked
@@ -112,7 +112,7 @@ def prune(folder: str) -> None:
 class _Reader(pickle.Unpickler):
     """Reads data classes of our own and nothing else: a file in a cache must not be able to call anything."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if f"{module}.{name}" in _PLAIN:
             return super().find_class(module, name)
         if "." not in name and (module == __name__ or f"{module}.".startswith(_ROOMS)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import Any
 
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.rules import ALL, Rule
@@ -42,7 +41,7 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     return NOTHING_FOUND
 
 
-def _row(rule: Rule) -> dict[str, Any]:
+def _row(rule: Rule) -> dict[str, object]:
     return {
         "code": rule.code,
         "name": rule.name,

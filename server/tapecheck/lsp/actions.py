@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lsprotocol import types as t
 
@@ -147,7 +147,7 @@ def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic])
     uri = analysis.snapshot.uri
     actions: list[t.CodeAction] = []
 
-    def add(title: str, command: str, argument: Any) -> None:
+    def add(title: str, command: str, argument: object) -> None:
         called = t.Command(title=title, command=command, arguments=[argument])
         actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=called))
 
@@ -206,7 +206,7 @@ def _respelt(ls: Host, analysis: Analysis, one: Misspelt, drawn: t.Diagnostic) -
     )
 
 
-def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:
+def _late(analysis: Analysis, finding: Finding, **more: object) -> dict[str, object]:
     """Return what `codeAction/resolve` needs to make an action's edit."""
     from tapecheck.lsp.session import identity
 

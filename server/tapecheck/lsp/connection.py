@@ -34,7 +34,7 @@ class Connection(LanguageServer):
     """A pygls server that knows its client and keeps errors out of the user's way; it has no handlers of its own."""
 
     def __init__(
-        self, protocol: type[LanguageServerProtocol], notebooks: t.NotebookDocumentSyncOptions, converter: Any
+        self, protocol: type[LanguageServerProtocol], notebooks: t.NotebookDocumentSyncOptions, converter: object
     ) -> None:
         super().__init__(
             "tapecheck", __version__, protocol_cls=protocol, notebook_document_sync=notebooks,
@@ -43,7 +43,7 @@ class Connection(LanguageServer):
         self.client = Client()
         self.runs: dict[str, UnderWay] = {}
         """What is being run, by the path of its file."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._said: set[str] = set()
 
     def log(self, message: str, level: t.MessageType = t.MessageType.Log) -> None:
@@ -56,7 +56,7 @@ class Connection(LanguageServer):
             self.log(problem, t.MessageType.Warning)
             self.window_show_message(t.ShowMessageParams(t.MessageType.Warning, f"Tapecheck: {problem}"))
 
-    def report_server_error(self, error: Exception, source: Any) -> None:
+    def report_server_error(self, error: Exception, source: object) -> None:
         """Log an error; it never pops up in front of a user who is typing."""
         line = " ".join(str(error).split()) or type(error).__name__
         self.log(f"internal error: {line}", t.MessageType.Error)
@@ -74,7 +74,7 @@ class Connection(LanguageServer):
         task.add_done_callback(self._finished)
         return task
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _finished(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()

@@ -115,7 +115,7 @@ async def document_link(ls: Host, params: t.DocumentLinkParams) -> list[t.Docume
     return links
 
 
-def explain_rule(ls: Host, code: object) -> dict[str, Any] | None:
+def explain_rule(ls: Host, code: object) -> dict[str, object] | None:
     """Return the page of a rule: answered as markdown, and shown where the client can show a file."""
     from tapecheck.rules import ALL
     from tapecheck.rules.pages import file_name, page

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 MAX_BODY = 256_000_000
 """Bytes of a message; a header that announces more is taken for a broken one."""
@@ -39,7 +38,7 @@ class Frames:
         self._body: tuple[int, int] | None = None
         self._seen = 0
 
-    def feed(self, data: bytes) -> Iterator[Any]:
+    def feed(self, data: bytes) -> Iterator[object]:
         """Yield the messages that some bytes complete: what their JSON holds, or `Broken`."""
         self._buffer += data
         while self._body is not None or self._header():
@@ -70,7 +69,7 @@ class Frames:
             self._seen = rest.end()
             return True
 
-    def _message(self) -> tuple[Any] | None:
+    def _message(self) -> tuple[object] | None:
         """Return the message whose header was found; None while it is not whole."""
         assert self._body is not None
         start, end = self._body
@@ -82,7 +81,7 @@ class Frames:
         elif len(self._buffer) < end:
             return None
         self._body = None
-        content: Any
+        content: object
         try:
             text = self._buffer[start:end].decode("utf-8").lstrip()
             content, read = _decoder.raw_decode(text)
@@ -98,7 +97,7 @@ class Frames:
         self._buffer[:0] = left
         return (content,)
 
-    def _longer(self, start: int) -> tuple[Any, int] | None:
+    def _longer(self, start: int) -> tuple[object, int] | None:
         """Return what a body holds that is longer than its header says, and where it ends."""
         following = _LENGTH.search(self._buffer, start)
         end = following.start() if following is not None else len(self._buffer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from typing import Any
 
 from lsprotocol import types as t
 
@@ -55,7 +54,7 @@ class RecordedRun(UnderWay):
             self._progress(t.WorkDoneProgressEnd(message=message))
             self.ls.work_done_progress.tokens.pop(self.token, None)
 
-    def _progress(self, value: Any) -> None:
+    def _progress(self, value: object) -> None:
         self.ls.protocol.notify(t.PROGRESS, t.ProgressParams(token=self.token or "", value=value))
 
     def with_what(self, told: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tapecheck.source.selection import Selection
 from tapecheck.source.suppress import rule_name
@@ -157,8 +157,8 @@ def _unknown(key: str, names: tuple[str, ...]) -> list[str]:
     return [f"tapecheck.{key}: {wrong}" for name in names if (wrong := unknown_rule(name, notes)) is not None]
 
 
-def _flatten(value: object) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flatten(value: object) -> dict[str, object]:
+    flat: dict[str, object] = {}
     if not isinstance(value, Mapping):
         return flat
     for key, item in value.items():

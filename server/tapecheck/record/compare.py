@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 from dataclasses import dataclass, field
-from typing import Any
 
 from tapecheck.record.evidence import judge
 from tapecheck.rules.finding import Finding
@@ -29,7 +28,7 @@ class Summary:
     holders: tuple[str, ...]
     findings: tuple[Finding, ...] = field(repr=False)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """Return the same as data, findings as rule and place."""
         row = {name: getattr(self, name) for name in self.__slots__ if name != "findings"}
         row["findings"] = [

@@ -141,7 +141,7 @@ def _site(site: Site, by: int) -> Site:
     return dataclasses.replace(site, iteration=tuple((loop + by, index) for loop, index in site.iteration))
 
 
-def _root(root: Any, by: int) -> Any:
+def _root(root: Any, by: int) -> object:
     moved: Iterable[tuple[str, Any]] = (
         ("node", None if root.node is None else root.node + by),
         ("cuts", tuple(number + by for number in root.cuts)),

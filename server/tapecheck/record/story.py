@@ -175,7 +175,7 @@ class Story:
         for item in self.reading.runs:
             self.by_file.setdefault(self.file(item.at.file), []).append(item)
 
-    def _sparse(self, event: Any) -> bool:
+    def _sparse(self, event: object) -> bool:
         if not isinstance(event, Hold):
             return False
         return event.index > (CONSECUTIVE_OF_HIDDEN if event.loop in self._hidden else CONSECUTIVE)
@@ -408,7 +408,7 @@ def raised_text(story: Story, raised: Raised) -> str:
     return text
 
 
-def raised_measure(raised: Raised) -> dict[str, Any]:
+def raised_measure(raised: Raised) -> dict[str, object]:
     return {"exception": raised.exception, "message": raised.message, "caught": raised.caught}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
@@ -21,7 +20,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     files = list(files)
     known_texts(files, sources)
     fingerprints = Fingerprints(sources, places)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for file in files:
         for problem in file.problems:
             span = Span(problem.file or file.path, problem.line, problem.column, problem.line, problem.column)
@@ -37,9 +36,9 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
 
 def _issue(
     code: str, message: str, severity: str, span: Span, fingerprints: Fingerprints, places: Places
-) -> dict[str, Any]:
+) -> dict[str, object]:
     place = places.of(span)
-    where: dict[str, Any] = {"path": place.path}
+    where: dict[str, object] = {"path": place.path}
     if place.column is None or place.end_column is None:
         where["lines"] = {"begin": place.line, "end": place.end_line}
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.report.checked import SEVERITIES, Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
@@ -71,8 +71,8 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
     return json.dumps(whole, indent=2) + "\n"
 
 
-def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
     for file in files:
         rows.extend(_problem(file.path, problem, evidence=evidence) for problem in file.problems)
         rows.extend(
@@ -83,15 +83,15 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, Any]:
+def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, object]:
     """Return what was not analysed in the shape of a problem, as a hint."""
     row = _problem(path, Problem("internal-error", limit.message, limit.line, file=limit.file), evidence=evidence)
     return {**row, "code": _LIMIT, "name": _LIMIT, "severity": "hint"}
 
 
-def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, Any]:
+def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, object]:
     span = finding.span
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "code": finding.code,
         "name": finding.name,
         "message": finding.message,
@@ -126,10 +126,10 @@ def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidenc
     return row
 
 
-def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
+def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, object]:
     path, cell = split_cell(problem.file or path)
     place = Span(path, problem.line, problem.column, problem.line, problem.column)
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "code": problem.kind,
         "name": problem.kind,
         "message": problem.message,
@@ -151,7 +151,7 @@ def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
     return row
 
 
-def _fix(fix: Fix, file: str) -> dict[str, Any]:
+def _fix(fix: Fix, file: str) -> dict[str, object]:
     """Return a fix; edits in other files than that of the finding name theirs."""
     home = split_cell(file)[0]
     return {
@@ -170,7 +170,7 @@ def _fix(fix: Fix, file: str) -> dict[str, Any]:
     }
 
 
-def _place(span: Span) -> dict[str, Any]:
+def _place(span: Span) -> dict[str, object]:
     return {"filename": split_cell(span.file)[0], **_cell(span)}
 
 

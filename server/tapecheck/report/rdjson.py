@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
@@ -25,7 +25,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     places = places or Places()
     files = list(files)
     known_texts(files, sources)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for file in files:
         for problem in file.problems:
             span = Span(problem.file or file.path, problem.line, problem.column, problem.line, problem.column)
@@ -56,7 +56,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     return json.dumps({"source": source, "diagnostics": rows}, indent=2) + "\n"
 
 
-def _suggestions(fixes: list[Fix], sources: Sources) -> list[dict[str, Any]]:
+def _suggestions(fixes: list[Fix], sources: Sources) -> list[dict[str, object]]:
     """Return the safe fixes that change one place: a suggestion is accepted by itself, and half a fix is none."""
     return [
         {"range": _range(fix.edits[0].span, sources), "text": fix.edits[0].content}
@@ -65,14 +65,14 @@ def _suggestions(fixes: list[Fix], sources: Sources) -> list[dict[str, Any]]:
     ]
 
 
-def _location(span: Span, sources: Sources, places: Places) -> dict[str, Any]:
+def _location(span: Span, sources: Sources, places: Places) -> dict[str, object]:
     place = places.of(span)
     if place.cell is not None:
         return {"path": place.path, "range": {"start": {"line": place.line}, "end": {"line": place.end_line}}}
     return {"path": place.path, "range": _range(span, sources)}
 
 
-def _range(span: Span, sources: Sources) -> dict[str, Any]:
+def _range(span: Span, sources: Sources) -> dict[str, object]:
     """Return a range whose columns count bytes of UTF-8, as reviewdog has it."""
     lines = sources.lines(span.file)
 

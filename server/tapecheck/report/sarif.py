@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.report.checked import Checked, Problem
 from tapecheck.report.excerpt import Sources
@@ -47,7 +47,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     known_texts(files, sources)
     fingerprints = Fingerprints(sources, places)
     rules = {rule.code: _rule(rule) for rule in ALL}
-    results: list[dict[str, Any]] = []
+    results: list[dict[str, object]] = []
     for file in files:
         for index, finding in enumerate(file.findings):
             rules.setdefault(finding.code, _other_rule(finding))
@@ -80,7 +80,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule) -> dict[str, object]:
     page = inspect.getdoc(type(rule)) or rule.summary
     return {
         "id": rule.code,
@@ -98,7 +98,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _other_rule(finding: Finding) -> dict[str, Any]:
+def _other_rule(finding: Finding) -> dict[str, object]:
     """Return the entry of what is reported under no rule's code."""
     return {
         "id": finding.code,
@@ -108,7 +108,7 @@ def _other_rule(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: bool) -> dict[str, Any]:
+def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: bool) -> dict[str, object]:
     labels = finding.others
     own_label = [finding.label.message] if finding.label is not None else []
     notes = [_plain(note) for note in (*own_label, *finding.notes)]
@@ -122,11 +122,11 @@ def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: boo
         for number, label in enumerate(labels, 1)
     ]
     told = [_plain(finding.message), *notes, *story, *([f"Help: {_plain(finding.help)}"] if finding.help else [])]
-    properties: dict[str, Any] = {"severity": finding.severity, "certain": finding.certain}
+    properties: dict[str, object] = {"severity": finding.severity, "certain": finding.certain}
     if evidence and finding.evidence is not None:
         said = finding.evidence
         properties["evidence"] = {"verdict": said.verdict, "detail": said.detail, "iteration": said.iteration}
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "ruleId": finding.code,
         "level": _LEVELS[finding.severity],
         "message": {"text": "\n".join(told)},
@@ -143,7 +143,7 @@ def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: boo
     return row
 
 
-def _flow(finding: Finding, places: Places) -> dict[str, Any]:
+def _flow(finding: Finding, places: Places) -> dict[str, object]:
     """Return the lines of the story in the order in which they happen, the finding last."""
     ordered = sorted(
         (label for label in finding.labels if label.span != finding.span),
@@ -168,9 +168,9 @@ def _flow(finding: Finding, places: Places) -> dict[str, Any]:
     }
 
 
-def _location(span: Span, places: Places) -> dict[str, Any]:
+def _location(span: Span, places: Places) -> dict[str, object]:
     place = places.of(span)
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "physicalLocation": {"artifactLocation": _artifact(split_cell(span.file)[0], places), "region": _region(place)}
     }
     if place.cell is not None:
@@ -179,7 +179,7 @@ def _location(span: Span, places: Places) -> dict[str, Any]:
     return row
 
 
-def _artifact(file: str, places: Places) -> dict[str, Any]:
+def _artifact(file: str, places: Places) -> dict[str, object]:
     uri = places.uri(file)
     return {"uri": uri} if uri.startswith("file:") else {"uri": uri, "uriBaseId": _ROOT}
 
@@ -191,7 +191,7 @@ def _region(place: Place) -> dict[str, int]:
     return region
 
 
-def _fix(fix: Fix, places: Places) -> dict[str, Any]:
+def _fix(fix: Fix, places: Places) -> dict[str, object]:
     files = dict.fromkeys(edit.span.file for edit in fix.edits)
     return {
         "description": {"text": _plain(f"{fix.title} ({fix.applicability}). {fix.changes}".strip())},
@@ -212,7 +212,7 @@ def _fix(fix: Fix, places: Places) -> dict[str, Any]:
     }
 
 
-def _notification(path: str, problem: Problem, places: Places) -> dict[str, Any]:
+def _notification(path: str, problem: Problem, places: Places) -> dict[str, object]:
     span = Span(problem.file or path, problem.line, problem.column, problem.line, problem.column)
     return {
         "descriptor": {"id": problem.kind},

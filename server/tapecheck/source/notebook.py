@@ -13,7 +13,6 @@ import re
 import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tapecheck.source.cells import Cell, Cells
 from tapecheck.source.disk import read_regular
@@ -92,13 +91,13 @@ def parse_notebook(data: bytes, path: str) -> Source:
     return join(path, found)
 
 
-def _text(source: Any) -> str:
+def _text(source: object) -> str:
     if isinstance(source, list):
         return "".join(part for part in source if isinstance(part, str))
     return source if isinstance(source, str) else ""
 
 
-def _language(content: dict[str, Any]) -> str:
+def _language(content: dict[str, object]) -> str:
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     for part, name in (("language_info", "name"), ("kernelspec", "language")):
@@ -108,7 +107,7 @@ def _language(content: dict[str, Any]) -> str:
     return ""
 
 
-def _cell_language(cell: dict[str, Any]) -> str:
+def _cell_language(cell: dict[str, object]) -> str:
     metadata = cell.get("metadata")
     own = metadata.get("vscode") if isinstance(metadata, dict) else None
     language = own.get("languageId") if isinstance(own, dict) else None

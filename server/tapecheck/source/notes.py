@@ -13,7 +13,7 @@ _UNKNOWN = object()
 Node = TypeVar("Node", bound=ast.AST)
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
-_PLACELESS: set[Callable[..., Any]] = set()
+_PLACELESS: set[Callable[..., object]] = set()
 
 
 def placeless(work: Callable[Given, Answer]) -> Callable[Given, Answer]:

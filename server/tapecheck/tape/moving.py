@@ -138,7 +138,7 @@ _END = [field.name for field in dataclasses.fields(Decision)].index("end_line")
 
 
 @cache
-def _placed(kind: type) -> tuple[Callable[[Any], Any], list[tuple[int, str]]]:
+def _placed(kind: type) -> tuple[Callable[[object], object], list[tuple[int, str]]]:
     """Return what reads the fields of events of a kind, and which of them hold places, with the form of these."""
     fields = dataclasses.fields(kind)
     forms = ("Site", "Span | None", "tuple[Span, ...]")
@@ -164,7 +164,7 @@ class MovedTape(Tape):
         self.move = moves.states[0]
         self._unmoved: tuple[Tape, Moves] | None = (tape, moves)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # Called for what is not filled in yet.
         unmoved = self._unmoved if name in ("events", "beyond", "untried") else None
         if unmoved is not None:

@@ -71,8 +71,8 @@ def read_tape(lines: Iterable[str]) -> Tape:
     return tape
 
 
-def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, Any]]:
-    line: dict[str, Any] = {"event": type(event).__name__}
+def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, object]]:
+    line: dict[str, object] = {"event": type(event).__name__}
     for item in dataclasses.fields(event):
         value = getattr(event, item.name)
         if item.default is not dataclasses.MISSING and value == item.default:
@@ -123,9 +123,9 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     return event
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _span(span: Span) -> list[Any]:
+def _span(span: Span) -> list[object]:
     return [span.file, span.line, span.column, span.end_line, span.end_column]

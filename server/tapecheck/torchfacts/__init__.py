@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-def _row(table: Mapping[str, Any], name: str) -> Any:
+def _row(table: Mapping[str, object], name: str) -> Any:
     row = table.get(name)
     # A row that is the same as another's is stored as that one's name.
     while isinstance(row, str):

@@ -196,7 +196,7 @@ class OpFact:
         return {}
 
     @cached_property
-    def narrowed(self) -> dict[Any, OpFact]:
+    def narrowed(self) -> dict[object, OpFact]:
         """What this fact was narrowed to for calls that were met, by the kinds of their arguments."""
         return {}
 
@@ -363,7 +363,7 @@ class ModuleFact:
         return tuple(name for name in self.forward_defaults if f"forward.{name}" in params)
 
     @cached_property
-    def narrowed(self) -> dict[Any, ModuleFact]:
+    def narrowed(self) -> dict[object, ModuleFact]:
         """The facts for calls, by the kinds of their arguments."""
         return {}
 

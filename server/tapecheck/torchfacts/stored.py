@@ -14,11 +14,11 @@ _ALL = "*"
 """In a stored table: every input that carries a gradient."""
 _WITH_RESULT = "*+"
 """The same, and the result."""
-_USUAL: dict[str, Any] = {"n_outputs": 1, "differentiable_outputs": (0,), "differentiable": "yes"}
+_USUAL: dict[str, object] = {"n_outputs": 1, "differentiable_outputs": (0,), "differentiable": "yes"}
 """What most ops are, and so what an absent field of an op's row means."""
 
 
-def _default(entry: Any) -> Any:
+def _default(entry: Any) -> object:
     return entry.default_factory() if entry.default is MISSING else entry.default
 
 
@@ -63,7 +63,7 @@ def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
 
 def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, Any]:
     every = set(carries)
-    packed: dict[str, Any] = {
+    packed: dict[str, object] = {
         k: _ALL if len(every) > 1 and set(v) == every else _WITH_RESULT if set(v) == {*every, "result"} else v
         for k, v in table.items()
     }

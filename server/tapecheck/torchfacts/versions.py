@@ -102,7 +102,7 @@ def applied(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str,
 
 
 @lru_cache(maxsize=1)
-def _base() -> Mapping[str, Any]:
+def _base() -> Mapping[str, object]:
     found: Mapping[str, Any] = json.loads(resources.files(__package__).joinpath("facts.json").read_bytes())
     return found
 

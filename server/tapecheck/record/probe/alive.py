@@ -70,7 +70,7 @@ def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: s
     return Bytes(parameters, gradients, states, saved, other)
 
 
-def _tensors_in(value: Any, torch: Any, depth: int = 0) -> List[Any]:
+def _tensors_in(value: Any, torch: Any, depth: int = 0) -> List[object]:
     if isinstance(value, torch.Tensor):
         return [value]
     if depth > 3:
@@ -86,7 +86,7 @@ class Alive:
         self.recorder = recorder
         self.effort = Effort(_WORK)
 
-    def at_backward(self, at: int, roots: List[Any]) -> None:
+    def at_backward(self, at: int, roots: List[object]) -> None:
         """Write what is alive where a backward begins, whose roots are nodes or None."""
         self._write("backward", at, roots)
 

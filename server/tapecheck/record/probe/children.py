@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import Any, List, Optional
+from typing import List, Optional
 
 # Whose processes work for the library itself, or do single pieces of work: data-loader workers, pools, managers.
 _WORKERS = ("torch.utils.data.", "multiprocessing.", "concurrent.", "joblib.")
@@ -31,7 +31,7 @@ def record_spawned(arguments: List[str], path: str) -> None:
     plain, numbers = spawn.get_command_line, itertools.count()
     start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 
-    def get_command_line(**words: Any) -> List[str]:
+    def get_command_line(**words: object) -> List[str]:
         line = plain(**words)
         if "-c" in line and _trains(sys._getframe(1).f_locals.get("process_obj")):
             line[line.index("-c") + 1] = _START % (start, arguments, next(numbers), path, words)
@@ -40,7 +40,7 @@ def record_spawned(arguments: List[str], path: str) -> None:
     spawn.get_command_line = get_command_line
 
 
-def _trains(process: Any) -> bool:
+def _trains(process: object) -> bool:
     """Return whether a process may train: it runs a function of the program, or of what starts its ranks."""
     target = getattr(process, "_target", None)
     module = getattr(target, "__module__", None) or type(process).__module__

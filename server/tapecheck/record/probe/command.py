@@ -176,7 +176,7 @@ class TorchFinder:
         loader.exec_module = exec_module
 
 
-def attach(recorder: Recorder, torch: Any) -> None:
+def attach(recorder: Recorder, torch: object) -> None:
     try:
         recorder.attach(torch)
     except Exception:
@@ -387,7 +387,7 @@ class Program:
     def find(self) -> None:
         """Read it; raises OSError."""
 
-    def code(self, space: Dict[str, Any]) -> types.CodeType:
+    def code(self, space: Dict[str, object]) -> types.CodeType:
         """Compile it and give the module its names."""
         raise NotImplementedError
 
@@ -410,7 +410,7 @@ class Script(Program):
             # For tracebacks and `inspect`; an entry without a time of change is never looked up on disk.
             linecache.cache[self.path] = (len(self.text), None, self.lines, self.path)
 
-    def code(self, space: Dict[str, Any]) -> types.CodeType:
+    def code(self, space: Dict[str, object]) -> types.CodeType:
         space["__file__"] = self.path
         space["__loader__"] = SourceFileLoader("__main__", self.path)
         if sys.version_info < (3, 14):
@@ -446,7 +446,7 @@ class Module(Program):
                     return path
         return os.path.join(os.getcwd(), *parts) + ".py"
 
-    def code(self, space: Dict[str, Any]) -> types.CodeType:
+    def code(self, space: Dict[str, object]) -> types.CodeType:
         import runpy
 
         sys.argv[0] = "-m"

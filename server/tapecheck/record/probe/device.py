@@ -31,7 +31,7 @@ class DeviceTimes:
         self.count = 0
         self.total = 0.0
         self._free: Dict[int, List[Any]] = {}
-        self._begun: Dict[Any, Tuple[int, Tuple[int, int], Any]] = {}
+        self._begun: Dict[object, Tuple[int, Tuple[int, int], object]] = {}
         self._waiting: Deque[Interval] = deque()
         self._broken = False
 
@@ -47,7 +47,7 @@ class DeviceTimes:
         except Exception:
             self._broken = True
 
-    def ends(self, loop: Any, at: Any) -> None:
+    def ends(self, loop: Any, at: object) -> None:
         """Mark the end of an iteration of a loop: its work is on the stream, done or not."""
         if not self._begun:
             return

@@ -42,7 +42,7 @@ class _Thread:
         self.open: Optional[Tuple[_Where, Dict[int, Optional[int]]]] = None
         self.waiting: List[_Call] = []
         self.within = False
-        self.closure: Optional[Tuple[Any, _Where]] = None
+        self.closure: Optional[Tuple[object, _Where]] = None
 
 
 class Discarded:
@@ -104,7 +104,7 @@ class Discarded:
             found = self.threads[number] = _Thread()
         return found
 
-    def _call(self) -> Any:
+    def _call(self) -> object:
         lines = self.recorder.tracer.threads.get(threading.get_ident())
         return lines.stack[-1] if lines is not None and lines.stack else None
 

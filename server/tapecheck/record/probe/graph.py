@@ -35,7 +35,7 @@ class TensorRef:
     def __init__(self, tensor: Any) -> None:
         self._reference = weakref.ref(tensor)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         tensor = self._reference()
         if tensor is not None:
             fix = getattr(tensor, "_fix_weakref", None)
@@ -50,7 +50,7 @@ class Known(NamedTuple):
     id: int
     oldest: int
     depth: int
-    walk: Any
+    walk: object
 
 
 class Walk:
@@ -229,7 +229,7 @@ class Reader:
         # Of its own for every recording: what an earlier one knew of a node is not on this one's tape.
         self.key = _KEY + str(next(_recordings))
         # Everything that nodes refer to: `Passed` marks and `Walk`s, as far as any node that does is alive.
-        self.marks: List[Any] = []
+        self.marks: List[object] = []
         self.met = 0
         self.retaining: List[Any] = []
         self.retained_before = False
@@ -249,7 +249,7 @@ class Reader:
         self._next_storage = 1
         self._raw: Dict[type, Tuple[str, ...]] = {}
         self._names: Dict[type, str] = {}
-        self._accumulate: Any = None
+        self._accumulate: object = None
 
     # Numbers
 
@@ -386,7 +386,7 @@ class Reader:
         return nodes, leaves
 
     def _meet(
-        self, node: Any, children: List[Any], met: Dict[Any, Optional[Known]], nodes: List[NewNode],
+        self, node: Any, children: List[object], met: Dict[object, Optional[Known]], nodes: List[NewNode],
         leaves: List[NewLeaf], walk: Walk,
     ) -> Known:  # fmt: skip
         sequence = node._sequence_nr()
@@ -477,7 +477,7 @@ class Reader:
             stack.extend([child for child, _ in node.next_functions if child is not None])
         seen.clear()
 
-    def unfold(self, stored: Dict[str, Any]) -> Any:
+    def unfold(self, stored: Dict[str, object]) -> object:
         """Return the mark in a node's metadata, where a call was let pass without a look one that can be written."""
         mark = stored.get(self.key)
         if type(mark) is tuple:
@@ -641,7 +641,7 @@ class Reader:
             self.living()
             self._prune_at = 2 * len(self.marks) + 256
 
-    def living(self, but: Any = None) -> int:
+    def living(self, but: object = None) -> int:
         """Return how many of the nodes met so far are alive; `but` is a mark that something else refers to, once."""
         self.retains(but)
         retaining = {id(mark) for mark in self.retaining}
@@ -656,7 +656,7 @@ class Reader:
         self.marks = marks
         return living
 
-    def retains(self, but: Any = None) -> bool:
+    def retains(self, but: object = None) -> bool:
         """Return whether a node that a retaining call walked is, or may be, alive."""
         retaining = self.retaining
         if retaining:
@@ -674,7 +674,7 @@ class Reader:
             self._look_through_at = 2 * len(retaining) + 64
         return bool(retaining) or self.retained_before
 
-    def _was_freed(self, node: Any) -> bool:
+    def _was_freed(self, node: object) -> bool:
         """Return whether a node that was walked held anything: reading what was freed raises, what never was is
         None.
         """
@@ -707,7 +707,7 @@ class Reader:
 
     # Saved tensors
 
-    def raw(self, node: Any) -> Iterator[Tuple[str, Any]]:
+    def raw(self, node: object) -> Iterator[Tuple[str, object]]:
         """Yield the saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
         for name in self._slots(type(node)):
             try:
@@ -727,7 +727,7 @@ class Reader:
                 self._raw[kind] = names
         return names
 
-    def data(self, node: Any, name: str, slot: Any) -> Tuple[Any, bool]:
+    def data(self, node: object, name: str, slot: Any) -> Tuple[object, bool]:
         """Return the tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""
         if hasattr(slot, "data"):
             hooked = slot.unpack_hook is not None
@@ -741,7 +741,7 @@ class Reader:
             return None, "modified by an inplace" in str(error)
         return (value if isinstance(value, self.torch.Tensor) else None), False
 
-    def _saved(self, node: Any) -> Tuple[Tuple[SavedTensor, ...], bool]:
+    def _saved(self, node: object) -> Tuple[Tuple[SavedTensor, ...], bool]:
         found: List[SavedTensor] = []
         keeps = False
         kinds = self.torch.Tensor
@@ -760,11 +760,11 @@ class Reader:
             found.append(SavedTensor(storage, version_of(tensor), name, address, hooked))
         return tuple(found), keeps
 
-    def saved_bytes(self, nodes: Iterable[Any]) -> int:
+    def saved_bytes(self, nodes: Iterable[object]) -> int:
         """Return bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
         return sum(self._saved_storages(nodes).values())
 
-    def held_bytes(self, nodes: Iterable[Any], tensors: Iterable[Any]) -> Tuple[int, int]:
+    def held_bytes(self, nodes: Iterable[object], tensors: Iterable[Any]) -> Tuple[int, int]:
         """Return bytes of the distinct storages that nodes saved, and of those that only the tensors hold."""
         saved = self._saved_storages(nodes)
         own: Dict[int, int] = {}
@@ -772,7 +772,7 @@ class Reader:
             self._add_storage(own, tensor)
         return sum(saved.values()), sum(size for address, size in own.items() if address not in saved)
 
-    def _saved_storages(self, nodes: Iterable[Any]) -> Dict[int, int]:
+    def _saved_storages(self, nodes: Iterable[object]) -> Dict[int, int]:
         """Return the bytes of the storages that nodes saved, by address."""
         sizes: Dict[int, int] = {}
         for node in nodes:
@@ -804,7 +804,7 @@ class Reader:
         return None
 
 
-def _references(marks: List[Any]) -> List[int]:
+def _references(marks: List[object]) -> List[int]:
     """Return how many references there are to each of a list's items, those that the counting itself holds included."""
     return [sys.getrefcount(mark) for mark in marks]
 

@@ -45,12 +45,12 @@ class HiddenLoops:
         self.recorder = recorder
         self.seen: Dict[Any, Seen] = {}
         # What ends an iteration of which loop's text, and the last end of anything in each thread.
-        self.ends: Dict[Any, Any] = {}
+        self.ends: Dict[object, object] = {}
         self.last: Dict[int, Round] = {}
         # Whether calls that pass without a look have to be told, too.
         self.by_backward = False
 
-    def stepped(self, optimizer: Any) -> None:
+    def stepped(self, optimizer: object) -> None:
         """Note a step of an optimizer."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
@@ -66,7 +66,7 @@ class HiddenLoops:
         lines = recorder.tracer.lines()
         self._ran((lines.thread, lines.place, 0), lines)
 
-    def _ran(self, key: Any, lines: ThreadLines) -> None:
+    def _ran(self, key: object, lines: ThreadLines) -> None:
         text = self.ends.get(key)
         if text is not None:
             loop = next((loop for call in reversed(lines.stack) for loop in call.loops if loop.text is text), None)

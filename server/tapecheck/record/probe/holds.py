@@ -240,7 +240,7 @@ class HoldFinder:
         newest = self._place_of(recorder, held[numbers[-1]])
         place = self._stored(recorder, holder, newest)
         at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
-        fields: Dict[str, Any] = {"bound": holder.bound} if holder.bound is not None else {}
+        fields: Dict[str, object] = {"bound": holder.bound} if holder.bound is not None else {}
         if holder.inside:
             fields["inside"] = True
         nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
@@ -319,7 +319,7 @@ class HoldFinder:
                 ) and (not store.key or not holder.key or store.key == holder.key):  # fmt: skip
                     yield text, store
 
-    def _statement(self, holder: Holder, place: Optional[Place]) -> Any:
+    def _statement(self, holder: Holder, place: Optional[Place]) -> object:
         if place is None:
             return None
         text = place.context.function.text
@@ -381,7 +381,7 @@ class HoldFinder:
             release(step, local)
         return found
 
-    def _children(self, value: Any, holder: Holder, libraries: bool = False) -> Iterator[Tuple[Any, Holder]]:
+    def _children(self, value: Any, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
         kind = type(value)
         if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
             bound = getattr(value, "maxlen", None) if issubclass(kind, collections.deque) else None
@@ -438,7 +438,7 @@ class HoldFinder:
             for name, item in list(members(value).items()):
                 yield item, _attribute(holder, name)._replace(foreign=True)
 
-    def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
+    def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[object, Holder]]:
         """Yield what the program's own classes keep themselves, for all of their objects."""
         for base in kind.__mro__:
             if self._is_user(base):
@@ -446,7 +446,7 @@ class HoldFinder:
                     if isinstance(item, (list, dict, set, tuple, collections.deque, self.torch.Tensor)):
                         yield item, _attribute(holder, name)
 
-    def _plain(self, value: Any) -> bool:
+    def _plain(self, value: object) -> bool:
         """Return whether nothing can be found in a value."""
         if isinstance(value, type):
             return not self._is_user(value)
@@ -473,7 +473,7 @@ class Newer:
     def __init__(self) -> None:
         self.mark: Optional[List[int]] = None
 
-    def objects(self) -> List[Any]:
+    def objects(self) -> List[object]:
         """Return the objects made since the last look, and maybe some of those before."""
         found: List[Any] = []
         mark, met = id(self.mark), False
@@ -532,7 +532,7 @@ def _attribute(holder: Holder, name: str) -> Holder:
     return Holder(holder.text + "." + name, name, True, False, "", None, foreign=holder.foreign)
 
 
-def _cell(name: str, cell: CellType) -> Iterator[Tuple[Any, Holder]]:
+def _cell(name: str, cell: CellType) -> Iterator[Tuple[object, Holder]]:
     try:
         yield cell.cell_contents, Holder(name, name, False, False, "", None)
     except ValueError:

@@ -81,7 +81,7 @@ class Changes:
         self.statements: List[Tuple[int, Change]] = []
         # Storages of parameters and the newest node on the tape that saved them: the first change after it matters.
         self.awaited: Dict[int, int] = {}
-        self.learning: Dict[int, Any] = {}
+        self.learning: Dict[int, object] = {}
 
     def version_then(self, storage: int, sequence: int) -> int:
         """Return how many in-place changes of a storage the tape has from before the first one after a node was
@@ -214,7 +214,7 @@ class Changes:
 
     # Optimizers
 
-    def optimizer_made(self, optimizer: Any) -> None:
+    def optimizer_made(self, optimizer: object) -> None:
         """Register an optimizer that was just made."""
         lines = self.recorder.tracer.lines()
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
@@ -261,7 +261,7 @@ class Changes:
                 self._steps(watched, params)
         return watched.own
 
-    def _verify(self, watched: Watched, params: List[Any]) -> None:
+    def _verify(self, watched: Watched, params: List[object]) -> None:
         """Forget the steps that were let pass unless the versions moved on as those steps should have moved them."""
         unseen, watched.unseen = watched.unseen, 0
         versions = _versions(params)
@@ -301,7 +301,7 @@ class Changes:
             # Only a run whose results are compared keeps what it looks at.
             self.learning.update(zip(watched.ids, params))
 
-    def after_step(self, optimizer: Any) -> None:
+    def after_step(self, optimizer: object) -> None:
         """Remember which of its parameters an optimizer changed in a step."""
         recorder = self.recorder
         recorder.discarded.after_step()
@@ -390,7 +390,7 @@ class Changes:
         return watched
 
 
-def _params_of(optimizer: Any) -> List[Any]:
+def _params_of(optimizer: Any) -> List[object]:
     return list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
 
 

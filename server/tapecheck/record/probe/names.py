@@ -19,7 +19,7 @@ _OWN_REFERENCES = 4
 _SNAPSHOT_AT = {(3, 11): 24, (3, 12): 40}
 
 
-def _reader() -> Callable[[FrameType], Dict[str, Any]]:
+def _reader() -> Callable[[FrameType], Dict[str, object]]:
     """Return how to read a frame's local variables so that `release` may drop what was read.
 
     In 3.11 and 3.12 what is read is the snapshot that `locals()` gave the function, filled anew: it is put aside for
@@ -35,7 +35,7 @@ def _reader() -> Callable[[FrameType], Dict[str, Any]]:
     drop.argtypes, drop.restype = [ctypes.py_object], None
     first = object.__basicsize__ + ctypes.sizeof(pointer)
 
-    def plainly(frame: FrameType) -> Dict[str, Any]:
+    def plainly(frame: FrameType) -> Dict[str, object]:
         # Once its snapshot was read, Python 3.11 fills it anew at the next line, writes it back into the variables and
         # keeps it. Writing it back at once, with no chance for another thread in between, spares it all of that.
         argument = wrap(frame)
@@ -43,7 +43,7 @@ def _reader() -> Callable[[FrameType], Dict[str, Any]]:
         written_back(argument, zero)
         return local
 
-    def aside(frame: FrameType) -> Dict[str, Any]:
+    def aside(frame: FrameType) -> Dict[str, object]:
         argument = wrap(frame)
         snapshot = pointer.from_address((pointer.from_address(id(frame) + first).value or 0) + at)
         own, snapshot.value = snapshot.value, None
@@ -70,7 +70,7 @@ def _is_there(first: int, at: int) -> bool:
 _read = _reader()
 
 
-def locals_of(frame: FrameType) -> Dict[str, Any]:
+def locals_of(frame: FrameType) -> Dict[str, object]:
     """Return the local variables of a frame; call `release` afterwards."""
     if frame.f_code.co_flags & _OPTIMIZED:
         return _read(frame)
@@ -98,7 +98,7 @@ def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameT
         frame = frame.f_back
 
 
-def members(value: Any) -> Dict[str, Any]:
+def members(value: object) -> Dict[str, Any]:
     """Return an object's attributes as they are stored; parameters, buffers and submodules of a module are among
     them.
     """
@@ -133,7 +133,7 @@ def leaf_names(
     """
     wanted = {id(tensor) for tensor in tensors}
     found: Dict[int, Tuple[str, str]] = {}
-    scopes: List[Tuple[Dict[str, Any], str]] = []
+    scopes: List[Tuple[Dict[str, object], str]] = []
     held: List[Tuple[FrameType, Any]] = []
     for step in user_frames(frame or sys._getframe(1), sources):
         local = locals_of(step)
@@ -182,7 +182,7 @@ def _name(torch: Any, value: Any, name: str, wanted: Any, names: Dict[int, str])
                 names.setdefault(id(item), "%s[%r]" % (name, key))
 
 
-def describe(call: Optional[CallText], index: int, count: int, root: Any, frame: FrameType) -> str:
+def describe(call: Optional[CallText], index: int, count: int, root: object, frame: FrameType) -> str:
     """Return what the user calls a root of a backward: the text before `.backward()`, or the argument."""
     if call is None:
         return ""
@@ -198,7 +198,7 @@ def describe(call: Optional[CallText], index: int, count: int, root: Any, frame:
     return call.receiver if call.function == "backward" and call.receiver not in ("torch.autograd", "autograd") else ""
 
 
-def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, Any]]:
+def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, object]]:
     """Return the tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
     value: Any = local.get(path[0], frame.f_globals.get(path[0]))

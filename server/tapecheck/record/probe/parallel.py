@@ -122,7 +122,7 @@ def _made(recorder: Any, module: Any, name: str) -> Optional[int]:
         return None
     filename, row, owner = found
 
-    def make() -> Tuple[Any, str, List[Any], Tuple[Any, ...]]:
+    def make() -> Tuple[object, str, List[object], Tuple[object, ...]]:
         extent = recorder.sources.text(filename).line_extent(row)
         return span(recorder.sources.name(filename), extent), owner, [], ()
 
@@ -171,7 +171,7 @@ def _uses(recorder: Any, parameter: Any, traceback: Any) -> List[int]:
     return list(found)[:_MAX_LINES]
 
 
-def _within(function: Any) -> Iterator[Any]:
+def _within(function: object) -> Iterator[object]:
     """Yield the parameters of a checkpointed function: a module, its method, or a closure over modules."""
     holders = [function, getattr(function, "__self__", None)]
     for cell in getattr(function, "__closure__", None) or ():

@@ -54,7 +54,7 @@ class Passing:
         self.calls: Dict[Place, Calls] = {}
         self.regular: Dict[Optional[Place], Calls] = {}
         self.kept = False
-        self.meetings: Dict[Any, int] = {}
+        self.meetings: Dict[object, int] = {}
         self.count = self.iterations = self.told = 0
         self.told_at = 0.0
         self.effort = Effort(_WRITING)
@@ -90,7 +90,7 @@ class Passing:
         self._put_off(calls, kind, lines, own, stamp, stamp - 1)
         return True
 
-    def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: Any, stamp: int, root: int) -> Any:
+    def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: Any, stamp: int, root: int) -> object:
         """Remember a call that passes without a look at its graph."""
         recorder = self.recorder
         reader, kept = recorder.reader, recorder.last_backward

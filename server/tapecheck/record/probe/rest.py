@@ -74,7 +74,7 @@ class _Call:
         self.rests = rests
         self.rest = rest
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+    def __call__(self, frame: FrameType, event: str, arg: object) -> None:
         return None
 
     def __del__(self) -> None:
@@ -151,7 +151,7 @@ class Rests:
             return lambda: None
         told: List[int] = []
 
-        def format_stack() -> Any:
+        def format_stack() -> object:
             told.append(1)
             del told[1:]
             rest = self.rest
@@ -165,7 +165,7 @@ class Rests:
         def is_anomaly_enabled() -> bool:
             return bool(self._mode[0] if self.rest is not None else enabled())
 
-        def set_anomaly_enabled(*arguments: Any, **words: Any) -> None:
+        def set_anomaly_enabled(*arguments: object, **words: object) -> None:
             if self.rest is not None:
                 self.wake(sys._getframe(1))
             change(*arguments, **words)
@@ -507,7 +507,7 @@ def _line_by_line(tried: Any, look: Callable[[FrameType], None]) -> None:
     monitoring: Any = getattr(sys, "monitoring", None)
     if monitoring is None:
 
-        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
             if event == "line" and frame.f_code is tried.__code__:
                 look(frame)
             return trace

@@ -26,9 +26,9 @@ class Retained:
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.alive: Dict[int, weakref.ref[_Life]] = {}
-        self.gone: List[Tuple[int, Optional[Place], Any, float]] = []
+        self.gone: List[Tuple[int, Optional[Place], object, float]] = []
 
-    def watch(self, number: int, at: int, roots: List[Any]) -> None:
+    def watch(self, number: int, at: int, roots: List[object]) -> None:
         """Write what the graph of call `number` holds that is about to run, and look out for its end."""
         reader = self.recorder.reader
         nodes = list(reader.walk_all(roots, _MAX_NODES))
@@ -45,7 +45,7 @@ class Retained:
         finally:
             nodes.clear()
 
-        def end(_: Any) -> None:
+        def end(_: object) -> None:
             # Anywhere, in the midst of anything: nothing is written here.
             with Guard(self.recorder):
                 lines = self.recorder.tracer.threads.get(threading.get_ident())

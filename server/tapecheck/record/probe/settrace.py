@@ -16,7 +16,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     yields = _yield_opcodes()
     foreign = tracer.foreign
 
-    def entered(frame: FrameType, event: str, arg: Any) -> Any:
+    def entered(frame: FrameType, event: str, arg: object) -> Any:
         # Called for every function there is: what is a library's must be told as fast as can be.
         if frame.f_code.co_filename in foreign:
             return None

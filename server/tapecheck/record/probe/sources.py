@@ -297,7 +297,7 @@ def _own(body: List[ast.stmt]) -> Iterator[ast.AST]:
         stack.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
-def _path(node: Any) -> Optional[Tuple[str, ...]]:
+def _path(node: object) -> Optional[Tuple[str, ...]]:
     """Return the names that lead to an expression's tensor: `self.h[t]` is ("self", "h"); None for anything else."""
     names: List[str] = []
     while True:
@@ -462,7 +462,7 @@ class Sources:
 
 if sys.version_info >= (3, 11):
 
-    def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
+    def call_end(code: object, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
         """Return where the call at an instruction offset ends (line, column from 1), None where it is unknown."""
         from itertools import islice
 
@@ -473,6 +473,6 @@ if sys.version_info >= (3, 11):
 
 else:
 
-    def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
+    def call_end(code: object, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
         """Return where the call at an instruction offset ends: code objects say so from Python 3.11."""
         return None

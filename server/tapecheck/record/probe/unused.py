@@ -73,10 +73,10 @@ class Unused:
         while self._hooks:
             self._hooks.pop().remove()
 
-    def _enters(self, module: Any, args: Any) -> None:
+    def _enters(self, module: object, args: object) -> None:
         self._depth += 1
 
-    def _leaves(self, module: Any, args: Any, output: Any) -> None:
+    def _leaves(self, module: object, args: object, output: object) -> None:
         self._depth -= 1
         if self._depth > 0:
             return
@@ -126,7 +126,7 @@ class Unused:
         number = self._next = self._next + 1
         alive = self.alive
 
-        def end(_: Any) -> None:
+        def end(_: object) -> None:
             alive.pop(number, None)
 
         alive[number] = weakref.ref(life, end)

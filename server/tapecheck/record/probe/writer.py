@@ -27,7 +27,7 @@ class Writer:
         self.bytes = 0
         self._pid = os.getpid()
         self._buffer: List[str] = [json.dumps({"tape": FORMAT, "producer": producer})]
-        self._sites: Dict[Any, int] = {}
+        self._sites: Dict[object, int] = {}
         self._next_site = 0
         self._quoted: Dict[str, str] = {}
         self._file: Optional[Descriptor] = None
@@ -41,7 +41,7 @@ class Writer:
     def closed(self) -> bool:
         return self._file is None
 
-    def site(self, key: Any, make: Any) -> int:
+    def site(self, key: object, make: Any) -> int:
         """Return the number of a site, written the first time; `make` gives its span, function, stack and iteration."""
         number = self._sites.get(key)
         if number is None:
@@ -63,7 +63,7 @@ class Writer:
             )
         return number
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         line: Dict[str, Any] = {"event": kind}
         line.update(fields)
         self._add(line)
@@ -96,7 +96,7 @@ class Writer:
             quoted = self._quoted[text] = json.dumps(text)
         return quoted
 
-    def _add(self, line: Dict[str, Any]) -> None:
+    def _add(self, line: Dict[str, object]) -> None:
         if self._file is not None:
             self._buffer.append(_ENCODE(line))
 

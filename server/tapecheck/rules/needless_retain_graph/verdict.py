@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tapecheck.record.story import MIN_RUNS, Kept, Story, end_text, iteration
 from tapecheck.record.verdicts import not_reached
@@ -72,11 +71,11 @@ def _until(story: Story, finding: Finding, run: Run, kept: Kept) -> str:
     return f" until {there}"
 
 
-def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, Any]:
+def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, object]:
     """Return the same as data: bytes and seconds are the most of any call."""
     if not kept:
         return {}
-    measured: dict[str, Any] = {"kept_bytes": max(one.size for _, one in kept)}
+    measured: dict[str, object] = {"kept_bytes": max(one.size for _, one in kept)}
     seconds = [one.seconds for _, one in kept if one.seconds is not None]
     if seconds:
         measured["kept_seconds"] = max(seconds)
