@@ -62,6 +62,74 @@ def test_other_code_that_is_not_visible_takes_no_certainty() -> None:
     assert twice(before="other = nn.Linear(3, 1)\npart(other(state))").certain
 
 
+def test_what_follows_an_exception_takes_no_certainty() -> None:
+    finding = twice(within="loss = out.sum(); loss.backward(); loss.backward(); part(model); part(loss)")
+    assert finding.certain and not finding.rests_on
+
+
+FROZEN = """\
+import torch
+from torch import nn
+from elsewhere import part
+
+model, given = nn.Linear(3, 1), []
+for parameter in model.parameters():
+    parameter.requires_grad_(False)
+{hidden}
+loss = model(torch.zeros(3)).sum()
+{losses}loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "losses", "told"),
+    [
+        ("part(3)", "", True),
+        ("loss = part(torch.zeros(3))", "", True),
+        ("part(model)", "", False),
+        ("part(model.weight)", "", False),
+        ("part(loss, given)", "given.append(loss)\npart(loss, given)\nloss = torch.stack(given)\n", False),
+    ],
+    ids=["number", "data", "model", "parameter", "list"],
+)
+def test_a_graph_is_missing_where_no_hidden_code_can_have_made_it(hidden: str, losses: str, told: bool) -> None:
+    text = FROZEN.format(hidden=hidden if not losses else "pass", losses=losses)
+    assert [one.code for one in found(text)] == (["TAPE103"] if told else [])
+
+
+def test_what_hidden_code_was_given_it_may_give_back_to_be_frozen() -> None:
+    text = TWICE.format(before="for one in part(model):\n    one.requires_grad_(False)", within="pass", more="")
+    assert [one for one in found(text) if one.certain] == []
+
+
+def test_gradients_are_stale_where_no_hidden_method_can_have_cleared_them() -> None:
+    text = """\
+import torch
+from torch import nn
+{}
+
+class Stepper:
+    def __init__(self, parameters):
+        self.base = torch.optim.SGD(parameters, lr=0.1)
+    {}
+    def step(self):
+        self.base.step()
+        self.clear()
+
+model = nn.Linear(3, 1)
+stepper = Stepper(model.parameters())
+for _ in range(3):
+    model(torch.ones(3)).sum().backward()
+    stepper.step()
+"""
+    own, hidden = (
+        text.format("", "def clear(self):\n        pass"),
+        text.format("from elsewhere import clear", "clear = clear"),
+    )
+    assert [one.code for one in found(own)] == ["TAPE403"]
+    assert found(hidden) == []
+
+
 def test_a_base_class_that_is_not_visible_makes_it_possible() -> None:
     text = TWICE.format(before="", within="pass", more=", Base").replace(
         "model = nn.Linear(3, 1)",

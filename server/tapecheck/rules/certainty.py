@@ -18,6 +18,7 @@ from tapecheck.tape import (
     AssumptionKind,
     Backward,
     Cut,
+    Event,
     GradientCleared,
     Hold,
     InPlace,
@@ -89,11 +90,29 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         if lines.isdisjoint(reading.lines):
             continue
         chain = _chain(reading, lines)
-        for _, event in reading.assumed:
+        end = _end_of(finding, reading) if rule.raises else len(reading.tape.events)
+        for position, event in reading.assumed:
+            if position > end and event.kind not in _OF_RECORDING:
+                # The exception comes first; those are noted when what they are about has ended.
+                continue
             touches = not event.about or not chain.isdisjoint(event.about)
             touches = touches or (rule.of_absence and event.kind == "base")
             if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
                 yield Assumption(event.kind, event.at.span, event.text), touches
+
+
+def _end_of(finding: Finding, reading: Reading) -> int:
+    """Return where on a tape the line of a finding is come to for the last time."""
+    place = finding.span.file, finding.span.line
+    return max(
+        (number for number, event in enumerate(reading.tape.events) if _place(event) == place),
+        default=len(reading.tape.events),
+    )
+
+
+def _place(event: Event) -> tuple[str, int] | None:
+    at = getattr(event, "at", None)
+    return (at.file, at.line) if at is not None else None
 
 
 def _recorded(reading: Reading) -> Iterator[Assumption]:
@@ -151,8 +170,7 @@ def _chain(reading: Reading, lines: set[tuple[str, int]]) -> set[int]:
     """
     found: set[int] = set()
     for event in reading.tape.events:
-        at = getattr(event, "at", None)
-        if at is None or (at.file, at.line) not in lines:
+        if _place(event) not in lines:
             continue
         if isinstance(event, (Node, Leaf)):
             found.add(event.id)

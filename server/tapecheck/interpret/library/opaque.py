@@ -348,6 +348,10 @@ def _register_hook(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
 
 def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
+    if wanted is not True:
+        # It may be one of the parameters that its maker was given.
+        held = map(torch.world.graph.leaf_tensors.get, visible.root(owner).holds)
+        visible.may_freeze(leaf for leaf in held if leaf is not None)
     if owner.leaf is not None or not owner.data:
         if owner.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.

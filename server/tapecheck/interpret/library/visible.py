@@ -90,17 +90,19 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
         if value.node is not None:
             about[value.node] = None
             return "listed"
+        if isinstance(value, Tensor) and value.parameter:
+            # It is frozen now, and need not be afterwards.
+            return "anything"
         return "data" if not isinstance(value, Unknown) or value.concrete is None else "nothing"
     if isinstance(value, Instance):
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
         return "listed" if value.module and found else "anything"
-    if isinstance(value, (tuple, List, Set, Dict)):
-        held = value if isinstance(value, tuple) else value.items.values() if isinstance(value, Dict) else value.items
-        # What a list holds when it is given away says nothing of what is put into it.
-        kinds = {_reach(torch, one, about) for one in held} or {"nothing" if isinstance(value, tuple) else "anything"}
+    if isinstance(value, tuple):
+        kinds = {_reach(torch, one, about) for one in value}
         return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
-    if isinstance(value, (Function, Class, Generator)):
+    if isinstance(value, (List, Set, Dict, Function, Class, Generator)):
+        # What a list holds when it is given away says nothing of what is put into it.
         return "anything"
     return "nothing"
 

@@ -21,6 +21,7 @@ class StaleGradient(Rule):
     name = "stale-gradient"
     severity = "warning"
     of_absence = True
+    needs = frozenset(("base", "effect", "name"))
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
