@@ -49,7 +49,12 @@ def test_what_is_given_no_graph_takes_no_certainty(within: str) -> None:
 
 @pytest.mark.parametrize(
     ("within", "kind"),
-    [("out = part(out)", "effect"), ("part(model)", "effect"), ("part(lambda: out)", "effect")],
+    [
+        ("out = part(out)", "effect"),
+        ("part(model); out = model(state)", "effect"),
+        ("model.kept = out; part(model)", "effect"),
+        ("part(lambda: out)", "effect"),
+    ],
 )
 def test_what_is_given_the_graph_or_the_model_makes_it_possible(within: str, kind: str) -> None:
     several = [one for one in found(TWICE.format(before="", within=within, more="")) if one.code == "TAPE101"]
@@ -60,6 +65,29 @@ def test_what_is_given_the_graph_or_the_model_makes_it_possible(within: str, kin
 
 def test_other_code_that_is_not_visible_takes_no_certainty() -> None:
     assert twice(before="other = nn.Linear(3, 1)\npart(other(state))").certain
+
+
+def test_what_is_given_parameters_or_their_optimizer_leaves_a_graph_that_was_built_before() -> None:
+    assert twice(within="part(model); part(model.weight)").certain
+    optimizer = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    assert twice(before=optimizer, within="part(optimizer)").certain
+    held = "class Trainer:\n    pass\ntrainer = Trainer()\ntrainer.model = model"
+    assert not twice(before=held, within="part(trainer)").certain
+
+
+def test_what_is_given_a_value_after_the_loop_takes_no_certainty() -> None:
+    text = """\
+import torch
+from elsewhere import part
+model, total = torch.nn.Linear(2, 1), 0
+for x in torch.randn(9, 2):
+    loss = model(x).sum()
+    loss.backward()
+    total += loss
+{}part(total)
+"""
+    assert [one.certain for one in found(text.format(""))] == [True]
+    assert [one.certain for one in found(text.format("    "))] == [False]
 
 
 def test_what_follows_an_exception_takes_no_certainty() -> None:

@@ -14,6 +14,7 @@ from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import headline
 from tapecheck.tape import (
+    Assumed,
     Assumption,
     AssumptionKind,
     Backward,
@@ -90,10 +91,14 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         if lines.isdisjoint(reading.lines):
             continue
         chain = _chain(reading, lines)
-        end = _end_of(finding, reading) if rule.raises else len(reading.tape.events)
+        end = _end(rule, finding, reading, lines)
+        built = _built(finding, reading) if rule.raises else None
         for position, event in reading.assumed:
             if position > end and event.kind not in _OF_RECORDING:
-                # The exception comes first; those are noted when what they are about has ended.
+                # It has happened by then; those are noted when what they are about has ended.
+                continue
+            if built is not None and built < position and _of_leaves(reading, event):
+                # Nobody comes from a parameter to a graph that was built before.
                 continue
             touches = not event.about or not chain.isdisjoint(event.about)
             touches = touches or (rule.of_absence and event.kind == "base")
@@ -101,13 +106,27 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
                 yield Assumption(event.kind, event.at.span, event.text), touches
 
 
-def _end_of(finding: Finding, reading: Reading) -> int:
-    """Return where on a tape the line of a finding is come to for the last time."""
-    place = finding.span.file, finding.span.line
-    return max(
-        (number for number, event in enumerate(reading.tape.events) if _place(event) == place),
-        default=len(reading.tape.events),
-    )
+def _of_leaves(reading: Reading, event: Assumed) -> bool:
+    return bool(event.about) and reading.ledger.leaves.keys() >= set(event.about)
+
+
+def _end(rule: Rule, finding: Finding, reading: Reading, lines: set[tuple[str, int]]) -> int:
+    """Return where on a tape that has happened which is found; what is missing may be supplied until the end."""
+    events = reading.tape.events
+    if rule.of_absence and not (rule.raises or rule.settled):
+        return len(events)
+    places = {(finding.span.file, finding.span.line)} if rule.raises else lines
+    return max((number for number, event in enumerate(events) if _place(event) in places), default=len(events))
+
+
+def _built(finding: Finding, reading: Reading) -> int | None:
+    """Return where the node was built at which a backward on the line of a finding certainly fails, if one does."""
+    for run in reading.runs:
+        problem = run.traversal.problem
+        if problem is not None and problem.node is not None and run.at.span.line == finding.span.line:
+            if run.at.span.file == finding.span.file and problem.kind in ("freed", "stale"):
+                return reading.built(problem.node.id)
+    return None
 
 
 def _place(event: Event) -> tuple[str, int] | None:

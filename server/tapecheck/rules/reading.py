@@ -255,6 +255,10 @@ class Reading:
         """Return the nodes that were built between two positions, in order."""
         return self._nodes[bisect_left(self._node_positions, start) : bisect_left(self._node_positions, end)]
 
+    def built(self, node: int) -> int:
+        """Return the position at which a node was built."""
+        return self._node_positions[self._nodes.index(node)]
+
     def sources(self, node: int) -> tuple[int, ...]:
         event = self.ledger.nodes.get(node)
         return event.inputs if event is not None else ()

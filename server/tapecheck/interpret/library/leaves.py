@@ -73,8 +73,8 @@ def escape(
 
 
 def within(torch: Torch, value: Value) -> tuple[int, ...]:
-    """Return the leaves that whoever has a value can come to."""
-    return tuple(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
+    """Return the leaves, and the ends of graphs, that whoever has a value can come to."""
+    return tuple(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set(), graphs=True)))
 
 
 def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
@@ -92,7 +92,9 @@ def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
         torch.world.writer.emit(LeafEscape(torch.world.position.site(node), (), owner.name))
 
 
-def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterator[int]:
+def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int], *, graphs: bool = False) -> Iterator[int]:
+    if graphs and isinstance(value, (Tensor, Unknown)) and value.node is not None:
+        yield value.node
     if isinstance(value, Tensor):
         leaf = value if value.is_leaf else _gradient_of(value)
         if leaf is not None and leaf.node is not None:
@@ -117,7 +119,8 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterat
     else:
         inner = value if isinstance(value, tuple) else value.items
     for one in list(inner):
-        yield from _leaves_in(torch, one, depth if isinstance(value, Instance) and value.module else depth - 1, seen)
+        below = depth if isinstance(value, Instance) and value.module else depth - 1
+        yield from _leaves_in(torch, one, below, seen, graphs=graphs)
 
 
 def _gradient_of(value: Tensor) -> Tensor | None:

@@ -10,6 +10,7 @@ from typing import Literal
 from tapecheck.interpret.library import leaves
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
+from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Bound,
@@ -97,7 +98,8 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
     if isinstance(value, Instance):
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
-        return "listed" if value.module and found else "anything"
+        only_leaves = value.module or (value.cls is None and isinstance(value.state, OptimizerState))
+        return "listed" if only_leaves and found else "anything"
     if isinstance(value, tuple):
         kinds = {_reach(torch, one, about) for one in value}
         return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")

@@ -24,6 +24,7 @@ class MissingCreateGraph(Rule):
     severity = "warning"
     severities = ("error", "warning")
     of_absence = True
+    settled = True
     summary = "A gradient taken without create_graph=True goes into a loss as a constant"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
