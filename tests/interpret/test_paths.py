@@ -462,3 +462,23 @@ def test_what_a_class_does_that_a_flag_has_chosen_is_a_may(choice: str) -> None:
 def test_what_a_class_does_that_is_taken_anyway_is_certain() -> None:
     (finding,) = findings(HEAD + NOISY.replace("CHOICE", "        kind = Noisy\n        self.a = kind(4)\n"))
     assert (finding.code, finding.certain) == ("TAPE102", True)
+
+
+@pytest.mark.parametrize("name", ["forget", "log", "save", "write"])
+def test_a_function_of_the_program_is_run_under_a_condition_whatever_it_is_called(name: str) -> None:
+    program = f"""
+import random
+import torch
+from torch import nn
+net, kept = nn.Linear(3, 2), []
+def {name}(items):
+    items.clear()
+for step in range(20):
+    loss = net(torch.randn(4, 3)).pow(2).mean()
+    loss.backward()
+    kept.append(loss)
+    if random.random() > 0.5:
+        {name}(kept)
+"""
+    (finding,) = check(from_text(program, "train.py")).findings
+    assert finding.code == "TAPE201" and not finding.certain

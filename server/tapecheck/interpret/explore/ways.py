@@ -127,8 +127,9 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
             used.update(arg.id for arg in given if isinstance(arg, ast.Name))
             continue
         if isinstance(part, ast.Expr) and _only_says(part.value):
-            # What it says may be worked out by a function of the user's.
+            # What it says may be worked out by a function of the user's, and so may be what says it.
             used.update(_called_in(part.value))
+            used.update(_name_called(part.value))
             continue
         # What another file of the project has is not known before it is imported.
         leaves = leaves or any(imports_of_project(part))
@@ -158,8 +159,10 @@ def _called_in(node: ast.expr) -> Iterator[str]:
 
 
 def _only_says(node: ast.expr) -> bool:
-    """Whether an expression statement only prints or logs."""
-    if not isinstance(node, ast.Call):
-        return True
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in LOGGING_CALLS
+    """Whether an expression statement only prints or logs, unless a function of the user's has the name."""
+    return not isinstance(node, ast.Call) or not LOGGING_CALLS.isdisjoint(_name_called(node))
+
+
+def _name_called(node: ast.expr) -> tuple[str, ...]:
+    function = getattr(node, "func", None)
+    return (function.attr,) if isinstance(function, ast.Attribute) else (getattr(function, "id", ""),)

@@ -49,7 +49,7 @@ from tapecheck.interpret.values import (
     plain,
     settle_on,
 )
-from tapecheck.interpret.values.vocabulary import ANY_LAYER, tells
+from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.source.nodes import walk
 from tapecheck.torchfacts import classes
 
@@ -69,12 +69,13 @@ def length_of(owner: Instance) -> Value:
 
 
 def only_shown(m: Engine, node: ast.AST) -> bool:
-    """Return whether an expression is part of a statement that only prints or logs: nothing reckons with its value."""
+    """Return whether an expression is part of a statement that prints, or of a text: nothing reckons with its value."""
     statement = m.world.position.discarded
     if not isinstance(statement, ast.Call):
         return False
-    name = statement.func.attr if isinstance(statement.func, ast.Attribute) else getattr(statement.func, "id", "")
-    return tells(name) and any(part is node for part in walk(statement))
+    prints = isinstance(statement.func, ast.Name) and statement.func.id == "print"
+    texts = [statement] if prints else [part for part in walk(statement) if isinstance(part, ast.JoinedStr)]
+    return any(part is node for text in texts for part in walk(text))
 
 
 def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:

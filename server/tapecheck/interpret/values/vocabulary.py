@@ -28,13 +28,3 @@ LOGGING_CALLS = RECORDING | frozenset((
 
 ANY_LAYER = "torch.nn.AnyLayer"
 """What a class of torch.nn is called whose name nobody knows: one with parameters if it is given sizes."""
-
-_TELLING = (
-    "assert", "check", "display", "draw", "dump", "export", "imsave", "imshow", "imwrite", "log", "plot", "print",
-    "record", "report", "save", "show", "visuali", "write",
-)  # fmt: skip
-
-
-def tells(name: str) -> bool:
-    """Whether a call of that name, made for what it does, only tells, shows or stores what it is given."""
-    return name in LOGGING_CALLS or name.lower().lstrip("_").startswith(_TELLING)
