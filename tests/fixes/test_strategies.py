@@ -690,13 +690,6 @@ for step in range(8):
         # A function that has `log` or `scalar` in its name need not take a number.
         ("total = 0.0", "total += loss", "print(torch.log(total))", "total += loss.detach()"),
         ("def catalog(x): return x.sqrt()\ntotal = 0.0", "total += loss", "catalog(total)", "total += loss.detach()"),
-        ("import wandb\ntotal = 0.0", "total += loss", "wandb.log({'total': total})", "total += loss.item()"),
-        (
-            "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\ntotal = 0.0",
-            "total += loss",
-            "writer.add_scalar('total', total, 0)",
-            "total += loss.item()",
-        ),
         ("total = torch.zeros(())", "total += loss", "print(total)", "total += loss.detach()"),
         ("total = 0.0", "total += loss * 4", "print(total.cpu())", "total += loss.detach() * 4"),
         ("seen = []", "seen.append(loss)", "print(torch.stack(seen))", "seen.append(loss.detach())"),
@@ -715,11 +708,35 @@ def test_what_is_stored_carries_no_graph(start: str, store: str, end: str, expec
         assert _lines_changed(text, fixes[0]) == [expected]
 
 
-def test_no_number_is_given_to_code_that_is_not_visible_whatever_its_name() -> None:
-    text, fixes = _fixes(
-        KEPT.format(start="from own import info\ntotal = 0", store="total += loss", end="info(total)"), "TAPE201"
+@pytest.mark.parametrize(
+    ("start", "end", "number"),
+    [
+        ("import wandb", "wandb.log({'total': total})", True),
+        ("from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
+         "writer.add_scalar('total', total, 0)", True),
+        ("from own import info", "info(total)", False),
+        ("from own import Writer\nwriter = Writer()", "writer.add_scalar('total', total, 0)", False),
+    ],
+)  # fmt: skip
+def test_a_number_is_given_to_a_logger_by_its_path_and_to_no_code_by_its_name(
+    start: str, end: str, *, number: bool
+) -> None:
+    text = SETUP + KEPT.format(start=f"{start}\ntotal = 0", store="total += loss", end=end)
+    fixes = fixes_of(text, "TAPE201")
+    assert fixes and any(".item()" in fixed(text, fix) for fix in fixes) is number
+    assert all(fix.applicability == "safe" for fix in fixes) is number
+
+
+@pytest.mark.parametrize(
+    ("inputs", "safe"), [("torch.randn(4, 3, requires_grad=True)", True), ("hidden.inputs()", False)]
+)
+def test_a_graph_is_safe_to_have_where_the_inputs_are_seen_to_require_grad(inputs: str, *, safe: bool) -> None:
+    report = report_of(
+        f"import torch, hidden\nfrom torch import nn\nnet = nn.Linear(3, 2)\nx = {inputs}\n"
+        "seen = net(x).detach()\nprint(torch.autograd.grad(seen.sum(), x))\n"
     )
-    assert fixes and all(fix.applicability != "safe" and ".item()" not in fixed(text, fix) for fix in fixes)
+    fixes = fixes_for(report, finding_of(report, "TAPE103"))
+    assert fixes and all((fix.applicability == "safe") is safe for fix in fixes)
 
 
 def test_no_fix_leads_to_another_exception_of_the_same_call() -> None:

@@ -13,7 +13,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.tape import Cut, CutKind, Span, Tape
+from tapecheck.tape import Backward, Cut, CutKind, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
 _NO_GRAD = ("no_grad", "inference_mode")
@@ -43,7 +43,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
                 cuts.append(cut)
     choices = [ways_out(code, cut) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
-    safe = context.stops and all(_only_computed_with(code, cut.at.span) for cut in cuts)
+    safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     if raises and cuts and all(choices):
         # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
         copies = _copies_of_root(context)
@@ -66,6 +66,15 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     if not cuts:
         for way in _ways_at(code, context.finding.span):
             yield Candidate(f"Take the cut on line {context.finding.span.line} out", effect_of(raises), way, safe)
+
+
+def _inputs_seen(context: Context) -> bool:
+    """Return whether what the failing call differentiates by is seen to require grad, where it names that: torch asks
+    for it as soon as there is a graph.
+    """
+    calls = (event for tape in context.tapes for event in tape.events if isinstance(event, Backward))
+    here = [event for event in calls if event.call == "grad" and event.at.span == context.place]
+    return all(event.inputs is not None and not event.open for event in here)
 
 
 def _only_computed_with(code: Code, span: Span) -> bool:
