@@ -113,6 +113,14 @@ def test_an_optimizer_whose_parameters_are_not_all_known_may_have_them() -> None
     assert found("from groups import groups\n" + text + body) == []
 
 
+def test_clipping_is_known_whatever_it_is_imported_as() -> None:
+    head = "from torch.nn.utils import clip_grad_norm_ as bound\n" + HEAD
+    (finding,) = found(head + "    bound(model.parameters(), 1.0)\n" + TAIL)
+    assert (finding.severity, finding.message) == (
+        "warning", "gradients are still scaled when they are clipped (missing `unscale_`)",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("body", "title"),
     [
