@@ -392,6 +392,29 @@ def test_a_forward_before_the_loop_moves_into_it() -> None:
     assert after.count("out = net(x)") == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("torch.randn(2, 3)", "`torch.randn(2, 3)` would be"), ("x", ""), ("nn.Tanh()(net(x))[:, :3]", "")],
+)
+def test_data_that_is_drawn_where_a_forward_is_moved_is_named(given: str, said: str) -> None:
+    _, fixes = _fixes(
+        f"""
+        net = nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.randn(2, 3)
+        out = net({given})
+        for epoch in range(3):
+            loss = out.pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    (moved,) = [fix for fix in fixes if fix.title.startswith("Compute `out` inside the loop")]
+    assert said in moved.changes if said else "computed anew each time" not in moved.changes
+
+
 def test_a_list_that_is_never_emptied_is_emptied_after_the_backward() -> None:
     text, fixes = _fixes(
         """

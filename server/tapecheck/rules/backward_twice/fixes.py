@@ -23,6 +23,7 @@ from tapecheck.fixes.strategies.shared import (
     step_once,
     with_loss,
 )
+from tapecheck.rules.words import MAX_LISTED, join
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
@@ -287,7 +288,8 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     if insertion is None:
         return
     where = f"closure `{inner.name}`" if closure and isinstance(inner, ast.FunctionDef) else "loop"
-    listing = " and ".join(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
+    computed = dict.fromkeys(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
+    listing = " and ".join(computed)
     container = inner if closure else loops[0]
     elsewhere = _read_outside(code, home, needed, container, names)
     deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
@@ -297,9 +299,20 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     yield Candidate(
         f"Compute {listing} inside the {where}, anew from the parameters as they are then",
         "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
-        f"{where.split()[0]}, detach it instead.",
+        f"{where.split()[0]}, detach it instead.{_drawn_anew(code, needed, collision)}",
         [insertion, *(change for change in deletions if change is not None)],
     )
+
+
+def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str:
+    """Return a sentence on arguments that are calls without a graph, such as random data, in what is moved."""
+    nodes = (collision.ledger.nodes.get(number) for number in collision.reached)
+    built = {id(code.expression_at(frame)) for node in nodes if node is not None for frame in frames(node.at)}
+    calls = [node for statement in needed for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    given = [part for call in calls for part in [*call.args, *(one.value for one in call.keywords)]]
+    drawn = [code.segment(part) for part in given if isinstance(part, ast.Call) and id(part) not in built]
+    texts = [f"`{text}`" for text in dict.fromkeys(drawn) if "\n" not in text]
+    return f" {join(texts[:MAX_LISTED])} would be computed anew each time, too." if texts else ""
 
 
 def _first_reading(code: Code, body: list[ast.stmt], names: set[str]) -> ast.stmt | None:
