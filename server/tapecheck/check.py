@@ -440,8 +440,7 @@ def why_unused(one: Unused) -> str:
     gone = [name for name in one.names if name not in one.unknown]
     parts = [f"{join(gone)} would report nothing here"] if gone else []
     if one.unknown:
-        names = [name for rule in ALL for name in (rule.code, rule.name)]
-        near = did_you_mean(one.unknown[0], names) if len(one.unknown) == 1 else ""
+        near = did_you_mean(one.unknown[0], _rule_names()) if len(one.unknown) == 1 else ""
         parts.append(f"there is no rule {join(one.unknown)}{near.replace(';', ',')}")
     return f"unused ignore comment: {'; '.join(parts) or 'nothing would be reported here'}"
 
@@ -450,8 +449,11 @@ def unknown_rule(name: str, notes: Collection[str] = NOTES) -> str | None:
     """Return what is wrong with the name of a rule; None where it names a rule, several, or one of the notes."""
     if name in notes or any(names_rule([name], rule.code, rule.name) for rule in ALL):
         return None
-    names = [*notes, ALL_RULES, *(one for rule in ALL for one in (rule.code, rule.name))]
-    return f"no rule is called {name!r}{did_you_mean(name, names)}"
+    return f"no rule is called {name!r}{did_you_mean(name, [*notes, ALL_RULES, *_rule_names()])}"
+
+
+def _rule_names() -> list[str]:
+    return [name for rule in ALL for name in (rule.code, rule.name)]
 
 
 def configuration_problems(configuration: Configuration) -> list[str]:

@@ -61,12 +61,7 @@ def check_paths(options: argparse.Namespace) -> int:
     sources = Sources()
     if wanted.edit == "ignore" and STDIN not in options.paths:
         wanted = replace(wanted, from_others=_from_others(entries, options, wanted))
-    count = len(entries)
-    with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
-        files = []
-        for file in _check_all(entries, options, wanted, sources):
-            files.append(file)
-            progress.step(file.path)
+    files = _check_all(entries, options, wanted, sources)
     if wanted.cache is not None:
         cache.prune(wanted.cache)
     mend: Mend = partial(mended, projects=projects)
@@ -499,27 +494,34 @@ def _merged(per_file: PerFile) -> dict[str, list[str]]:
 
 def _check_all(
     entries: list[str | Checked], options: argparse.Namespace, wanted: CheckOptions, sources: Sources
-) -> Iterator[Checked]:
+) -> list[Checked]:
+    """Check all that the command line names, and show how far it is."""
     paths = [entry for entry in entries if isinstance(entry, str) and entry != STDIN]
     checked = check_files(paths, wanted, 1 if wanted.ask else options.jobs)
-    for entry in entries:
-        if isinstance(entry, Checked):
-            yield entry
-        elif entry == STDIN:
-            yield _check_stdin(options.stdin_filename, wanted, sources)
-        else:
-            yield next(checked)
+    count = len(entries)
+    files: list[Checked] = []
+    with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
+        for entry in entries:
+            if isinstance(entry, Checked):
+                file = entry
+            elif entry == STDIN:
+                file = _check_stdin(options.stdin_filename, wanted, sources)
+            else:
+                file = next(checked)
+            files.append(file)
+            progress.step(file.path)
+    return files
 
 
 def _from_others(
     entries: list[str | Checked], options: argparse.Namespace, wanted: CheckOptions
 ) -> dict[str, tuple[tuple[str, int, int], ...]]:
-    """Return the codes and lines of all that is found in each file, by whatever file's code, by its real path."""
+    """Return the codes, first and last lines of what is found in each file, by the check of whichever file."""
     from tapecheck.rules import ALL
 
     rules = frozenset(rule.code for rule in ALL)
     unedited = replace(wanted, edit="", fixes=False)
-    files = list(_check_all(entries, options, unedited, Sources()))
+    files = _check_all(entries, options, unedited, Sources())
     callers = check_callers(files, unedited)
     to_their_files(files, rules=wanted.rules, projects=wanted.projects, callers=callers)
     return {

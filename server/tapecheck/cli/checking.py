@@ -40,7 +40,7 @@ class CheckOptions:
     that switch off what is found (`ignore`). `projects` say what holds for the files. `cache` is the folder that
     results are kept in, None where they are not. With `lines` only what is found on them is fixed, by number
     `alternative` of its fixes where that is not 0; with `ask` the user picks them. `from_others` are the codes, first
-    and last lines of what is found in a file by checks of others, by its real path: comments are added for these, too.
+    and last lines of what is found in a file, also by checks of others, by its real path: comments are added for these.
     """
 
     rules: Selection = field(default_factory=Selection)
