@@ -972,6 +972,37 @@ CLEARING = {
         "TAPE402",
         "second.zero_grad()\n    loss.backward()\n    first.step()",
     ),
+    "a step before the backward of its iteration": (
+        """
+        net = nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            opt.zero_grad()
+            opt.step()
+            loss = net(torch.randn(5, 4)).pow(2).mean()
+            loss.backward()
+            print(loss.item())
+        """,
+        "TAPE404",
+        ".pow(2).mean()\n    loss.backward()\n    opt.step()\n    print",
+    ),
+    "an adapter under the no_grad of a body": (
+        """
+        body, adapter, head = nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        opt = torch.optim.SGD([*adapter.parameters(), *head.parameters()], lr=0.1)
+        for step in range(3):
+            with torch.no_grad():
+                code = body(torch.randn(5, 3))
+                # A residual connection.
+                code = code + adapter(code)
+            loss = head(code).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE402",
+        "body(torch.randn(5, 3))\n    # A residual connection.\n    code = code + adapter(code)\n    loss",
+    ),
     "an optimizer in a dict": (
         """
         net = nn.Linear(4, 1)

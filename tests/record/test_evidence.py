@@ -539,6 +539,34 @@ def test_a_run_that_ends_before_the_steps_says_so(tmp_path: Path) -> None:
     assert "the line ran once, but the run ended before an optimizer had stepped twice" in judged.evidence.detail
 
 
+def test_a_chain_that_is_reset_is_confirmed_with_its_window(tmp_path: Path) -> None:
+    text = """\
+import torch
+from torch import nn
+
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+total = 0
+for i in range(8):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    total += loss
+    total.backward(retain_graph=True)
+    if (i + 1) % 4 == 0:
+        opt.step()
+        opt.zero_grad()
+        total = 0
+"""
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    _, findings = confirm(str(path), request, check(read_source(str(path))).findings)
+    (chain,) = [each for each in findings if each.code == "TAPE202"]
+    assert chain.certain and "since the last reset" in chain.message
+    assert chain.evidence is not None and chain.evidence.verdict == "confirmed"
+    assert chain.evidence.measured == {"nodes": [5, 10, 15]}
+    assert "in iterations 1 to 3 of the loop on line 7, and fewer after a reset" in chain.evidence.detail
+
+
 def test_a_chain_names_what_carries_it_and_how_to_cut_that(record: Callable[..., RunResult]) -> None:
     result = record("""
         import torch

@@ -114,3 +114,22 @@ def test_the_fix_takes_the_cut_out() -> None:
     (finding,) = [each for each in report.findings if each.code == "TAPE407"]
     (fix,) = fixes_for(report, finding)
     assert fix.title == "Take out `.detach()` on line 10: gradients flow again"
+
+
+OTHER = "the gradients it gives to other parameters are cleared before their own step"
+NONE = "it gives gradients to parameters that are in no optimizer"
+
+
+@pytest.mark.parametrize(
+    ("term", "notes"),
+    [
+        ("other(out.detach())", (OTHER,)),
+        ("teacher(out.detach())", (NONE,)),
+        ("teacher(other(out.detach()).expand(6, 3))", (OTHER, NONE)),
+    ],
+)
+def test_what_becomes_of_the_gradients_that_a_term_gives(term: str, notes: tuple[str, ...]) -> None:
+    text = PROGRAM.replace("model, other", "teacher = nn.Linear(3, 3)\nmodel, other")
+    text = text.replace(TERM, f"term = {term}.mean()")
+    (finding,) = [each for each in check(from_text(text, "train.py")).findings if each.code == "TAPE407"]
+    assert finding.notes == notes

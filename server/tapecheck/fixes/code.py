@@ -474,10 +474,26 @@ class Code:
         inner = self.indent(statement.body[0])
         if inner is None:
             return None
-        extra = len(inner) - len(indent)
         first = self.index.offset(statement.lineno, 1)
-        changes = [Change(first, self.index.offset(self._body_line(statement), 1), "")]
-        for number in range(self._body_line(statement), statement.end_lineno + 1):
+        body = self._body_line(statement)
+        return [
+            Change(first, self.index.offset(body, 1), ""),
+            *self._dedented(body, statement.end_lineno, len(inner) - len(indent)),
+        ]
+
+    def end_before(self, statement: ast.With | ast.AsyncWith, child: ast.stmt) -> list[Change] | None:
+        """End a `with` in front of a statement of its body: that one and those after it move out to its place."""
+        indent, inner = self.indent(statement), self.indent(child)
+        if indent is None or inner is None or statement.end_lineno is None or child is statement.body[0]:
+            return None
+        before = statement.body[statement.body.index(child) - 1]
+        first = self._line_above(child, before.end_lineno or before.lineno)
+        return self._dedented(first, statement.end_lineno, len(inner) - len(indent))
+
+    def _dedented(self, first: int, last: int, extra: int) -> list[Change]:
+        """Move lines to the left, except those that are inside of a string."""
+        changes = []
+        for number in range(first, last + 1):
             start = self.index.offset(number, 1)
             lead = self.text[start : start + extra]
             if number in self._string_lines():
@@ -488,8 +504,11 @@ class Code:
 
     def _body_line(self, statement: ast.With | ast.AsyncWith) -> int:
         """Return the first line of the body of a `with`: a comment above its first statement belongs to it."""
-        line = _first_line(statement.body[0])
-        last = max(item.context_expr.end_lineno or 0 for item in statement.items)
+        return self._line_above(statement.body[0], max(item.context_expr.end_lineno or 0 for item in statement.items))
+
+    def _line_above(self, statement: ast.stmt, last: int) -> int:
+        """Return the first line of a statement, or of the comment above it, that comes after the line `last`."""
+        line = _first_line(statement)
         while line - 1 > last and self._line(line - 1).lstrip().startswith("#"):
             line -= 1
         return line

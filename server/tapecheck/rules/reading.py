@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -608,11 +608,15 @@ class Reading:
 
 @dataclass(slots=True)
 class Chain:
-    """Successive runs of one call in one loop, each walking all earlier iterations too."""
+    """Successive runs of one call in one loop, each walking all earlier iterations too.
+
+    `window` says that the chain starts anew after some iterations: only those since then are walked.
+    """
 
     loop: LoopRun
     runs: list[Run]
     lengths: list[int]
+    window: bool = False
 
 
 def _growing_chains(reading: Reading) -> Iterator[Chain]:
@@ -653,7 +657,7 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
             if before:
                 # Cut after some iterations it is a window: what it walks is bounded. A sum that is walked again with
                 # its earlier terms counts their gradients again in whatever window.
-                found = found if found is not None and _adds_up(reading, found) else None
+                found = replace(found, window=True) if found is not None and _adds_up(reading, found) else None
                 window = max(window, length)
             steady, length = [], 0
             if iteration not in walked:

@@ -52,7 +52,7 @@ CUT_ADVICE: dict[Untraining, str] = {
     "replaced": "make the optimizer after this",
     "unreached": "give the optimizer the parameters that the loss is computed with",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
-    "cleared": "clear before the backward or after the step, not in between",
+    "cleared": "clear first, then run the backward, then step",
 }
 
 

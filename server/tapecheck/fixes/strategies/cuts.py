@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
@@ -41,7 +41,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             if key not in seen:
                 seen.add(key)
                 cuts.append(cut)
-    choices = [ways_out(code, cut) for cut in cuts]
+    places = [frame for cut in cuts for frame in frames(cut.at)]
+    choices = [ways_out(code, cut, places) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
     safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     if raises and cuts and all(choices):
@@ -186,6 +187,10 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
             line = code.index.place(first.start)[0]
             switch = _SWITCH.search(code.text, first.start, max(first.end, first.start))
             word = f"`{switch.group()}`" if switch is not None else word
+            if code.text[first.start : first.end].isspace():
+                parts.append(f"{word} from line {line} on")
+                lines.append(line)
+                continue
         elif cut.how == "copy" and isinstance(call := code.expression_at(cut.at.span), ast.Call):
             word = f"the copy by `{code.segment(call.func)}`" if dotted(call.func) is not None else "the copy"
         parts.append(f"{word} on line {line}")
@@ -224,12 +229,15 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
                 wanted.extend(cut.sources)
 
 
-def ways_out(code: Code, cut: Cut) -> list[list[Change]]:
-    """Return the ways to take one cut out, likeliest first; each is a set of changes."""
+def ways_out(code: Code, cut: Cut, places: Sequence[Span] = ()) -> list[list[Change]]:
+    """Return the ways to take one cut out, likeliest first; each is a set of changes.
+
+    `places` are those of all the cuts that are to go: what comes before them in a `with` of `no_grad` stays in it.
+    """
     ways: list[list[Change]] = []
     if cut.how == "no_grad":
         for frame in frames(cut.at):
-            ways.extend(_out_of_no_grad(code, frame))
+            ways.extend(_out_of_no_grad(code, frame, places))
     else:
         ways.extend(_ways_at(code, cut.at.span))
     return ways
@@ -367,7 +375,7 @@ def _without_call(code: Code, node: ast.Call, receiver: str) -> list[Change]:
     return [code.replace(node, _fitting(code, node, receiver))]
 
 
-def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
+def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list[list[Change]]:
     """Take away the `with torch.no_grad():` around a place, or the decorator of its function or of one it calls."""
     ways: list[list[Change]] = []
     statement = code.statement_at(span)
@@ -375,6 +383,7 @@ def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
         return ways
     for around in [statement, *code.parents(statement)]:
         if isinstance(around, (ast.With, ast.AsyncWith)):
+            ways.extend(_ended_before(code, around, places))
             ways.extend(_without_item(code, around))
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             ways.extend(_undecorated(code, around))
@@ -395,6 +404,16 @@ def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in called:
             ways.extend(_undecorated(code, node))
     return ways
+
+
+def _ended_before(code: Code, statement: ast.With | ast.AsyncWith, places: Sequence[Span]) -> Iterator[list[Change]]:
+    """Yield a `with torch.no_grad():` that ends in front of the first statement at one of the places."""
+    if len(statement.items) == 1 and _is_no_grad(statement.items[0].context_expr):
+        found = (code.statement_at(span) for span in places)
+        cut = [one for one in found if one is not None]
+        first = next((child for child in statement.body if any(code.inside(one, child) for one in cut)), None)
+        if first is not None and (changes := code.end_before(statement, first)):
+            yield changes
 
 
 def _without_item(code: Code, statement: ast.With | ast.AsyncWith) -> Iterator[list[Change]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
@@ -21,7 +22,7 @@ def steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
 
 
 def clear_at_another_time(context: Context) -> Iterator[Candidate]:
-    """Move the clearing before the backward, or after the step that lacks the gradients; or take it out."""
+    """Move the step that lacks the gradients, or the clearing, so that the step has them; or take the clearing out."""
     finding, code = context.finding, context.code
     facts = finding.facts
     early = isinstance(facts, GradientCutFacts) and facts.how == "cleared"
@@ -39,9 +40,18 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         event for tape in context.tapes for event in tape.events
         if isinstance(event, Backward) and event.at.span in filling
     ] or [backward for _, backward in context.backwards_here()]  # fmt: skip
+    steps = [
+        step for label in context.labels("step")
+        if (step := code.statement_at(label.span)) is not None and steps_here(code, step, label.span)
+    ]  # fmt: skip
     for backward in backwards[:1]:
         for span in frames(backward.at):
             statement = code.statement_at(span)
+            for step in steps if statement is not None else ():
+                if changes := _step_after(code, clearing, step, statement):
+                    yield Candidate(
+                        f"Step after the backward (line {statement.lineno})", _LATER, changes, group="moved"
+                    )
             pair = code.same_block(clearing, statement) if statement is not None else None
             if pair is None or pair[0] is not clearing or pair[1] is clearing:
                 continue
@@ -52,15 +62,24 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
                     yield Candidate(
                         f"Clear before the backward (line {pair[1].lineno})", _LATER, [gone, change], group="moved"
                     )
-    for label in context.labels("step"):
-        step = code.statement_at(label.span)
-        if step is None or not steps_here(code, step, label.span):
-            continue
+    for step in steps:
         change = code.insert_after(step, lines)
         if change is not None:
             yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
     if context.labels("step"):
         yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+def _step_after(code: Code, clearing: ast.stmt, step: ast.stmt, backward: ast.stmt) -> list[Change]:
+    """Return the changes that move a step from between the clearing and the backward to after the backward."""
+    block = code.block(step)
+    if not isinstance(step, ast.Expr) or clearing not in block or backward not in block:
+        return []
+    if not block.index(clearing) < block.index(step) < block.index(backward):
+        return []
+    gone, lines = code.delete(step), code.lines_of(step)
+    change = code.insert_after(backward, lines) if lines is not None else None
+    return [gone, change] if gone is not None and change is not None else []
 
 
 _LATER = "The step then uses what this backward has computed."

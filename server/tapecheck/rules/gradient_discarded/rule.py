@@ -57,7 +57,7 @@ class GradientDiscarded(Rule):
         if story.used:
             # How often, the first iterations alone do not say.
             note += " more often than a step uses them"
-        advice = "clear before the backward or after the step, not in between; or leave the backward out"
+        advice = "clear first, then run the backward, then step; or leave the backward out"
         if not story.leaves & gradients_of(reading).steppable.keys():
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"
         return Finding(

@@ -36,7 +36,8 @@ class GrowingChain(Rule):
         carrier = _carrier(reading, chain)
         name, at, node = carrier if carrier is not None else ("", None, 0)
         lengths = ", ".join(map(str, chain.lengths))
-        headline = "each backward re-walks all previous iterations"
+        walked = "the iterations since the last reset" if chain.window else "all previous iterations"
+        headline = f"each backward re-walks {walked}"
         labels = []
         if at is not None:
             labels.append(
@@ -44,7 +45,8 @@ class GrowingChain(Rule):
             )
         oldest = _oldest(reading, chain)
         if oldest is not None and (at is None or oldest.line != at.line):
-            labels.append(Label(oldest.span, "nodes of the first iteration, walked again in every later one", "built"))
+            until = "until the next reset" if chain.window else "in every later one"
+            labels.append(Label(oldest.span, f"nodes of the first iteration, walked again {until}", "built"))
         labels += called_from(reading, last.at, last.at)
         cut = _cutting(name, reading.elements_of(name, node)) if name else "`.detach()` on the carried value"
         retain = last.backward.retain_span
@@ -54,8 +56,15 @@ class GrowingChain(Rule):
             f"cut the graph between iterations, {cut} before it is used again, and {drop}",
             tuple(labels), certain,
             facts=Facts(stored=at.span if at is not None else None, argument=retain, loop=chain.loop.event.at.span),
-            notes=(f"walks {lengths}, … nodes in successive iterations: slower each time, and no memory is released",),
+            notes=(f"walks at least {lengths}, … nodes in successive iterations: {_cost(chain)}",),
         )  # fmt: skip
+
+
+def _cost(chain: Chain) -> str:
+    """Return what walking the earlier iterations again costs."""
+    if chain.window:
+        return "the gradients of losses since the last reset are added again each time"
+    return "slower each time, and no memory is released"
 
 
 def _cutting(name: str, elements: Literal["", "tuple", "list"]) -> str:

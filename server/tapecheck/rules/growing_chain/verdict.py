@@ -9,7 +9,7 @@ from tapecheck.record.story import MIN_RUNS, Story, iteration, loop_line, short
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
-from tapecheck.rules.reading import Run
+from tapecheck.rules.reading import Run, iteration_in
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -20,7 +20,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         # Another loop around the same line may be one whose iterations share nothing.
         numbers = {number for number in numbers if story.is_loop(number, loop)}
         runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
-    growth = _growth(story, runs, numbers)
+    growth = _growth(story, runs, numbers) or _window(story, finding, numbers)
     if growth is not None:
         return growth
     if not runs:
@@ -30,9 +30,10 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
     if len(runs) >= MIN_RUNS:
         counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
+        walked = ", ".join(map(str, counts[:5]))
         return Evidence(
             "refuted",
-            f"the call ran {times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            f"the call ran {times(len(runs))} and walked {walked} graph nodes: no lasting growth",
             None, {"nodes": counts},
         )  # fmt: skip
     return None
@@ -57,5 +58,20 @@ def _growth(story: Story, runs: Sequence[Run], loops: Collection[int]) -> Eviden
                 f"the call walked {shown} graph nodes in iterations {first} to {last} "
                 f"of the loop on line {loop_line(story, number)}",
                 last, {"nodes": counts},
+            )  # fmt: skip
+    return None
+
+
+def _window(story: Story, finding: Finding, loops: Collection[int]) -> Evidence | None:
+    """Return the evidence of a chain that the run starts anew after some iterations, as the rule reads it there."""
+    for chain in story.reading.growing_chains:
+        last = chain.runs[-1]
+        if chain.window and chain.loop.id in loops and story.at(finding.span, last.at.span):
+            first, until = (iteration_in(run.at, chain.loop) for run in (chain.runs[0], last))
+            return Evidence(
+                "confirmed",
+                f"the call walked {', '.join(map(str, chain.lengths))} graph nodes in iterations {first} to {until} "
+                f"of the loop on line {loop_line(story, chain.loop.id)}, and fewer after a reset",
+                until, {"nodes": chain.lengths},
             )  # fmt: skip
     return None

@@ -62,12 +62,23 @@ class TermWithoutEffect(Rule):
         advice = cut_advice(cut) if cut is not None else ""
         if not advice:
             advice = "compute the term of what is to be trained, or take it out of the loss"
-        notes = ("the gradients it gives to other parameters are cleared before their own step",)
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
             facts=TermWithoutEffectFacts(constant=term.node is None),
-            notes=notes if term.node is not None else (),
+            notes=_trains_nothing(reading, term.node) if term.node is not None else (),
         )  # fmt: skip
+
+
+def _trains_nothing(reading: Reading, node: int) -> tuple[str, ...]:
+    """Return why the gradients that a term gives to parameters train none of them."""
+    leaves, owned = reading.ledger.leaves, gradients_of(reading).steppable
+    reached = [leaf for leaf in reading.ledger.ancestry([node]) if leaf in leaves and leaves[leaf].parameter]
+    notes = []
+    if any(leaf in owned for leaf in reached):
+        notes.append("the gradients it gives to other parameters are cleared before their own step")
+    if any(leaf not in owned for leaf in reached):
+        notes.append("it gives gradients to parameters that are in no optimizer")
+    return tuple(notes)
 
 
 _Key = tuple[Span, Span, Span]
