@@ -8,6 +8,7 @@ from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
+from tests.fixes.support import fixed
 
 HEAD = """\
 import torch
@@ -141,3 +142,88 @@ def test_no_fix_where_unscale_would_come_twice() -> None:
     report = check(from_text(HEAD + CLIP + tail, "train.py"))
     (finding,) = [each for each in report.findings if each.code == "TAPE501"]
     assert fixes_for(report, finding) == []
+
+
+PLAIN = "    optimizer.step()\n"
+FLAG = 'import sys\nmixed = "amp" in sys.argv\n'
+
+
+def steps(body: str, head: str = HEAD) -> list[str]:
+    text = head + body
+    return [text.splitlines()[finding.span.line - 1].strip() for finding in found(text)]
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (HEAD, PLAIN),
+        (HEAD.replace("SGD(model.parameters(), lr=0.1)", "Adam(model.parameters(), fused=True)"), PLAIN),
+        (HEAD, "    optimizer.step(None)\n"),
+        (HEAD.replace("    optimizer.zero_grad()\n", ""), PLAIN + "    optimizer.zero_grad()\n"),
+        (HEAD, "    print(model.weight.grad is None)\n" + PLAIN),
+    ],
+)
+def test_a_step_without_the_scaler_uses_scaled_gradients(head: str, body: str) -> None:
+    (line,) = steps(body, head)
+    assert line.startswith("optimizer.step(")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TAIL,
+        "    scaler.unscale_(optimizer)\n" + PLAIN,
+        "    optimizer.grad_scale = scaler.get_scale()\n" + PLAIN,
+        "    optimizer.step(grad_scaler=scaler)\n",
+        "    for p in model.parameters():\n        p.grad.div_(scaler.get_scale())\n" + PLAIN,
+        "    for p in model.parameters():\n        p.grad = p.grad / scaler.get_scale()\n" + PLAIN,
+        "    torch._foreach_div_([p.grad for p in model.parameters()], scaler.get_scale())\n" + PLAIN,
+        "    torch._foreach_mul_([p.grad for p in model.parameters()], 1 / scaler.get_scale())\n" + PLAIN,
+        "    unscale(scaler, optimizer)\n" + PLAIN,
+        "    unscale(scaler, model)\n" + PLAIN,
+        "    if mixed:\n        scaler.step(optimizer)\n        scaler.update()\n    else:\n    " + PLAIN,
+        "    optimizer.zero_grad()\n    model(torch.ones(2, 4)).sum().backward()\n" + PLAIN,
+        "    model(torch.ones(2, 4)).sum().backward()\n" + PLAIN,
+    ],
+)
+def test_a_step_of_gradients_that_are_or_may_be_unscaled(body: str) -> None:
+    assert steps(body, FLAG + "from helpers import unscale\n" + HEAD) == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ('GradScaler("cpu")', 'GradScaler("cpu", enabled=False)'),
+        ('GradScaler("cpu")', 'GradScaler("cpu", enabled=torch.cuda.is_available())'),
+        ('scaler = torch.amp.GradScaler("cpu")', "from helpers import scaler"),
+        (
+            "for step in",
+            "optimizer.register_step_pre_hook(lambda one, args, kwargs: scaler.unscale_(one))\nfor step in",
+        ),
+        ("for step in", "from helpers import Watcher\nwatcher = Watcher(optimizer, scaler)\nfor step in"),
+        ("scaler.scale(loss).backward()", "(scaler.scale(loss) if mixed else loss).backward()"),
+        ("scaler.scale(loss).backward()", "if mixed:\n        loss = scaler.scale(loss)\n    loss.backward()"),
+    ],
+)
+def test_a_step_where_the_scaler_is_off_or_something_unscales(edit: tuple[str, str]) -> None:
+    assert steps(PLAIN, FLAG + HEAD.replace(*edit)) == []
+
+
+def test_one_of_two_optimizers_steps_without_the_scaler() -> None:
+    head = HEAD.replace("(5, 4)))", "(5, 4)))").replace(
+        "for step in", "other = nn.Linear(2, 1)\nsecond = torch.optim.SGD(other.parameters(), lr=0.1)\nfor step in"
+    )
+    head = head.replace("loss = model(", "loss = other(model(").replace("5, 4)).pow", "5, 4))).pow")
+    assert steps(
+        "    second.step()\n" + TAIL, head.replace("optimizer.zero", "second.zero_grad()\n    optimizer.zero")
+    ) == ["second.step()"]
+
+
+def test_the_step_is_handed_to_the_scaler() -> None:
+    text = HEAD + PLAIN
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    assert finding.message == "`optimizer.step()` uses gradients that are still scaled"
+    (fix,) = fixes_for(report, finding)
+    assert fix.title == "Step by the scaler: `scaler.step(optimizer)`"
+    assert fixed(text, fix) == HEAD + TAIL

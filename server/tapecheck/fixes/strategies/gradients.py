@@ -47,12 +47,14 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     for backward in backwards[:1]:
         for span in frames(backward.at):
             statement = code.statement_at(span)
-            for step in steps if statement is not None else ():
+            if statement is None:
+                continue
+            for step in steps:
                 if changes := _step_after(code, clearing, step, statement):
                     yield Candidate(
                         f"Step after the backward (line {statement.lineno})", _LATER, changes, group="moved"
                     )
-            pair = code.same_block(clearing, statement) if statement is not None else None
+            pair = code.same_block(clearing, statement)
             if pair is None or pair[0] is not clearing or pair[1] is clearing:
                 continue
             block = code.block(clearing)

@@ -6,7 +6,7 @@ import ast
 import re
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, left_out
+from tapecheck.interpret.library import averaging, left_out, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import (
@@ -229,6 +229,9 @@ class Optimizers:
                     del self.world.modes.grad_modes[depth - 1 :]
                 result = made if result is None else result
             state = self._regrouped(owner, node)
+            if owner.attrs.get("grad_scale") is not None or kwargs.keys() - {"closure"}:
+                # It is given the scale, and divides the gradients by it itself.
+                scalers.divided(self.world, owner, node)
             self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
             left_out.look(self.torch, state, node)
             bumps = self._bumps(owner)

@@ -1,4 +1,4 @@
-"""Gradients that are read while they are scaled: have the scaler unscale them first."""
+"""Gradients that are read or stepped while they are scaled: have the scaler unscale them first."""
 
 from __future__ import annotations
 
@@ -45,6 +45,33 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
                 )
 
 
+def step_by_scaler(context: Context) -> Iterator[Candidate]:
+    """Rewrite `optimizer.step()` to `scaler.step(optimizer)`, with the scaler's update where it has none."""
+    code = context.code
+    call = context.call_at(context.finding.span)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return
+    function = code.function(call)
+    scalers = {name for name, _, _ in _calls(function, "scale")}
+    statement = code.statement(call)
+    if len(scalers) != 1 or call.args or call.keywords or statement is None:
+        return
+    (scaler,) = scalers
+    stepped = f"{scaler}.step({code.segment(call.func.value)})"
+    changes = [code.replace(call, stepped)]
+    if not any(dotted(node.func) == f"{scaler}.update" for node in walk(function) if isinstance(node, ast.Call)):
+        update = code.insert_after(statement, [f"{scaler}.update()"])
+        if update is None:
+            return
+        changes.append(update)
+    yield Candidate(
+        f"Step by the scaler: `{stepped}`",
+        "The step uses the gradients of the loss, no longer multiplied by the scale.",
+        changes,
+        group="step",
+    )
+
+
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -76,5 +103,5 @@ def _beside(code: Code, target: ast.stmt, call: ast.Call) -> bool:
     return pair is not None and pair[0] is target and isinstance(pair[1], (ast.Expr, ast.Assign))
 
 
-STRATEGIES: tuple[Strategy, ...] = (unscale_first,)
+STRATEGIES: tuple[Strategy, ...] = (unscale_first, step_by_scaler)
 """What is proposed, preferred first."""

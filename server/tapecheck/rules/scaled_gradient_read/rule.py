@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import gradients_of
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
-from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, LeafEscape, Scaled, Span, Unscaled, both
+from tapecheck.tape import (
+    Decision,
+    Fact,
+    GradientCleared,
+    GradientRead,
+    GradientSet,
+    LeafEscape,
+    Scaled,
+    Site,
+    Span,
+    Step,
+    Unscaled,
+    both,
+)
 
 
 class ScaledGradientRead(Rule):
-    """Gradients are clipped or read while they are still multiplied by the scale of a GradScaler."""
+    """Gradients are clipped, read or stepped while they are still multiplied by the scale of a GradScaler."""
 
     code = "TAPE501"
     name = "scaled-gradient-read"
     severity = "warning"
     severities = ("warning", "info")
     of_absence = True
-    summary = "Gradients are clipped or read before the GradScaler has unscaled them"
+    summary = "Gradients are clipped, read or stepped before the GradScaler has unscaled them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         told: dict[Span, list[tuple[Reading, _Read]]] = {}
@@ -39,7 +52,22 @@ class ScaledGradientRead(Rule):
             reading, read = next(((r, x) for r, x in reads if x.fact == "yes"), reads[0])
             mine = [other for of, other in reads if of is reading]
             findings.append(self._finding(reading, read, mine, sure=read.fact == "yes" and span not in plain))
-        return findings
+        return findings + [self._of_step(found) for found in _scaled_steps(readings)]
+
+    def _of_step(self, found: _ScaledStep) -> Finding:
+        """Return the finding of an optimizer that steps by itself what the scaler has not unscaled."""
+        reading, step = found.reading, found.step
+        named = [name for leaf in found.leaves if (name := reading.ledger.leaves[leaf].name)]
+        call = f"{step.call}()" if step.call else "step()"
+        owner = step.call.rpartition(".")[0] or "optimizer"
+        labels = [Label(found.run.at.span, _FILLS, "built"), *called_from(reading, step.at, step.at)]
+        return Finding(
+            self.code, self.name, self.severity, step.at.span,
+            headline(["`{}` uses gradients that are still scaled"], call),
+            f"call `scaler.step({owner})` in its place: it unscales them, and skips a step of infinite ones",
+            tuple(labels),
+            facts=Facts(parameters=tuple(named[:MAX_LABELS])),
+        )  # fmt: skip
 
     def _finding(self, reading: Reading, read: _Read, reads: Sequence[_Read], sure: bool) -> Finding:
         assert read.scaled is not None
@@ -50,7 +78,7 @@ class ScaledGradientRead(Rule):
         done, what = ("clipped", "clip") if clips else ("changed", "change") if changed else ("read", "read")
         form = f"gradients are still scaled when they are {done} (missing `unscale_`)"
         names = list(dict.fromkeys(reading.ledger.leaves[each.event.of].name for each in reads))
-        labels = [Label(run.at.span, "this backward fills `.grad` with the gradients times the scale", "built")]
+        labels = [Label(run.at.span, _FILLS, "built")]
         labels += called_from(reading, at, at)
         named = [name for name in names if name]
         return Finding(
@@ -60,6 +88,9 @@ class ScaledGradientRead(Rule):
             tuple(labels), sure,
             facts=Facts(parameters=tuple(named[:MAX_LABELS])),
         )  # fmt: skip
+
+
+_FILLS = "this backward fills `.grad` with the gradients times the scale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +114,25 @@ class _Scales:
         self._products = {event.node: event.enabled for _, event in reading.scalings if isinstance(event, Scaled)}
         self.filled: dict[int, tuple[Run, Fact]] = {}
         """Of each such leaf the backward that filled its gradient, and whether the scaler is known to be on."""
+        self.plain: set[int] = set()
+        """The leaves whose gradient has no scale, or that may have none."""
 
     def feed(self, moment: object) -> None:
         """Take in the next event."""
         if isinstance(moment, Run):
             self._walked(moment)
-        elif isinstance(moment, (GradientCleared, GradientSet)):
+        elif isinstance(moment, GradientCleared):
             self.filled.pop(moment.leaf, None)
+            self.plain.discard(moment.leaf)
+        elif isinstance(moment, GradientSet):
+            self._freed(moment.leaf)
         elif isinstance(moment, Unscaled):
             for leaf in list(self.filled) if moment.leaves is None else moment.leaves:
-                self.filled.pop(leaf, None)
+                self._freed(leaf)
+
+    def _freed(self, leaf: int) -> None:
+        self.filled.pop(leaf, None)
+        self.plain.add(leaf)
 
     def _walked(self, run: Run) -> None:
         walked, wanted = run.traversal.executed, run.backward.inputs
@@ -102,7 +142,7 @@ class _Scales:
                 continue
             if not facts:
                 # Added to a gradient that is scaled, it is neither the one nor the other.
-                self.filled.pop(number, None)
+                self._freed(number)
             elif number not in self.filled:
                 self.filled[number] = run, both(fact, "yes" if "yes" in facts else "may")
 
@@ -114,9 +154,7 @@ def _reads(reading: Reading) -> Iterable[_Read]:
     stepped = gradients.steppable if gradients.listed and gradients.steppable else reading.ledger.leaves
     scales = _Scales(reading)
     handed: set[int] = set()
-    moments: list[tuple[int, object]] = [*reading.gradient_events, *reading.scalings]
-    moments += [(run.position, run) for run in reading.runs if run.backward.accumulates]
-    for _, moment in sorted(moments, key=lambda entry: entry[0]):
+    for _, moment in _moments(reading):
         scales.feed(moment)
         if isinstance(moment, LeafEscape):
             # Told once of each leaf: what unknown code does to scaled gradients it does in every iteration.
@@ -126,3 +164,75 @@ def _reads(reading: Reading) -> Iterable[_Read]:
             if moment.of in stepped and moment.of not in handed:
                 scaled = scales.filled.get(moment.of)
                 yield _Read(moment, *scaled) if scaled is not None else _Read(moment, None)
+
+
+def _moments(reading: Reading) -> list[tuple[int, object]]:
+    """Return what happens to gradients, and the steps, in order with their positions."""
+    moments: list[tuple[int, object]] = [*reading.gradient_events, *reading.scalings, *reading.steps]
+    moments += [(run.position, run) for run in reading.runs if run.backward.accumulates]
+    return sorted(moments, key=lambda entry: entry[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _ScaledStep:
+    """A step that uses scaled gradients of some leaves, and the backward that filled them."""
+
+    reading: Reading
+    step: Step
+    run: Run
+    leaves: tuple[int, ...]
+
+
+def _scaled_steps(readings: Sequence[Reading]) -> Iterator[_ScaledStep]:
+    """Yield the steps that use scaled gradients on every path that comes to them.
+
+    Where something unscales the gradients of any of the parameters on some path, this one may be a mixture of modes.
+    """
+    if not any(isinstance(event, Scaled) for reading in readings for _, event in reading.scalings):
+        return
+    found: dict[Span, _ScaledStep] = {}
+    plain: set[Span] = set()
+    unscaled: set[Identity] = set()
+    for reading in readings:
+        gradients, scales = gradients_of(reading), _Scales(reading)
+        for position, moment in _moments(reading):
+            scales.feed(moment)
+            if isinstance(moment, Unscaled):
+                leaves = reading.ledger.leaves if moment.leaves is None else moment.leaves
+                unscaled |= {identity(reading, reading.ledger.leaves[leaf]) for leaf in leaves}
+            elif isinstance(moment, Step):
+                scaled = _scaled_in(gradients, scales, moment, position)
+                if scaled is None:
+                    plain.add(moment.at.span)
+                elif scaled:
+                    found.setdefault(moment.at.span, _ScaledStep(reading, moment, scales.filled[scaled[0]][0], scaled))
+    for span, one in found.items():
+        names = {identity(one.reading, one.reading.ledger.leaves[leaf]) for leaf in one.leaves}
+        if span not in plain and names.isdisjoint(unscaled) and not _in_a_mode(one):
+            yield one
+
+
+def _in_a_mode(one: _ScaledStep) -> bool:
+    """Return whether an undecided condition decides whether the gradients are scaled, and not about the step."""
+    nodes = one.run.traversal.executed
+    scaled = [event.at for _, event in one.reading.scalings if isinstance(event, Scaled) and event.node in nodes]
+    return any(
+        any(_decides(decision, at) for at in (one.run.at, *scaled)) and not _decides(decision, one.step.at)
+        for _, decision in one.reading.decisions
+    )
+
+
+def _decides(decision: Decision, at: Site) -> bool:
+    """Return whether a place, or a call that leads to it, is in the statement that a condition decides about."""
+    first = decision.at.span
+    last = max(first.end_line, decision.end_line)
+    return any(frame.file == first.file and first.line <= frame.line <= last for frame in (at.span, *at.stack))
+
+
+def _scaled_in(gradients: Gradients, scales: _Scales, step: Step, position: int) -> tuple[int, ...] | None:
+    """Return the leaves whose scaled gradients a step uses; None where it may use one without a scale."""
+    leaves = set(gradients.params_at(step.optimizer, position))
+    scaled = sorted(leaves & scales.filled.keys())
+    if leaves & scales.plain or any(gradients.unseen(leaf) or scales.filled[leaf][1] != "yes" for leaf in scaled):
+        return None
+    return tuple(scaled)
