@@ -47,6 +47,18 @@ def test_a_flag_that_decides_makes_a_may() -> None:
     assert found.message.startswith("possible ")
 
 
+@pytest.mark.parametrize("change", ("out[:1] = 0.0", "out[0] += 1.0", "out.add_(1.0)"))
+def test_a_tensor_that_is_changed_under_a_condition_makes_a_may(change: str) -> None:
+    program = HEAD + (
+        "w = torch.randn(3, requires_grad=True)\n"
+        "out = w.tanh()\n"
+        f"if len(open('kept').read()):\n    {change}\n"
+        "out.sum().backward()\n"
+    )
+    (found,) = findings(program)
+    assert (found.code, found.certain, found.span.line) == ("TAPE102", False, 8)
+
+
 def test_a_mode_compared_with_several_values() -> None:
     program = HEAD + (
         "args = argparse.ArgumentParser().parse_args()\n"

@@ -134,6 +134,7 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
         # What another file of the project has is not known before it is imported.
         leaves = leaves or any(imports_of_project(part))
         for child in walk(part):
+            used.update(_changed_by(child))
             if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
                 leaves = True
             elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
@@ -146,6 +147,17 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
                 # The class of the layers that are made further down.
                 used.add(child.value.id)
     return used, leaves
+
+
+def _changed_by(node: ast.AST) -> Iterator[str]:
+    """Give the names of what an assignment to a part or a call of an in-place operation changes."""
+    changed: ast.AST | None = None
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        changed = node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        changed = node
+    if changed is not None:
+        yield from (name.id for name in walk(changed) if isinstance(name, ast.Name))
 
 
 def _called_in(node: ast.expr) -> Iterator[str]:
