@@ -8,6 +8,7 @@ generator function of the program can be suspended at its `yield` wherever it st
 from __future__ import annotations
 
 import ast
+from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
 from tapecheck.interpret.objects import containers, methods, syntax
@@ -122,7 +123,7 @@ class Machine:
             return Unknown(type(node).__name__)
         return handler(self, node, env)
 
-    def suspend(self, node: ast.Yield | ast.YieldFrom, env: Env) -> Run:
+    def suspend(self, node: ast.Yield | ast.YieldFrom, env: Env) -> PyGenerator[Value, Value, None]:
         """Run a yield ahead of the statement it stands in; the statement then finds what it gave."""
         value = self.eval(node.value, env) if node.value is not None else None
         if isinstance(node, ast.Yield):

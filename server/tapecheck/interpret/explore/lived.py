@@ -175,7 +175,7 @@ def lived_globals(variables: dict[str, Value], source: Source) -> dict[str, Valu
     before = {name: variables[name] for name in changed_globals(source) if name in variables}
     plain = {name: value for name, value in before.items() if isinstance(value, (bool, int, float, str))}
     variables.update({name: _joined(name, value, True) for name, value in plain.items()})
-    return plain
+    return {**plain}
 
 
 def _open_flags(owner: Instance, cls: Class) -> None:

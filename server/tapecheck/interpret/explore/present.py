@@ -96,9 +96,9 @@ class Present:
         kind = type(value)
         if value is ABSENT or kind in _WITHOUT or isinstance(value, CONSTANTS):
             return Graph.NONE
-        if kind is Tensor or kind is Unknown:
+        if isinstance(value, Tensor) or type(value) is Unknown:
             return self._graph_of(value)
-        if isinstance(value, (tuple, List, Dict, Set)) or (kind is Instance and not value.module):
+        if isinstance(value, (tuple, List, Dict, Set)) or (isinstance(value, Instance) and not value.module):
             known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:

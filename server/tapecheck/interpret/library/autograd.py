@@ -160,7 +160,7 @@ class Autograd:
     # -- the graph of a gradient ------------------------------------------------------------------------------
 
     def remember_gradient(
-        self, node: int | None, fact: OpFact, inputs: dict[str, list[Value]], result: Storage
+        self, node: int | None, fact: OpFact, inputs: dict[str, list[Tensor | Unknown]], result: Storage
     ) -> None:
         """Keep what the gradient of a node would depend on, for create_graph."""
         if node is not None:
@@ -317,7 +317,7 @@ class Autograd:
         self._backward(roots, given, node, self._argument(node, "retain_graph", 2))
         return None
 
-    def _backward(self, roots: list[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
+    def _backward(self, roots: Sequence[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
         self._give_graphs(roots, node)
         inputs = given.get("inputs")
         wanted, known = self._inputs(inputs, node) if inputs is not None else (None, True)
@@ -335,14 +335,16 @@ class Autograd:
                 root.certain = True
         self._fire_hooks(traversal, node)
 
-    def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
+    def _give_graphs(self, roots: Sequence[Value], node: ast.AST) -> None:
         """Note that what a backward is called on has a graph, wherever it comes from."""
         for root in roots:
             if isinstance(root, Tensor) and root.graph == "no" and not root.cuts and taken_for_data(root):
                 # Nothing else that it was computed of could have one: it was no data.
                 root.graph = "may"
-            unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
-            if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
+            if not isinstance(root, (Tensor, Unknown)):
+                raise TypeError(root)
+            may = root.graph == "may" if isinstance(root, Tensor) else not root.data and root.concrete is None
+            if root.node is None and may:
                 built = self.world.graph.unknown_graph(root.name, node)
                 root.node, root.oldest = built.node, built.oldest
                 if isinstance(root, Unknown):
@@ -417,7 +419,7 @@ class Autograd:
         result = Tensor(world.writer.new_storage(), number, both(create, certain), oldest=oldest)
         return result
 
-    def walk(self, roots: list[Value], inputs: list[Value], node: ast.AST, create: bool | None) -> None:
+    def walk(self, roots: Sequence[Value], inputs: Sequence[Value], node: ast.AST, create: bool | None) -> None:
         """Walk from some values to others and keep what was saved, as torch.autograd.functional does within a call."""
         event = self._event("grad", roots, inputs, {"allow_unused": True}, node, None)
         creates: Fact = "may" if create is None else "yes" if create else "no"
@@ -434,8 +436,8 @@ class Autograd:
     def _event(
         self,
         call: Literal["backward", "grad"],
-        roots: list[Value],
-        inputs: list[Value] | None,
+        roots: Sequence[Value],
+        inputs: Sequence[Value] | None,
         given: Kwargs,
         node: ast.AST,
         span: Span | None,
@@ -447,10 +449,9 @@ class Autograd:
         if retain_value is not None:
             argument = self._flag(retain_value, node, "retain_graph")
         targets: tuple[int, ...] | None = None
-        if inputs is not None and all(getattr(value, "node", None) is not None for value in inputs) and inputs:
-            targets = tuple(value.node for value in inputs)
-        elif inputs is not None and call == "grad":
-            targets = tuple(value.node for value in inputs if getattr(value, "node", None) is not None) or None
+        if inputs is not None:
+            nodes = [value.node for value in inputs if isinstance(value, (Tensor, Unknown)) and value.node is not None]
+            targets = tuple(nodes) if nodes and (call == "grad" or len(nodes) == len(inputs)) else None
         return Backward(
             self.world.writer.next_backward(),
             self.world.position.site(node),

@@ -247,7 +247,7 @@ def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Set(distinct(items) if whole else items, not whole)
 
 
-def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Dict:
     result = Dict({}, born=m.world.position.clock)
     first = args[0] if args else None
     if isinstance(first, Dict):
@@ -295,8 +295,7 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (behaviour(args[0]).known_items(m, node) if args else None)
         if items is None:
-            if behaviour(args[0]).is_iterator:
-                args[0].abandon(m)
+            behaviour(args[0]).abandon(m)
             return Unknown.named(name)
         if not items:
             if "default" not in kwargs and m.handlers:
@@ -321,7 +320,7 @@ def _number(kind: Callable[[Value], Value], value: Value) -> Value:
     return result
 
 
-def _number_of(kind: Callable[[Value], Value]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _number_of(kind: type[int] | type[float]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def convert(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if not args:
             return kind(0)
@@ -337,7 +336,7 @@ def _number_of(kind: Callable[[Value], Value]) -> Callable[[Engine, Args, Kwargs
             except (ValueError, OverflowError):
                 raise Signal("ValueError") from None
         if isinstance(value, Instance):
-            method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
+            method = m.find_method(value, f"__{kind.__name__}__")
             return m.call(method, [], {}, node) if method is not None else Unknown.number()
         if isinstance(value, Tensor) or (isinstance(value, Unknown) and value.node is not None):
             number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
@@ -402,12 +401,13 @@ def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    values = [concrete(arg) for arg in args]
-    if values and all(isinstance(value, (int, float)) for value in values):
-        if len(values) > 1 and abs(values[1]) > limits.MAX_EXPONENT:
+    numbers = [value for value in map(concrete, args) if isinstance(value, (int, float))]
+    if numbers and len(numbers) == len(args):
+        if len(numbers) > 1 and abs(numbers[1]) > limits.MAX_EXPONENT:
             return Unknown.number()
+        function: Callable[..., Value] = round
         try:
-            return round(*values)
+            return function(*numbers)
         except (TypeError, ValueError, OverflowError):
             return Unknown.number()
     result = derived(Kind.NUMBER, "number", "round", *args)
@@ -496,8 +496,8 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if len(args) == 3 and isinstance(concrete(args[1]), str):
-        name = concrete(args[1])
+    name = concrete(args[1]) if len(args) == 3 else None
+    if isinstance(name, str):
         if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
             # Names that are worked out are keys, and the object is the dict.
             note_first_graph(m, args[0].attrs.get(name), args[2])
@@ -512,8 +512,9 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _delattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if len(args) == 2 and isinstance(args[0], Instance) and isinstance(concrete(args[1]), str):
-        m.delete_attribute(args[0], concrete(args[1]), node)
+    name = concrete(args[1]) if len(args) == 2 else None
+    if isinstance(name, str) and isinstance(args[0], Instance):
+        m.delete_attribute(args[0], name, node)
     return None
 
 

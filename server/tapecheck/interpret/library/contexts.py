@@ -124,7 +124,7 @@ def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(lambda m2: value, leave)
 
 
-def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
     """ExitStack: contexts entered one by one, left in reverse order."""
     stack = Instance(None, "contextlib.ExitStack")
     entered: list[Value] = []

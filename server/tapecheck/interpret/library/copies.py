@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
-from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Dict, Instance, List, Record, Tensor, Unknown, Value, copied
+from tapecheck.interpret.values import ByKind, Dict, Instance, List, Record, Set, Tensor, Unknown, Value, copied
 
 
 class Copier:
@@ -62,7 +61,8 @@ class Copier:
                 layer, named=False, path="", top=None,
                 parameters=set(layer.parameters), buffers=set(layer.buffers),
             )  # fmt: skip
-        result.inner = self.of(value.inner)
+        inner = self.of(value.inner)
+        result.inner = inner if isinstance(inner, (List, Dict, Set)) else None
         result.args, result.numbered = value.args, value.numbered
         result.open, result.length = value.open, value.length
         result.hooks = list(value.hooks)
@@ -79,7 +79,11 @@ class Copier:
         return result
 
 
-_COPIES: dict[type, Callable[[Copier, Value], Value]] = {
-    Tensor: Copier.tensor, List: Copier.list, Dict: Copier.dict, Record: Copier.record, tuple: Copier.tuple,
-    Instance: Copier.instance, Unknown: Copier.unknown,
-}  # fmt: skip
+_COPIES: ByKind[Copier, [], Value] = ByKind()
+_COPIES.register(Copier.tensor, Tensor)
+_COPIES.register(Copier.list, List)
+_COPIES.register(Copier.dict, Dict)
+_COPIES.register(Copier.record, Record)
+_COPIES.register(Copier.tuple, tuple)
+_COPIES.register(Copier.instance, Instance)
+_COPIES.register(Copier.unknown, Unknown)

@@ -92,8 +92,8 @@ class Distributions:
         state: DistributionState = owner.state
         given = state.given
         if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
-            value = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
-            return torch.op(op, [], {**given, **value}, node)
+            at = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
+            return torch.op(op, [], {**given, **at}, node)
         values = [*state.parameters, *[tensor for arg in args for tensor in torch.tensors(arg)]]
         carriers = [value for value in values if value.node is not None]
         required: Fact = "no"

@@ -143,9 +143,9 @@ class Modules:
     def children_names(self, owner: Instance) -> list[str]:
         return submodules.names(owner)
 
-    def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Value]:
+    def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Tensor]:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
-        found: list[Value] = []
+        found: list[Tensor] = []
         for value in (model.attrs or {}).values() if depth else ():
             if isinstance(value, Instance) and value.module:
                 found.extend(tensor for _, tensor in self.named_parameters(value))
@@ -269,7 +269,7 @@ class Modules:
             for v in module.attrs.values()
             if isinstance(v, Tensor) and not v.parameter
         ]
-        return List(found)
+        return List([*found])
 
     def _module_named_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List(
@@ -507,8 +507,9 @@ class Modules:
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
-            if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
-                self.world.graph.change(bound[name], node, f"update of {name}", grad_mode="no")
+            changed = bound.get(name)
+            if isinstance(changed, Tensor) and name not in fact.forward_params:
+                self.world.graph.change(changed, node, f"update of {name}", grad_mode="no")
         if what.returns_input == "yes" and not what.mutates and args:
             return args[0]
         target: Value = None
@@ -660,14 +661,13 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
     if not isinstance(owner, Instance):
         return
     for name, value in owner.attrs.items():
-        kind = type(value)
-        if kind is Tensor:
+        if isinstance(value, Tensor):
             if (value.parameter or (owner.layer and name in owner.layer.parameters)) and id(value) not in seen:
                 seen.add(id(value))
                 found.append((prefix + name, value))
-        elif kind in INERT:
+        elif type(value) in INERT:
             continue
-        elif (kind is Instance and value.module) or (
+        elif (isinstance(value, Instance) and value.module) or (
             isinstance(value, Unknown) and (value.leaf is not None or value.within is not None)
         ):
             _gather_parameters(value, f"{prefix}{name}.", seen, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 from tapecheck.interpret import limits
@@ -72,7 +72,8 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             return result
         if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
             child = owner.part_named(name)
-            child.node, child.oldest, child.data = None, None, name != "grad"
+            if isinstance(child, Unknown):
+                child.node, child.oldest, child.data = None, None, name != "grad"
             return child
     if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
@@ -119,7 +120,7 @@ def _reworked(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> 
     """Unknown code can come to what the objects that it is given hold: it may detach, empty or store that anew, and run
     a backward through it.
     """
-    found: list[Value] = []
+    found: list[Tensor | Unknown] = []
     seen: set[int] = set()
     for value in values:
         _rework(torch, value, node, to, limits.ESCAPE_DEPTH, seen, found)
@@ -128,7 +129,7 @@ def _reworked(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> 
 
 
 def _rework(
-    torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Value]
+    torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Tensor | Unknown]
 ) -> Value:
     """Return what may stand in the place of a value that unknown code can come to; what had a graph is `found`."""
     if isinstance(value, Bound):
@@ -155,7 +156,9 @@ def _rework(
     return value
 
 
-def _left(torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Value]) -> Value:
+def _left(
+    torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Tensor | Unknown]
+) -> Value:
     if not isinstance(value, (Tensor, Unknown)):
         return _rework(torch, value, node, to, depth, seen, found)
     if value.node is None or (isinstance(value, Tensor) and value.is_leaf):
@@ -179,7 +182,9 @@ def _computes_any(args: Args, kwargs: Kwargs) -> bool:
     return any(map(_computes, (part for arg in given for part in (arg if isinstance(arg, tuple) else (arg,)))))
 
 
-def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linked: Fact, keeps: Fact) -> Value:
+def opaque(
+    torch: Torch, name: str, values: Sequence[Tensor | Unknown], node: ast.AST, *, linked: Fact, keeps: Fact
+) -> Unknown:
     world = torch.world
     carriers = [value for value in values if value.node is not None]
     cuts = cuts_of(*[value for value in values if value.node is None])
@@ -232,13 +237,13 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         if known is not NotImplemented:
             return known
     _meet(torch, function, node)
-    result = _computed(torch, function, given, args, kwargs, node)
-    if passed and isinstance(result, Unknown):
-        torch.world.assumptions.passed[id(result)] = result
-    if isinstance(result, Unknown) and result.node is not None:
+    computed = _computed(torch, function, given, args, kwargs, node)
+    if passed and isinstance(computed, Unknown):
+        torch.world.assumptions.passed[id(computed)] = computed
+    if isinstance(computed, Unknown) and computed.node is not None:
         root = visible.root(function)
-        root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, result.node)]
-    return result
+        root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, computed.node)]
+    return computed
 
 
 def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
@@ -305,7 +310,7 @@ def _computed(
     return result
 
 
-def _given_away(torch: Torch, values: list[Value], node: ast.AST, to: str) -> None:
+def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST, to: str) -> None:
     """Code that nobody can look into got values, and may run a backward through them, now or later."""
     if any(isinstance(value, Unknown) and value.returned and value.node is None for value in values):
         values = [*values, torch.world.graph.unknown_source(node)]

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Mark,
     Range,
     Signal,
+    Storage,
     Tensor,
     Unknown,
     Value,
@@ -206,8 +207,8 @@ class _Call:
     def __init__(self, torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value) -> None:
         self.torch, self.world = torch, torch.world
         self.fact, self.bound, self.node, self.target = fact, bound, node, target
-        self.inputs: dict[str, list[Value]] = {}
-        self.every: list[Value] = []
+        self.inputs: dict[str, list[Tensor | Unknown]] = {}
+        self.every: list[Tensor | Unknown] = []
         self.cuts: tuple[int, ...] = ()
         self.storage: Any = None
 
@@ -216,13 +217,12 @@ class _Call:
         inputs, every = self.inputs, self.every
         shape: list[str] | None = [] if not self.fact.scalar_saves else None
         for name, value in self.bound.items():
-            kind = type(value)
-            if kind is Tensor:
+            if isinstance(value, Tensor):
                 inputs[name] = [value]
                 every.append(value)
                 if shape is not None:
                     shape += (name, value.graph)
-            elif kind not in INERT:
+            elif type(value) not in INERT:
                 found = self.torch.tensors(value)
                 if found:
                     # What a generator gives is worked out here, and may change what came before.
@@ -287,13 +287,13 @@ class _Call:
         for value in self.every:
             # What is changed in place under `no_grad` keeps its own graph, or stays a leaf.
             if value.node is not None and not (how == "no_grad" and value is self.target):
-                cuts = merge_cuts(world.graph.cut(how, self.node, value, name=getattr(value, "name", "")), cuts)
+                cuts = merge_cuts(world.graph.cut(how, self.node, value, name=value.name), cuts)
         return cuts
 
     def with_graph(self, plan: _Plan, exists: Fact) -> Tensor | Unknown:
         """Return the result with a node of its own: the target, or a new tensor. `exists` says whether it has it."""
         torch, world, fact = self.torch, self.world, self.fact
-        carriers = [self.every[index] for index in plan.carriers]
+        carriers: list[Tensor | Unknown] = [self.every[index] for index in plan.carriers]
         if plan.open:
             # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
             carriers.append(world.graph.unknown_source(self.node))
@@ -423,7 +423,7 @@ def lies_across(value: Value) -> bool:
     return isinstance(value, Tensor) and value.extra is not None and Mark.LIES_ACROSS in value.extra
 
 
-def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
+def change(torch: Torch, target: Tensor | Unknown, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
     event = torch.world.graph.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
@@ -431,7 +431,7 @@ def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterab
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
 
 
-def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Value]], node: ast.AST) -> None:
+def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Tensor | Unknown]], node: ast.AST) -> None:
     """Raise where torch does for a recorded change of a view whose history it could not rewrite."""
     extra = target.extra or {}
     if any(torch.requires(value) == "yes" for values in inputs.values() for value in values):
@@ -540,23 +540,23 @@ class _Plan:
                     self.saves.append((thing, places[base] + position, fired, thing in fact.mutates))
 
 
-def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> list[str]:
+def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]]) -> list[str]:
     """Return what a plan depends on: the arguments with tensors, what each carries, and which are numbers."""
     shape: list[str] = []
     for name, values in inputs.items():
         shape.append(name)
-        shape += [value.graph if type(value) is Tensor else _borne(value) for value in values]
+        shape += [value.graph if isinstance(value, Tensor) else _borne(value) for value in values]
     if fact.scalar_saves:
         shape += [f"{name}=" for name in fact.scalar_saves if name in bound and name not in inputs]
     return shape
 
 
-def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]], key: tuple[str, ...]) -> _Plan:
+def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]], key: tuple[str, ...]) -> _Plan:
     """Return the plan for a call, worked out once for each fact and for what its arguments carry."""
     plan: _Plan | None = fact.plans.get(key)
     if plan is None:
         carried = {
-            name: [value.graph if type(value) is Tensor else _borne(value) for value in values]
+            name: [value.graph if isinstance(value, Tensor) else _borne(value) for value in values]
             for name, values in inputs.items()
         }
         plan = fact.plans[key] = _Plan(fact, bound, carried)
@@ -570,7 +570,9 @@ def _borne(value: Unknown) -> Fact | Literal["open"]:
     return "no" if value.data or value.concrete is not None else "open"
 
 
-def _saves(torch: Torch, fact: OpFact, plan: _Plan, every: list[Value], target: Value, storage: Any) -> list[Saved]:
+def _saves(
+    torch: Torch, fact: OpFact, plan: _Plan, every: list[Tensor | Unknown], target: Value, storage: Storage | None
+) -> list[Saved]:
     """Return what the node saves."""
     world = torch.world
     saved: list[Saved] = []
@@ -756,7 +758,7 @@ def _constant_cuts(torch: Torch, name: str, cuts: tuple[int, ...]) -> tuple[int,
     return tuple(cut for cut in cuts if torch.world.writer.ledger.cuts[cut].how != "grad")
 
 
-def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
+def _moves_leaf(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> bool:
     """Whether a gradient is added to nothing but a leaf, or to a leaf that was moved so before."""
     if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.graph.gradients_cut:
         return False
@@ -771,7 +773,7 @@ def _weighted(value: Value) -> bool:
     return isinstance(value, Tensor) and value.extra is not None and Mark.WEIGHTED in value.extra
 
 
-def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
+def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> tuple[int, ...]:
     """Return the gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
     if not _elementwise(name) or not torch.world.graph.gradients_cut:
         return ()
@@ -788,7 +790,7 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, 
             if factors and _weighted(value):
                 # It is the weight of what it is multiplied with, and meant as a number.
                 continue
-            terms = merge_cuts(terms, getattr(value, "constant_terms", ()))
+            terms = merge_cuts(terms, value.constant_terms if isinstance(value, Tensor) else ())
         elif name in _ADDITIVE:
             terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
     return terms

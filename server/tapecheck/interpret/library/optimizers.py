@@ -80,9 +80,9 @@ class Optimizers:
         groups = self._groups(source, defaults, node)
         if not groups:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
-        given = [self._leaves(group.items.get("params"), node)[0] for group in groups if isinstance(group, Dict)]
+        given = [self._leaves(group.items.get("params"), node)[0] for group in groups]
         owner.state.groups, owner.state.at = given, self.world.position.site(node)
-        owner.attrs["param_groups"] = List(groups)
+        owner.attrs["param_groups"] = List([*groups])
         owner.attrs.setdefault("state", Dict({}, more=True))
         owner.attrs.setdefault("defaults", defaults)
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
@@ -97,25 +97,27 @@ class Optimizers:
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         return None
 
-    def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Value]:
+    def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
         listed = isinstance(source, (List, tuple, Stream))
         known = behaviour(source).known_items(self.machine, node) if listed else None
-        if not known or not all(isinstance(item, Dict) for item in known):
+        groups = [item for item in known or () if isinstance(item, Dict)]
+        if known is None or len(groups) != len(known):
             return []
-        for group in known:
+        for group in groups:
             members, _ = self._leaves(group.items.get("params"), node)
             group.items["params"] = List(list(members))
             for key, value in defaults.items.items():
                 group.items.setdefault(key, value)
-        return list(known)
+        return groups
 
     def _frozen(self, groups: list[list[Tensor]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the leaves that are given while they are frozen, and those of groups that stay so."""
         frozen: list[int] = []
         idle: list[int] = []
         for tensors in groups:
-            off = [leaf for tensor in tensors if (leaf := (tensor.extra or {}).get(Mark.FROZEN_LEAF)) is not None]
+            marks = [(tensor.extra or {}).get(Mark.FROZEN_LEAF) for tensor in tensors]
+            off = [leaf for leaf in marks if isinstance(leaf, int)]
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off

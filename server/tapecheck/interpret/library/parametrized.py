@@ -37,11 +37,12 @@ def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return owner
     layer = owner.layer
     if name in layer.parametrized:
-        holder = owner.attrs["parametrizations"].attrs.pop(name)
+        holder = _holders(owner).pop(name)
         layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
         if not layer.parametrized:
             del owner.attrs["parametrizations"]
-        owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
+        if isinstance(holder, Instance):
+            owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
     return owner
 
 
@@ -49,18 +50,27 @@ def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return a computed weight as a forward sees it."""
     assert owner.layer is not None
     how = owner.layer.parametrized[name]
-    holder = owner.attrs["parametrizations"].attrs[name]
+    holder = _holders(owner)[name]
+    assert isinstance(holder, Instance)
     if isinstance(how, str):
         given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
         return torch.op(how, given, {}, node)
     return torch.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
 
 
+def _holders(owner: Instance) -> dict[str, Value]:
+    """Return what computes the weights of a module, by their names."""
+    home = owner.attrs.get("parametrizations")
+    return home.attrs if isinstance(home, Instance) else {}
+
+
 def _parametrize(torch: Torch, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
     """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
-    layer = owner.layer if isinstance(owner, Instance) and owner.module else None
-    original = owner.attrs.pop(name, None) if layer is not None else None
-    if layer is None or not isinstance(original, Tensor):
+    if not isinstance(owner, Instance) or owner.layer is None:
+        return owner
+    layer = owner.layer
+    original = owner.attrs.pop(name, None)
+    if not isinstance(original, Tensor):
         return owner
     home = owner.attrs.get("parametrizations")
     if not isinstance(home, Instance):

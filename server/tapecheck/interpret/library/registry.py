@@ -70,7 +70,7 @@ _TRANSPARENT = frozenset((
     "abc.abstractmethod", "dataclasses.dataclass", "typing.overload",
 ))  # fmt: skip
 """Decorators that change nothing of what a function does to graphs."""
-_CONTAINER_BASES: dict[str, Callable[[], Value]] = {
+_CONTAINER_BASES: dict[str, Callable[[], Dict | List | Set]] = {
     "builtins.dict": lambda: Dict({}), "builtins.list": lambda: List([]), "builtins.set": lambda: Set([]),
     "collections.OrderedDict": lambda: Dict({}), "collections.UserDict": lambda: Dict({}),
     "collections.UserList": lambda: List([]), "collections.defaultdict": lambda: Dict({}),

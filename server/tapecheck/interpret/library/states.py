@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from tapecheck.interpret.values import Instance, Kwargs, Tensor, Value
+from tapecheck.interpret.values import Instance, Kwargs, Tensor, Unknown, Value
 from tapecheck.tape import Fact, Site
 
 
@@ -35,7 +35,7 @@ class OptimizerState:
 class DistributionState:
     """A distribution: the tensors it is made of, where, and its arguments by name where an op is known for it."""
 
-    parameters: list[Value]
+    parameters: list[Tensor | Unknown]
     at: ast.AST
     given: Kwargs | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret import limits
@@ -22,6 +22,8 @@ from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
     Bound,
+    Cached,
+    Class,
     Dict,
     Extent,
     Function,
@@ -48,8 +50,8 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
     """Call a function of the standard library; NotImplemented where it is none that matters here."""
     if path.startswith("math."):
         function = getattr(math, path[5:], None)
-        values = [concrete(arg) for arg in args]
-        if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
+        values = [value for value in map(concrete, args) if isinstance(value, (int, float))]
+        if callable(function) and values and len(values) == len(args):
             large = any(abs(value) > limits.MAX_EXPONENT for value in values)
             if large and path in ("math.factorial", "math.comb", "math.perm"):
                 return Unknown.number()
@@ -66,7 +68,7 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
     handler = _STANDARD.get(path)
     if handler is None and path.startswith("operator."):
         handler = _operator(path[9:])
-    return NotImplemented if handler is None or handler is NotImplemented else handler(m, args, kwargs, node)
+    return NotImplemented if handler is None else handler(m, args, kwargs, node)
 
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -170,15 +172,17 @@ def _method_caller(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
     )
 
 
-def _operator(name: str) -> Value:
-    """Return a function of the operator module as its operator; NotImplemented where it stands for none."""
+def _operator(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value] | None:
+    """Return a function of the operator module as its operator; None where it stands for none."""
     if name in _OPERATORS:
         op = _OPERATORS[name]
         if isinstance(op, ast.operator):
             return lambda m, a, k, n: m.binary(op, a[0], a[1], n)
         if isinstance(op, ast.cmpop):
-            return lambda m, a, k, n: m.compare(op, a[1], a[0], n) if name == "contains" else m.compare(op, *a[:2], n)
-    return NotImplemented
+            return lambda m, a, k, n: (
+                m.compare(op, a[1], a[0], n) if name == "contains" else m.compare(op, a[0], a[1], n)
+            )
+    return None
 
 
 _OPERATORS: dict[str, ast.operator | ast.cmpop] = {
@@ -243,8 +247,9 @@ def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     start = concrete(args[0] if args else kwargs.get("start", 0))
     step = concrete(args[1] if len(args) > 1 else kwargs.get("step", 1))
-    known = isinstance(start, (int, float)) and isinstance(step, (int, float))
-    return Stream(lambda: None, lambda index: start + index * step if known else Unknown.plain("count"))
+    if not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
+        return Stream(lambda: None, lambda index: Unknown.plain("count"))
+    return Stream(lambda: None, lambda index: start + index * step)
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -273,7 +278,9 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Stream(length, item, inner.sequential)
 
 
-def _combined(function: Callable[..., Value], counts: int = 0) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _combined(
+    function: Callable[..., Iterable[Value]], counts: int = 0
+) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return a function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -292,7 +299,7 @@ def _combined(function: Callable[..., Value], counts: int = 0) -> Callable[[Engi
 
 def _zip_longest(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     listed = [m.gathered(arg, node) for arg in args]
-    rows = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
+    rows: list[Value] = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
     return m.stream(m.new_list(rows, node, not all(whole for _, whole in listed)), node)
 
 
@@ -370,7 +377,7 @@ def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             groups[-1][1].append(item)
         else:
             groups.append((value, [item]))
-    made = [(value, m.stream(m.new_list(members, node), node)) for value, members in groups]
+    made: list[Value] = [(value, m.stream(m.new_list(members, node), node)) for value, members in groups]
     return m.stream(m.new_list(made, node, not whole), node)
 
 
@@ -448,16 +455,16 @@ def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`functools.lru_cache`, with or without arguments."""
     # Python's own default.
-    size: Value = 128
+    size = 128
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
-        return Wrapped("cache", args[0], Dict({}), bound=size)
-    size = concrete(args[0] if args else kwargs.get("maxsize", size))
-    bound = size if isinstance(size, int) else None
-    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({}), bound=bound))
+        return Cached("cache", args[0], bound=size)
+    asked = concrete(args[0] if args else kwargs.get("maxsize", size))
+    bound = asked if isinstance(asked, int) else None
+    return Native("lru_cache", lambda m2, given, named, at: Cached("cache", given[0], bound=bound))
 
 
 def _unbounded_cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Wrapped("cache", args[0], Dict({})) if args else Unknown("cache")
+    return Cached("cache", args[0]) if args else Unknown("cache")
 
 
 def _cached_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -487,11 +494,16 @@ def _item(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _new_object(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return machine.new_object(args[0])
+    cls = args[0]
+    if not isinstance(cls, Class):
+        raise TypeError(cls)
+    return machine.new_object(cls)
 
 
 def _set_attribute(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
-    machine.store_attribute(args[0], args[1], args[2], node)
+    owner, name, value = args
+    if isinstance(owner, Instance) and isinstance(name, str):
+        machine.store_attribute(owner, name, value, node)
 
 
 _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
@@ -523,7 +535,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
     "operator.methodcaller": _method_caller, "operator.neg": _negative,
     "operator.not_": _not,
-    "operator.truth": _truth, "operator.abs": lambda m, a, k, n: abs(a[0]),
+    "operator.truth": _truth, "operator.abs": lambda m, a, k, n: m.call(m.library.builtins["abs"], a, k, n),
     "operator.getitem": _item,
     "itertools.product": _combined(itertools.product), "itertools.permutations": _combined(itertools.permutations, 1),
     "itertools.combinations": _combined(itertools.combinations, 1), "itertools.pairwise": _combined(itertools.pairwise),

@@ -23,6 +23,8 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    known_slice,
+    parts_of_slice,
     stands_still,
     unkey,
 )
@@ -68,12 +70,11 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
     if isinstance(index, int) and -len(known) <= index < len(known):
         return owner.attrs[known[index]]
     if isinstance(index, slice):
-        parts = [concrete(part) for part in (index.start, index.stop, index.step)]
-        plain = all(part is None or isinstance(part, int) for part in parts)
+        part = known_slice(parts_of_slice(index))
         if stands_still(index):
             modules.machine.wrong("ValueError", node)
-            plain = False
-        return _another(owner, [owner.attrs[name] for name in (known[slice(*parts)] if plain else known)])
+            part = None
+        return _another(owner, [owner.attrs[name] for name in (known if part is None else known[part])])
     return owner.attrs[known[0]] if known else Unknown("module")
 
 
@@ -171,15 +172,14 @@ def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
             return None
     elif isinstance(key, (int, slice)):
         values = [owner.attrs[name] for name in known]
-        if isinstance(key, slice):
-            key = slice(*(concrete(part) for part in (key.start, key.stop, key.step)))
+        place = known_slice(parts_of_slice(key)) if isinstance(key, slice) else key
         try:
-            del values[key]
-        except (IndexError, TypeError, ValueError):
-            layer.more = True
-            return None
-        _renumber(owner, known, values)
-        return None
+            if place is not None:
+                del values[place]
+                _renumber(owner, known, values)
+                return None
+        except (IndexError, ValueError):
+            pass
     layer.more = True
     return None
 

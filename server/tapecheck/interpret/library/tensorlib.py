@@ -94,9 +94,10 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
     if wanted is True:
-        if owner.graph == "no" and owner.extra is not None and Mark.FROZEN_LEAF in owner.extra:
+        leaf = None if owner.graph != "no" or owner.extra is None else owner.extra.pop(Mark.FROZEN_LEAF, None)
+        if isinstance(leaf, int):
             # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
-            owner.node = owner.of_leaf = owner.extra.pop(Mark.FROZEN_LEAF)
+            owner.node = owner.of_leaf = leaf
             owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
         elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
@@ -372,10 +373,10 @@ def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
     return "int" if whole else "float"
 
 
-def _rank(name: str, args: Args, sizes: Value) -> int | None:
+def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
     """Return how many dimensions a factory gives; None where that is not known."""
     if name in _OF_SIZES:
-        return len(sizes if isinstance(sizes, tuple) else sizes.items)
+        return len(sizes.items if isinstance(sizes, List) else sizes)
     if name == "eye":
         return 2
     if not args:
@@ -431,7 +432,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
     return Unknown.named(name) if not isinstance(target, Tensor) else target
 
 
-def distribution_parameters(torch: Torch, value: Value) -> list[Value]:
+def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown]:
     """Return the tensors that a distribution is made of, those of the distributions in it included."""
     if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
         state: DistributionState = value.state

@@ -9,7 +9,7 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import averaging, loaders, parametrized, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import ScalerState
+from tapecheck.interpret.library.states import CompiledState, ScalerState
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -384,7 +384,7 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             return torch.machine.call(wrapped.function, args, kwargs, node)
         finally:
             context.leave(torch.machine, None)
-    if wrapped.kind == "compiled":
+    if isinstance(wrapped.extra, CompiledState):
         return wrappers.call_compiled(torch, wrapped.extra, args, kwargs, node)
     return torch.machine.call(wrapped.function, args, kwargs, node)
 

@@ -75,12 +75,11 @@ class Torch:
             return "no" if value.data or value.concrete is not None else "may"
         return "no"
 
-    def tensors(self, value: Value) -> list[Value]:
+    def tensors(self, value: Value) -> list[Tensor | Unknown]:
         """Return the tensors and unknown values in an argument, lists and tuples opened."""
-        kind = type(value)
-        if kind is Tensor or kind is Unknown:
+        if type(value) is Tensor or type(value) is Unknown:
             return [value]
-        if kind in INERT:
+        if type(value) in INERT:
             return []
         owner = behaviour(value)
         if owner.is_container:

@@ -44,7 +44,7 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
     return _derivative(torch, short, computed, wanted, node)
 
 
-def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, node: ast.AST) -> Value:
+def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], wanted: Value, node: ast.AST) -> Value:
     """Return a derivative in the structure of what it is taken by; a constant where nothing had a graph."""
     exists: Fact = "no"
     for value in computed:
@@ -53,7 +53,8 @@ def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, 
         exists = "no"
     carriers = [value for value in computed if value.node is not None]
     for value in carriers:
-        torch.world.writer.emit(GraphRead(torch.world.position.site(node), value.node))
+        if value.node is not None:
+            torch.world.writer.emit(GraphRead(torch.world.position.site(node), value.node))
 
     def like(value: Value) -> Value:
         if isinstance(value, Dict):
@@ -134,7 +135,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     if roots:
         # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
         walked = [value for value in torch.tensors(result) if torch.requires(value) == "yes"]
-        targets: list[Value] = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
+        targets = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
         if walked and targets:
             torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)

@@ -112,12 +112,12 @@ _SET_OPERATORS: dict[type[ast.operator], str] = {
 SET_METHODS = frozenset((*_SET_OPERATORS.values(), "issubset", "issuperset", "isdisjoint"))
 
 
-_SET_TESTS: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
+_SET_TESTS: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 
 
-_TALLIES: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
+_TALLIES: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.BitAnd: min, ast.BitOr: max,
 }  # fmt: skip
 
@@ -179,10 +179,10 @@ def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
     """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
     result = Dict({}, left.more or right.more, kind="counter", born=machine.world.position.clock)
     for key in dict.fromkeys((*left.items, *right.items)):
-        counts = [concrete(side.items.get(key, 0)) for side in (left, right)]
-        if not all(isinstance(count, (int, float)) for count in counts):
+        one, other = (concrete(side.items.get(key, 0)) for side in (left, right))
+        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
             return Unknown("counter")
-        count = _TALLIES[type(op)](*counts)
+        count = _TALLIES[type(op)](one, other)
         if count > 0:
             result.items[key] = count
     return result

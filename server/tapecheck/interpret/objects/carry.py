@@ -7,7 +7,7 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Protocol
 
 from tapecheck.interpret import limits
@@ -16,6 +16,8 @@ from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
     INERT,
     Bound,
+    ByKind,
+    Cached,
     Class,
     Dict,
     Env,
@@ -125,13 +127,16 @@ class _Scan:
             changing = env.parent is not None or id(env) in self.running
             for name in list(names) if changing else _watched(env):
                 value = names[name]
-                kind = type(value)
-                if kind is Tensor:
+                if isinstance(value, Tensor):
                     node = value.node
                     # Of one that is itself all there is: what is older than the loop is kept by none of its iterations.
                     if node is None or value.is_leaf or (value.given is None and node <= before):
                         continue
-                elif kind in _SILENT or (value.plain if kind is Class else kind is Function and _keeps_nothing(value)):
+                elif (
+                    type(value) in _SILENT
+                    or (isinstance(value, Class) and value.plain)
+                    or (isinstance(value, Function) and _keeps_nothing(value))
+                ):
                     continue
                 self.entry(value, name, env, name)
             env = env.parent
@@ -197,10 +202,9 @@ class _Scan:
             at = getattr(value, "stored_at", None) or _place(owner, key)
             self.hold(self.written_into(tensors, at), path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items):
-            kind = type(item)
-            if kind in INERT or id(item) in self.seen:
+            if type(item) in INERT or id(item) in self.seen:
                 continue
-            if kind is Dict and len(self.seen) < limits.MAX_SEEN and INERT.issuperset(map(type, item.items.values())):
+            if isinstance(item, Dict) and len(self.seen) < limits.MAX_SEEN and item.is_flat():
                 # Rows of numbers and texts are most of what programs collect.
                 self.seen.add(id(item))
             elif isinstance(item, (Instance, List, Dict)):
@@ -254,14 +258,13 @@ class _Scan:
 
     def is_quiet(self, value: Value) -> bool:
         """Return whether there is certainly nothing to find in an object."""
-        kind = type(value)
-        if kind in _SILENT or (kind is Function and _keeps_nothing(value)):
+        if type(value) in _SILENT or (isinstance(value, Function) and _keeps_nothing(value)):
             return True
-        if kind is Class:
+        if isinstance(value, Class):
             if value.plain is None:
                 value.plain = not any(map(_keeps, value.namespace.values()))
             return bool(value.plain or value.quiet == self.world.stores.kept)
-        if kind is not Instance:
+        if not isinstance(value, Instance):
             return False
         if value.quiet == self.world.stores.kept:
             return True
@@ -312,8 +315,8 @@ class _Scan:
         while isinstance(function, (Wrapped, Bound)):
             if isinstance(function, Bound):
                 self.object(function.receiver, path)
-            elif function.kind == "cache":
-                self.mapping(function.extra, path, function.bound)
+            elif isinstance(function, Cached):
+                self.mapping(function.memory, path, function.bound)
             function = function.function
         if isinstance(function, Function):
             self.namespace(function.env)
@@ -354,7 +357,7 @@ class _Scan:
             return cut_to
         return getattr(value, "bound", None)
 
-    def reaches_back(self, value: Value) -> bool:
+    def reaches_back(self, value: Tensor | Unknown) -> bool:
         """Whether a value's graph has nodes older than this iteration."""
         return value.node is not None and value.oldest is not None and value.oldest <= self.first
 
@@ -378,10 +381,12 @@ class _Scan:
             self.world.writer.emit(Hold(at, self.loop, self.index, path, nodes, bound))
 
 
-_LOOKS: dict[type, Callable[[_Scan, Value, str], bool]] = {
-    Instance: _Scan.instance, Class: _Scan.class_object, Generator: _Scan.generator, Module: _Scan.module,
-    Function: _Scan.function, Wrapped: _Scan.function, Bound: _Scan.function,
-}  # fmt: skip
+_LOOKS: ByKind[_Scan, [str], bool] = ByKind()
+_LOOKS.register(_Scan.instance, Instance)
+_LOOKS.register(_Scan.class_object, Class)
+_LOOKS.register(_Scan.generator, Generator)
+_LOOKS.register(_Scan.module, Module)
+_LOOKS.register(_Scan.function, Function, Wrapped, Cached, Bound)
 
 
 def _linked(value: Instance) -> bool:
@@ -455,8 +460,7 @@ def _watched(env: Env) -> tuple[str, ...]:
 
 def _settled(value: Value, env: Env) -> bool:
     """Whether a value of a module can hold no graph as long as nothing is stored to the name or to the function."""
-    kind = type(value)
-    return kind in _SILENT or (kind is Function and value.env is env and _keeps_nothing(value))
+    return type(value) in _SILENT or (isinstance(value, Function) and value.env is env and _keeps_nothing(value))
 
 
 def of_model(value: Value) -> bool:
@@ -471,7 +475,7 @@ def is_leaf(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_leaf
 
 
-def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Value]:
+def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Tensor | Unknown]:
     """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
     found: list[Tensor | Unknown] = []
     _collect(value, depth, into_objects, found)
@@ -480,14 +484,17 @@ def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bo
 
 def _collect(value: Value, depth: int, into_objects: bool, found: list[Tensor | Unknown]) -> None:
     children: Iterable[Value]
-    kind = type(value)
-    if kind is Tensor or kind is Unknown:
+    if isinstance(value, Tensor):
         if value.node is not None:
             found.append(value)
-        if kind is Unknown or value.given is None:
+        if value.given is None:
             return
-        children = value.children()
-    elif kind is Instance:
+        children = value.given.values()
+    elif type(value) is Unknown:
+        if value.node is not None:
+            found.append(value)
+        return
+    elif isinstance(value, Instance):
         if value.module:
             return
         children = value.children() if into_objects else _recorded(value)

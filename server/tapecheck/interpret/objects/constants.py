@@ -83,8 +83,9 @@ def _large_repetition(left: Value, right: Value) -> Kind | None:
 
 
 def _large_join(left: Value, right: Value) -> Kind | None:
-    texts = isinstance(left, (str, bytes)) and isinstance(right, (str, bytes))
-    return Kind.TEXT if texts and len(left) + len(right) > limits.MAX_TEXT else None
+    if not isinstance(left, (str, bytes)) or not isinstance(right, (str, bytes)):
+        return None
+    return Kind.TEXT if len(left) + len(right) > limits.MAX_TEXT else None
 
 
 def _large_format(left: Value, right: Value) -> Kind | None:
@@ -133,7 +134,7 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
     own = _weight(owner)
     if own + sum(map(_weight, given)) > limits.MAX_TEXT or own * max(weights, default=0) > limits.MAX_TEXT_WORK:
         return Unknown.text()
-    if name not in _METHODS or (name == "format" and _explodes(owner, given)):
+    if name not in _METHODS or (isinstance(owner, str) and name == "format" and _explodes(owner, given)):
         return Unknown.text()
     return computed(machine, Kind.TEXT, getattr(type(owner), name, _missing), owner, *values, **named)
 

@@ -8,6 +8,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.objects.unknowns import is_drawn
+from tapecheck.interpret.state import Growth
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -48,7 +49,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
         target.more, items = True, items[:room]
     target.items.extend(items)
     if machine.world.position.iteration:
-        machine.world.comparisons.counted.append(("grown", target, None, len(items)))
+        machine.world.comparisons.counted.append(Growth(target, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
         del target.items[: len(target.items) - target.bound]
     if any(True for item in items if not isinstance(item, CONSTANTS)):

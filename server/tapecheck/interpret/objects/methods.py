@@ -22,6 +22,7 @@ from tapecheck.interpret.objects.containers import TYPE_NAMES, append_all, excep
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
+    ByKind,
     Dict,
     Generator,
     Kwargs,
@@ -371,9 +372,16 @@ def _move_to_end(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
     return None
 
 
+def _counts(owner: Dict) -> list[float] | None:
+    """Return the counts of a Counter; None where they are not all known."""
+    held = [concrete(value) for value in owner.items.values()]
+    counts = [count for count in held if isinstance(count, (int, float))]
+    return None if owner.more or len(counts) != len(held) else counts
+
+
 def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    counts = [concrete(value) for value in owner.items.values()]
-    if owner.more or not all(isinstance(count, (int, float)) for count in counts):
+    counts = _counts(owner)
+    if counts is None:
         return Unknown("most_common")
     pairs = sorted(zip(owner.items, counts), key=lambda pair: pair[1], reverse=True)
     wanted = concrete(args[0] if args else kwargs.get("n"))
@@ -382,17 +390,17 @@ def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 
 def _elements(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
-    for key, count in owner.items.items():
-        if owner.more or not isinstance(concrete(count), int) or concrete(count) > limits.MAX_ITEMS:
+    for key, value in owner.items.items():
+        count = concrete(value)
+        if owner.more or not isinstance(count, int) or count > limits.MAX_ITEMS:
             return Unknown("elements")
-        items += [unkey(key)] * max(concrete(count), 0)
+        items += [unkey(key)] * max(count, 0)
     return List(items)
 
 
 def _total(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    counts = [concrete(value) for value in owner.items.values()]
-    known = not owner.more and all(isinstance(count, (int, float)) for count in counts)
-    return sum(counts) if known else Unknown.number()
+    counts = _counts(owner)
+    return Unknown.number() if counts is None else sum(counts)
 
 
 def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -438,11 +446,13 @@ def has_method(owner: Value, name: str) -> bool:
     return (type(owner), name) in _METHODS or (isinstance(owner, Set) and name in SET_METHODS)
 
 
-_OTHERS: dict[type, Callable[[Engine, Value, str, ast.AST], Value]] = {
-    **dict.fromkeys((str, bytes, bool, int, float), _of_constant), Native: _of_type, Generator: _of_generator,
-    slice: _of_slice, tuple: _of_tuple,
-}  # fmt: skip
+_OTHERS: ByKind[Engine, [str, ast.AST], Value] = ByKind()
 """What is no method of a container, by the type of its owner."""
+_OTHERS.register(_of_constant, str, bytes, bool, int, float)
+_OTHERS.register(_of_type, Native)
+_OTHERS.register(_of_generator, Generator)
+_OTHERS.register(_of_slice, slice)
+_OTHERS.register(_of_tuple, tuple)
 _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
     (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,

@@ -124,16 +124,15 @@ def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, 
     values: dict[str, Value] = {}
     given = list(args)
     for field in fields:
+        value: Value = Unknown.named(field.name)
         if not field.init:
-            value = Unknown.named(field.name)
+            pass
         elif given and not field.keyword:
             values[field.name] = given.pop(0)
             continue
         elif field.name in kwargs:
             values[field.name] = kwargs[field.name]
             continue
-        else:
-            value = Unknown.named(field.name)
         if field.factory is not None:
             value = machine.call(field.factory, [], {}, node)
         elif field.given:
@@ -325,7 +324,7 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
 def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value:
     """`Mode("train")`: the member of that value."""
     for member in (cls.members or {}).values():
-        held = member.attrs.get("value") if member.attrs else None
+        held = member.attrs.get("value") if isinstance(member, (Instance, Unknown)) and member.attrs else None
         if value is member or machine.known_truth(machine.compare(ast.Eq(), held, value, node)) is True:
             return member
     if isinstance(value, CONSTANTS) and machine.handlers:

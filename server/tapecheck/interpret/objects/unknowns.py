@@ -122,7 +122,7 @@ def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:
     if value.concrete is None and value.parts is not None and len(value.parts) == 3:
         if value.unresolved == Settlings.count:
             return value
-        kind = getattr(ast, value.parts[0], None)
+        kind = getattr(ast, str(value.parts[0]), None)
         left, right = (resolved(machine, part, node) for part in value.parts[1:])
         if kind is not None and isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
             result = machine.binary(kind(), left, right, node)

@@ -109,14 +109,14 @@ def _bind_wrapped(machine: Engine, value: Wrapped, receiver: Value, node: ast.AS
     if value.kind == "staticmethod":
         return value.function
     if value.kind == "classmethod":
-        return Bound(value.function, receiver.cls if instance else receiver)
+        return Bound(value.function, receiver.cls if isinstance(receiver, (Instance, Record)) else receiver)
     if value.kind == "property":
         return machine.call(value.function, [receiver], {}, node) if instance else value
     if value.kind == "cached_property":
         if not isinstance(receiver, Instance):
             return value
         made = machine.call(value.function, [receiver], {}, node)
-        machine.store_attribute(receiver, value.extra, made, node)
+        machine.store_attribute(receiver, str(value.extra), made, node)
         return made
     return Bound(value, receiver) if instance else value
 

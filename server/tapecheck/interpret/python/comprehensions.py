@@ -7,6 +7,7 @@ runs a backward) is a loop like any other from its second element on, which keep
 from __future__ import annotations
 
 import ast
+from collections.abc import Generator as PyGenerator
 from collections.abc import Iterator
 
 from tapecheck.interpret import limits
@@ -170,7 +171,9 @@ def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
         yield value
 
 
-def _rounds(machine: Engine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool) -> Run:
+def _rounds(
+    machine: Engine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool
+) -> PyGenerator[Value, Value, None]:
     """Yield the rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
     first, *others = generators
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
@@ -180,7 +183,7 @@ def _rounds(machine: Engine, generators: list[ast.comprehension], env: Env, exte
 def _over(
     machine: Engine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
     extent: Extent, lazy: bool,
-) -> Run:  # fmt: skip
+) -> PyGenerator[Value, Value, None]:  # fmt: skip
     start = index = stream.next
     while True:
         length = stream.length()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
-from tapecheck.interpret.state import merge_cuts
+from tapecheck.interpret.state import Growth, merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
+    Dict,
     Env,
     Instance,
     Kind,
@@ -31,7 +32,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source.nodes import walk
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
-_COMPARE: dict[type[ast.cmpop], Callable[[Value, Value], Value]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
@@ -109,16 +110,19 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     counted = machine.world.comparisons.counted if machine.world.position.iteration else ()
     sides = (expression.left, expression.comparators[0])
     lengths = [_measured(machine, side, env) for side in sides] if counted else []
-    for kind, owner, key, _ in reversed(counted):
-        if kind == "grown" and any(owner is length for length in lengths):
-            return True
-        for side in sides:
-            if kind == "name" and isinstance(side, ast.Name) and side.id == key:
-                if machine.home_of(side.id, env) is owner:
-                    return True
-            elif kind == "attribute" and isinstance(side, ast.Attribute) and side.attr == key:
-                return True
-    return False
+    return any(
+        any(one.owner is length for length in lengths)
+        if isinstance(one, Growth)
+        else any(_names(machine, side, one.owner, one.key, env) for side in sides)
+        for one in reversed(counted)
+    )
+
+
+def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: Hashable, env: Env) -> bool:
+    """Whether a side of a test names what a loop has counted up: the variable, or an attribute of that name."""
+    if isinstance(owner, Env):
+        return isinstance(side, ast.Name) and side.id == key and machine.home_of(side.id, env) is owner
+    return isinstance(owner, Instance) and isinstance(side, ast.Attribute) and side.attr == key
 
 
 def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:

@@ -260,7 +260,7 @@ def _formula(value: Value) -> _Formula:
         return _identity(parts)
     if name in _TEXT:
         return _text_method(name, [_formula(part) for part in parts[1:]])
-    call = _CALLS.get(name)
+    call = _CALLS.get(name) if isinstance(name, str) else None
     if call is None:
         return _example(hash(expression(value)))
     if len(parts) == 3:

@@ -188,7 +188,13 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         if isinstance(left, str) or isinstance(right, str):
             return Unknown.text()
-        if isinstance(op, (ast.Mod, ast.FloorDiv)) and type(left) is int and left == 0 and right.node is None:
+        if (
+            isinstance(op, (ast.Mod, ast.FloorDiv))
+            and type(left) is int
+            and left == 0
+            and isinstance(right, Unknown)
+            and right.node is None
+        ):
             # The first iteration of `if i % args.every == 0`, whatever that number is.
             return 0
         if isinstance(op, ast.Mult) and _repeats(left, right):
@@ -361,7 +367,8 @@ def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
 
 def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
-    return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown.text()
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else Unknown.text()
 
 
 def _formatted(machine: Engine, node: ast.FormattedValue, env: Env) -> Value:

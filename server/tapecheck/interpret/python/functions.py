@@ -40,7 +40,7 @@ def property_part(owner: Wrapped, name: str) -> Native:
     return Native(name, extend_property)
 
 
-def data_descriptor(cls: Class, name: str) -> Value:
+def data_descriptor(cls: Class, name: str) -> Wrapped | Instance | None:
     """Return the property, or object with a `__set__`, that a class has under a name; None where it has neither."""
     for candidate in cls.mro():
         if name in candidate.namespace:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.state import Guard
-from tapecheck.interpret.values import Env, Value
+from tapecheck.interpret.state import Count, Growth, Guard
+from tapecheck.interpret.values import Env, List
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.source.nodes import walk
 
@@ -27,10 +27,9 @@ _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bool, env: Env) -> None:
     """Note a condition on numbers that a loop comes to, so that the loop can be taken on to where it is otherwise."""
     world = machine.world
-    operands = world.comparisons.operands.get(id(test))
-    if operands is None or not all(type(operand) in (int, float) for operand in operands):
+    apart = world.comparisons.apart(test)
+    if apart is None:
         return
-    apart = operands[0] - operands[1]
     guard = world.comparisons.guards.get(id(test))
     if world.comparisons.varied is test and guard is not None and guard.idle:
         # Nothing hangs on these numbers, in whichever loops they are compared.
@@ -53,7 +52,7 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
             divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
-            guard.divisor = divisor if type(divisor) is int else 0
+            guard.divisor = divisor if isinstance(divisor, int) and not isinstance(divisor, bool) else 0
         return
     if not guard.skipped:
         step = apart - guard.apart if guard.at[-1][1] + 1 == world.position.iteration[-1][1] else 0
@@ -117,12 +116,9 @@ def _stores(guard: Guard) -> bool:
 
 def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int) -> Guard | None:
     """Return the condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
-    operands = machine.world.comparisons.operands.get(id(node.test))
-    if not isinstance(node.test, ast.Compare) or operands is None:
+    apart = machine.world.comparisons.apart(node.test)
+    if not isinstance(node.test, ast.Compare) or apart is None:
         return None
-    if not all(type(operand) in (int, float) for operand in operands):
-        return None
-    apart = operands[0] - operands[1]
     guard = Guard(ast.If(node.test, [], []), node.test, apart, {True}, ((0, done),))
     guard.step = apart - before.apart if before is not None and not before.skipped else getattr(before, "step", 0)
     return guard
@@ -200,18 +196,19 @@ def _decides(statement: ast.If) -> bool:
 
 def counted_since(
     machine: Engine, first: int
-) -> tuple[dict[tuple[str, int, Hashable], list[Value]], dict[int, tuple[Value, int]]]:
-    """Return what a loop counted up, with its owner and its values, and the lists that it filled, with how much.
+) -> tuple[dict[tuple[int, Hashable], list[Count[str] | Count[Hashable]]], dict[int, tuple[List, int]]]:
+    """Return what a loop counted up, by owner and key, and the lists that it filled, with how much.
 
     `first` is where in `Comparisons.counted` the loop's own entries begin.
     """
-    rows: dict[tuple[str, int, Hashable], list[Value]] = {}
-    grown: dict[int, tuple[Value, int]] = {}
-    for kind, owner, key, value in machine.world.comparisons.counted[first:]:
-        if kind == "grown":
-            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
+    rows: dict[tuple[int, Hashable], list[Count[str] | Count[Hashable]]] = {}
+    grown: dict[int, tuple[List, int]] = {}
+    for one in machine.world.comparisons.counted[first:]:
+        number = id(one.owner)
+        if isinstance(one, Growth):
+            grown[number] = (one.owner, grown.get(number, (one.owner, 0))[1] + one.number)
         else:
-            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+            rows.setdefault((number, one.key), []).append(one)
     return rows, grown
 
 
@@ -229,10 +226,9 @@ def take_on(machine: Engine, first: int, done: int, count: int) -> None:
     for owner, total in grown.values():
         if owner.cut is not None:
             owner.cut += total * count // done
-    for (kind, _, key), (owner, *values) in rows.items():
-        held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
-        value = held.get(key)
-        if type(value) in (int, float) and len(values) > 1:
-            held[key] = value + (values[-1] - values[0]) / (len(values) - 1) * (len(values) / done) * count
-            if type(value) is int and float(held[key]).is_integer():
-                held[key] = int(held[key])
+    for counts in rows.values():
+        value = counts[0].current()
+        if value is not None and len(counts) > 1:
+            apart = (counts[-1].value - counts[0].value) / (len(counts) - 1)
+            reached = value + apart * (len(counts) / done) * count
+            counts[0].become(int(reached) if isinstance(value, int) and reached.is_integer() else reached)

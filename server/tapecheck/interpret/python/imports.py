@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.values import Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
+from tapecheck.interpret.values import Cached, Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
 from tapecheck.source.modules import Modules
 from tapecheck.source.search import Found
 
@@ -122,9 +122,9 @@ def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
 
 def _inert(value: Value, module: Module) -> bool:
     """Whether a value holds nothing that a run could change."""
+    if isinstance(value, Cached):
+        return False
     if isinstance(value, Wrapped):
-        if value.kind == "cache":
-            return False
         return _inert(value.function, module) and _inert(value.extra, module)
     if isinstance(value, Function):
         given = (*value.defaults, *value.kw_defaults, *value.attrs.values())

@@ -7,8 +7,8 @@ them finds them beside.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.unknowns import origins
@@ -16,6 +16,7 @@ from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
     INERT,
     Bound,
+    ByKind,
     Class,
     Dict,
     Function,
@@ -62,9 +63,9 @@ class Given:
         self.known: dict[int, int] = {}
         self._values: list[Value] = []
         """The values that are numbered: their ids stay their own."""
-        self.left_out: list[tuple[int, Any, int]] = []
+        self.left_out: list[tuple[int, Hashable, int]] = []
         """Parts of unknowns that nothing is known of: whose they are, under which key, and their ids."""
-        self._parts_of: dict[int, dict[Any, Value]] = {}
+        self._parts_of: dict[int, dict[Hashable, Value]] = {}
         self._indices: set[int] = set()
         """Unknowns, by id, that a list was indexed with: another one may stand for another element."""
         self.held: list[Value] = []
@@ -86,42 +87,10 @@ class Given:
         self._values.append(value)
         if number > limits.MOST_SUMMED_UP:
             raise Unlike
-        if kind is Tensor:
-            self._tensor(value)
-        elif kind is Unknown:
-            self._unknown(value)
-        elif kind is Instance:
-            self._object(value)
-        elif kind is tuple:
-            tokens.append(("tuple", len(value)))
-            for item in value:
-                self.add(item)
-        elif kind is List:
-            tokens.append(("list", value.kind, value.more, value.bound, value.cut, len(value.items)))
-            for item in value.items:
-                self.add(item)
-            for place, index in value.asked.values() if value.asked else ():
-                tokens.append(("index", place, id(index)))
-                self.held.append(index)
-                self._indices.update(map(id, origins(index)))
-        elif kind is Dict:
-            tokens.append(("dict", value.more, len(value.items)))
-            for key, item in value.items.items():
-                if type(key) not in INERT:
-                    raise Unlike
-                tokens.append(key)
-                self.add(item)
-        elif kind is Lib:
-            tokens.append(("lib", value.path))
-        elif kind in (Function, Class, Module, Native):
-            self.held.append(value)
-            tokens.append(("the", id(value)))
-        elif kind is Bound:
-            tokens.append(("bound",))
-            self.add(value.function)
-            self.add(value.receiver)
-        else:
+        take_in = _KINDS.get(kind)
+        if take_in is None:
             raise Unlike
+        take_in(self, value)
 
     def module(self, receiver: Instance) -> None:
         """Add the module whose forward is called, before its arguments."""
@@ -138,6 +107,40 @@ class Given:
                 self.argument(item)
         else:
             self.add(value)
+
+    def _tuple(self, value: tuple[Value, ...]) -> None:
+        self.tokens.append(("tuple", len(value)))
+        for item in value:
+            self.add(item)
+
+    def _list(self, value: List) -> None:
+        self.tokens.append(("list", value.kind, value.more, value.bound, value.cut, len(value.items)))
+        for item in value.items:
+            self.add(item)
+        for place, index in value.asked.values() if value.asked else ():
+            self.tokens.append(("index", place, id(index)))
+            self.held.append(index)
+            self._indices.update(map(id, origins(index)))
+
+    def _dict(self, value: Dict) -> None:
+        self.tokens.append(("dict", value.more, len(value.items)))
+        for key, item in value.items.items():
+            if type(key) not in INERT:
+                raise Unlike
+            self.tokens.append(key)
+            self.add(item)
+
+    def _library(self, value: Lib) -> None:
+        self.tokens.append(("lib", value.path))
+
+    def _code(self, value: Function | Class | Module | Native) -> None:
+        self.held.append(value)
+        self.tokens.append(("the", id(value)))
+
+    def _bound(self, value: Bound) -> None:
+        self.tokens.append(("bound",))
+        self.add(value.function)
+        self.add(value.receiver)
 
     def _tensor(self, value: Tensor) -> None:
         if value.given or value.hooks or value.retains_grad or value.items is not None:
@@ -186,14 +189,14 @@ class Given:
             return id(value) in self.settled
         return any(id(one) in self.settled for one in origins(value))
 
-    def fresh(self, value: Value, whole: Unknown | None = None) -> bool:
+    def fresh(self, value: Value, whole: Unknown | None = None) -> TypeGuard[Unknown]:
         """Whether nothing has become known of a part of an unknown since it was made."""
         return self._unmarked(value) and (
             (value.node, value.oldest, value.certain, value.returned)
             == ((whole.node, whole.oldest, whole.certain, whole.returned) if whole is not None else _AS_MADE)
         )
 
-    def _unmarked(self, value: Value) -> bool:
+    def _unmarked(self, value: Value) -> TypeGuard[Unknown]:
         """Whether no test was about a value, and nothing was made of it that outlives the expression."""
         return (
             type(value) is Unknown
@@ -203,9 +206,9 @@ class Given:
             and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
 
-    def _leave_out(self, whole: int, key: Any, part: Unknown) -> None:
+    def _leave_out(self, whole: int, key: Hashable, part: Value) -> None:
         self.left_out.append((whole, key, id(part)))
-        for inner, item in parts_of(part):
+        for inner, item in parts_of(part) if isinstance(part, Unknown) else ():
             self._leave_out(whole, (key, inner), item)
 
     def close(self) -> None:
@@ -250,7 +253,7 @@ class Given:
             if id(part) in self.known or (old and type(part) is not Unknown) or self.fresh(part, whole):
                 continue
             # It may be older than the graph of its whole.
-            if not (old and part.node is None and self._unmarked(part)):
+            if not (old and self._unmarked(part) and part.node is None):
                 raise Unlike
 
     def _tests(self, facts: Sequence[Fact], made: dict[int, Unknown]) -> list[Test]:
@@ -310,12 +313,28 @@ class Given:
             self.add(item)
 
 
-def parts_of(value: Unknown) -> list[tuple[Any, Value]]:
+_KINDS: ByKind[Given, [], None] = ByKind()
+_KINDS.register(Given._tensor, Tensor)
+_KINDS.register(Given._unknown, Unknown)
+_KINDS.register(Given._object, Instance)
+_KINDS.register(Given._tuple, tuple)
+_KINDS.register(Given._list, List)
+_KINDS.register(Given._dict, Dict)
+_KINDS.register(Given._library, Lib)
+_KINDS.register(Given._code, Function)
+_KINDS.register(Given._code, Class)
+_KINDS.register(Given._code, Module)
+_KINDS.register(Given._code, Native)
+_KINDS.register(Given._bound, Bound)
+
+
+def parts_of(value: Unknown) -> list[tuple[Hashable, Value]]:
     """Return what the program has asked an unknown for, with what it asked by."""
-    parts = [] if value.length is None else [("len()", value.length)]
-    for held in (value.attrs, value.items):
-        if held:
-            parts += held.items()
+    parts: list[tuple[Hashable, Value]] = [] if value.length is None else [("len()", value.length)]
+    if value.attrs:
+        parts += value.attrs.items()
+    if value.items:
+        parts += value.items.items()
     return parts
 
 

@@ -10,7 +10,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, repeats, syntax
 from tapecheck.interpret.python import flow, guards
-from tapecheck.interpret.state import Guard, LoopKey, World
+from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     hashable,
+    is_number,
 )
 from tapecheck.tape import Fact
 
@@ -126,7 +127,8 @@ class _Loop:
     def older(self, values: Iterable[Value]) -> bool:
         """Whether there is a graph in values that was built before the loop."""
         first = self.world.loops.before(self.number)
-        return any(held.node <= first for value in values for held in carry.tensors_in(value))
+        graphs = (held.node for value in values for held in carry.tensors_in(value))
+        return any(node is not None and node <= first for node in graphs)
 
     def begin(self) -> None:
         self.rounds.begin()
@@ -361,16 +363,16 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
         return
     counted = machine.world.comparisons.counted
     if isinstance(target, ast.Attribute):
-        owner = machine.eval(target.value, env)
-        if isinstance(owner, Instance):
-            counted.append(("attribute", owner, target.attr, value))
+        instance = machine.eval(target.value, env)
+        if isinstance(instance, Instance):
+            counted.append(Count(instance, lambda: instance.attrs, target.attr, value))
     elif isinstance(target, ast.Subscript):
-        owner = machine.eval(target.value, env)
-        if isinstance(owner, Dict):
-            counted.append(("item", owner, hashable(machine.eval(target.slice, env)), value))
+        mapping = machine.eval(target.value, env)
+        if isinstance(mapping, Dict):
+            counted.append(Count(mapping, lambda: mapping.items, hashable(machine.eval(target.slice, env)), value))
     elif isinstance(target, ast.Name):
         home = machine.home_of(target.id, env)
-        counted.append(("name", home, target.id, value))
+        counted.append(Count(home, lambda: home.vars, target.id, value))
 
 
 def _forget_counters(
@@ -387,13 +389,11 @@ def _forget_counters(
             owner.cut = None
         else:
             owner.cut += left * (count // done)
-    for (kind, _, key), (owner, *values) in rows.items():
-        held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
-        if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
-            held[key] = _extrapolated(values, done, left)
+    for counts in rows.values():
+        if counts[0].current() is not None:
+            counts[0].become(_extrapolated([one.value for one in counts], done, left))
     for name in machine.world.position.notes.of(node, syntax.counted_names):
-        value = env.vars.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
+        if is_number(env.vars.get(name)) and (id(env), name) not in rows:
             env.vars[name] = Unknown.number()
 
 
@@ -416,7 +416,7 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     stream.abandon(machine)
 
 
-def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
+def _extrapolated(values: list[float], done: int, left: int | None) -> Value:
     """Return what a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
     steps = {after - before for before, after in zip(values, values[1:])}
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:

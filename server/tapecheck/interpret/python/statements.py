@@ -256,7 +256,7 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
     bases = [machine.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
     # `class Config(dict)`: a built-in type is a base like one out of a library.
     builtins = [machine.library.builtins[name] for name in _CONTAINER_TYPES]
-    bases = [Lib(f"builtins.{base.name}") if base in builtins else base for base in bases]
+    bases = [Lib(f"builtins.{base.name}") if isinstance(base, Native) and base in builtins else base for base in bases]
     namespace = Env(env, env.globals)
     cls = Class(node.name, bases, namespace.vars, machine.module_of(env), node)
     for _ in machine.block(node.body, namespace):

@@ -14,7 +14,7 @@ import re
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -80,7 +80,7 @@ class _Numbers:
     def __init__(self, world: World, given: Given) -> None:
         held: list[Tensor | Unknown] = [*given.tensors, *given.unknowns]
         self.nodes = [value.node for value in held]
-        self.nodes += [tensor.extra.get(Mark.FROZEN_LEAF) for tensor in given.tensors if tensor.extra]
+        self.nodes += [_frozen_leaf(tensor.extra) for tensor in given.tensors if tensor.extra]
         self.oldest = [value.oldest for value in held]
         self.names = [tensor.name for tensor in given.tensors]
         self.storages = [value.storage.id if value.storage is not None else None for value in held]
@@ -314,24 +314,26 @@ class _Watch:
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
         """Return what makes the result again."""
-        kind = type(value)
-        if kind in INERT:
+        if type(value) in INERT:
             return lambda again: value
+        if type(value) is tuple:
+            parts = [self._frozen(item, known) for item in value]
+            return lambda again: tuple([part(again) for part in parts])
+        if not isinstance(value, Tensor):
+            raise Unlike
+        return self._frozen_tensor(value, known)
+
+    def _frozen_tensor(self, value: Tensor, known: dict[int, int]) -> Callable[[_Again], Tensor]:
         for number, tensor in enumerate(self.given.tensors):
             if tensor is value:
                 return lambda again: again.given.tensors[number]
-        if kind is tuple:
-            parts = [self._frozen(item, known) for item in value]
-            return lambda again: tuple([part(again) for part in parts])
-        if kind is not Tensor:
-            raise Unlike
         if id(value) in known:
             place = known[id(value)]
             return lambda again: again.made[place]
         known[id(value)] = len(known)
-        return self._frozen_tensor(value, len(known) - 1, known)
+        return self._frozen_result(value, len(known) - 1, known)
 
-    def _frozen_tensor(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Value]:
+    def _frozen_result(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Tensor]:
         if value.given or value.hooks or value.retains_grad or value.items is not None:
             raise Unlike
         if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
@@ -341,7 +343,7 @@ class _Watch:
             if type(item) is Tensor or (type(item) is Unknown and not self.given.fresh(item)):
                 raise Unlike
         extra = _flags(value) or None
-        base = None if value.base is None else self._frozen(value.base, known)
+        base = None if value.base is None else self._frozen_tensor(value.base, known)
         storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
         terms, of_leaf, dtype, name = value.constant_terms, value.of_leaf, value.dtype, value.name
         rank, length, changed = value.rank, value.length, value.changed
@@ -351,7 +353,7 @@ class _Watch:
         if of_leaf is not None and of_leaf not in self.numbers.nodes:
             raise Unlike
 
-        def make(again: _Again) -> Value:
+        def make(again: _Again) -> Tensor:
             made = Tensor(
                 again.storage(storage), again.node(node), graph, cuts=again.cuts(cuts),
                 constant_terms=again.cuts(terms), oldest=again.oldest(oldest), of_leaf=again.node(of_leaf),
@@ -404,16 +406,28 @@ def _parts_read(reads: list[Read]) -> list[tuple[Unknown, dict[Any, Value]]]:
 
 def _constant(value: Value) -> bool:
     """Whether a name of another namespace has what no call can change."""
-    kind = type(value)
-    if kind is Function and value.attrs:
-        return False
-    if kind is Wrapped:
-        return value.kind != "cache" and _constant(value.function)
-    if kind is tuple:
+    if isinstance(value, Function):
+        return not value.attrs
+    if type(value) is Wrapped:
+        return _constant(value.function)
+    if type(value) is tuple:
         return all(map(_constant, value))
-    if kind is Unknown:
+    if type(value) is Unknown:
         return value.node is None and value.leaf is None and value.data
-    return kind in INERT or kind in (Function, Class, Lib, Module, Native)
+    return type(value) in INERT or isinstance(value, (Class, Lib, Module, Native))
+
+
+_Key = TypeVar("_Key")
+
+
+def _unknowns(held: dict[_Key, Value]) -> list[tuple[_Key, Unknown]]:
+    return [(key, part) for key, part in held.items() if isinstance(part, Unknown)]
+
+
+def _frozen_leaf(extra: dict[str | Mark, Value]) -> int | None:
+    """Return the leaf that a tensor was before it was frozen."""
+    leaf = extra.get(Mark.FROZEN_LEAF)
+    return leaf if isinstance(leaf, int) else None
 
 
 class _Again:
@@ -614,10 +628,10 @@ class _Again:
             now.length = self._shape(now.length, then.length, now)
         if then.attrs:
             attrs = now.attrs = now.attrs if now.attrs is not None else {}
-            attrs.update({name: self._shape(attrs.get(name), part, now) for name, part in then.attrs.items()})
+            attrs.update({key: self._shape(attrs.get(key), part, now) for key, part in _unknowns(then.attrs)})
         if then.items:
             items = now.items = now.items if now.items is not None else {}
-            items.update({key: self._shape(items.get(key), part, now) for key, part in then.items.items()})
+            items.update({key: self._shape(items.get(key), part, now) for key, part in _unknowns(then.items)})
         return now
 
     def _name(self, name: str) -> str:

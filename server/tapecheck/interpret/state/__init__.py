@@ -3,7 +3,7 @@
 from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
 from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Choices, Place, Policy
-from tapecheck.interpret.state.comparisons import Guard
+from tapecheck.interpret.state.comparisons import Count, Growth, Guard
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
 from tapecheck.interpret.state.graph import GraphBuilder
 from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
@@ -19,9 +19,11 @@ __all__ = [
     "Calls",
     "Cancelled",
     "Choices",
+    "Count",
     "Exhausted",
     "Frame",
     "GraphBuilder",
+    "Growth",
     "Guard",
     "Knowledge",
     "LoopHistory",

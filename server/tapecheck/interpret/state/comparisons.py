@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from tapecheck.interpret.values import Value
+from tapecheck.interpret.values import Dict, Env, Instance, List, Value, is_number
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,33 @@ class Guard:
     """How many iterations, since the loop was entered, have come to that answer."""
 
 
+@dataclass(slots=True, frozen=True)
+class Count(Generic[Key]):
+    """A number that a statement of a loop counted up: in what, under which key, and what it came to."""
+
+    owner: Env | Instance | Dict
+    held: Callable[[], MutableMapping[Key, Value]]
+    key: Key
+    value: float
+
+    def current(self) -> int | float | None:
+        """Return what stands there now; None where that is no number."""
+        value = self.held().get(self.key)
+        return value if is_number(value) else None
+
+    def become(self, value: Value) -> None:
+        """Let something else stand there."""
+        self.held()[self.key] = value
+
+
+@dataclass(slots=True, frozen=True)
+class Growth:
+    """A list that a statement of a loop let grow, and by how much."""
+
+    owner: List
+    number: int
+
+
 class Comparisons:
     """The numbers that loops have compared and counted."""
 
@@ -54,5 +85,10 @@ class Comparisons:
         """The operands of each comparison the last time, by the id of its node."""
         self.guards: dict[int, Guard] = {}
         """Conditions on known numbers in loops, by the id of their comparison."""
-        self.counted: list[tuple[str, Value, Value, Value]] = []
+        self.counted: list[Count[str] | Count[Hashable] | Growth] = []
         """What running loops counted up or let grow, oldest first."""
+
+    def apart(self, test: ast.expr) -> float | None:
+        """Return by how much the operands of a comparison differed the last time; None where these are no numbers."""
+        left, right = self.operands.get(id(test), (None, None))
+        return left - right if is_number(left) and is_number(right) else None

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.state.cuts import merge_cuts
 from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.interpret.values import Mark, Storage, Tensor, Value
+from tapecheck.interpret.values import Mark, Storage, Tensor, Unknown, Value
 from tapecheck.tape import Cut, CutKind, Fact, GradientSet, InPlace, Leaf, Node, Saved, Site, both, change_kind
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _NOT_SET = frozenset(("backward", "clip_grad"))
 """In-place changes of a gradient that the tape records in another way, or that scale it before it is used."""
+
+
+class Source(Protocol):
+    """What a node is computed from."""
+
+    @property
+    def node(self) -> int | None: ...
+    @property
+    def oldest(self) -> int | None: ...
 
 
 class GraphBuilder:
@@ -109,7 +119,7 @@ class GraphBuilder:
         self,
         op: str,
         at: ast.AST,
-        inputs: Iterable[Value],
+        inputs: Iterable[Source],
         *,
         saved: Iterable[Saved] = (),
         keeps: Fact = "no",
@@ -156,21 +166,20 @@ class GraphBuilder:
             self._unknown_source = Tensor(self._writer.new_storage(), number, "may")
         return self._unknown_source
 
-    def storage_of(self, value: Value) -> Storage:
+    def storage_of(self, value: Tensor | Unknown) -> Storage:
         """Return the storage of a tensor, or of an unknown value that is used as one."""
         if value.storage is None:
             value.storage = self._writer.new_storage()
-        storage: Storage = value.storage
-        return storage
+        return value.storage
 
-    def save(self, value: Value, name: str, fact: Fact) -> Saved:
+    def save(self, value: Tensor | Unknown, name: str, fact: Fact) -> Saved:
         """Return a saved tensor entry for a tensor as it is now."""
         storage = self.storage_of(value)
         return Saved(storage.id, self._writer.ledger.versions.get(storage.id, 0), name, value.node, fact)
 
     def change(
         self,
-        value: Value,
+        value: Tensor | Unknown,
         at: ast.AST,
         how: str,
         *,
@@ -181,22 +190,23 @@ class GraphBuilder:
     ) -> InPlace:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
-        leaf = (getattr(value, "extra", None) or {}).get(Mark.GRADIENT_OF)
+        tensor = value if isinstance(value, Tensor) else None
+        leaf = None if tensor is None or tensor.extra is None else tensor.extra.get(Mark.GRADIENT_OF)
         own = how in _NOT_SET or change_kind(how) == "clear"
-        if leaf is not None and leaf.node is not None and leaf.is_leaf and not own:
+        if isinstance(leaf, Tensor) and leaf.node is not None and leaf.is_leaf and not own:
             self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
-        of_leaf = getattr(value, "of_leaf", None)
+        of_leaf = None if tensor is None else tensor.of_leaf
         event = InPlace(
             self._position.site(at),
             storage.id,
             how,
-            getattr(value, "name", ""),
+            value.name,
             of_leaf,
             mode,
             bumps,
             optimizer,
-            not getattr(value, "is_leaf", False),
+            tensor is None or not tensor.is_leaf,
             self._lost(written),
             of_leaf is not None and mode == bumps == "yes",
         )

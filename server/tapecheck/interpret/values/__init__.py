@@ -24,21 +24,33 @@ from tapecheck.interpret.values.base import (
     equal,
     hashable,
     identical,
+    is_number,
     known_keywords,
     loaded,
     plain,
     stands_still,
     stored,
 )
+from tapecheck.interpret.values.cached import Cached
 from tapecheck.interpret.values.callable import Bound, Context, Lib, Native, Wrapped, Wrapping
 from tapecheck.interpret.values.constant import PythonValue
 from tapecheck.interpret.values.generator import OPEN, Extent, Generator
 from tapecheck.interpret.values.instance import Instance, Layer, Super, unwrapped
 from tapecheck.interpret.values.keys import unkey
+from tapecheck.interpret.values.kinds import ByKind
 from tapecheck.interpret.values.mapping import Dict, View
 from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module
 from tapecheck.interpret.values.record import Record
-from tapecheck.interpret.values.sequence import List, Order, Queue, Range, Set, note_first_graph
+from tapecheck.interpret.values.sequence import (
+    List,
+    Order,
+    Queue,
+    Range,
+    Set,
+    known_slice,
+    note_first_graph,
+    parts_of_slice,
+)
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
 from tapecheck.interpret.values.unknown import (
     COUNTED,
@@ -61,6 +73,8 @@ __all__ = [
     "Args",
     "BaseValue",
     "Bound",
+    "ByKind",
+    "Cached",
     "Class",
     "ClassKind",
     "Context",
@@ -110,10 +124,13 @@ __all__ = [
     "expression",
     "hashable",
     "identical",
+    "is_number",
     "known_keywords",
+    "known_slice",
     "loaded",
     "merge_cuts",
     "note_first_graph",
+    "parts_of_slice",
     "plain",
     "settle_on",
     "stands_still",

@@ -17,8 +17,6 @@ from tapecheck.interpret.values.base import (
     Signal,
     Value,
     behaviour,
-    hashable,
-    stored,
 )
 from tapecheck.interpret.values.unknown import Unknown
 
@@ -39,9 +37,8 @@ class Wrapped(BaseValue):
     kind: Wrapping
     function: Value
     extra: Value = None
+    """A property's setter, the name of a cached property, what is known of a compiled function."""
     deleter: Value = None
-    bound: int | None = None
-    """How many results the function remembers, where it is `lru_cache` that wraps it."""
 
     is_callable: ClassVar[bool | None] = True
 
@@ -49,33 +46,10 @@ class Wrapped(BaseValue):
         if self.kind == "property" and name in ("setter", "getter", "deleter"):
             return machine.property_part(self, name)
         known = behaviour(self.function).own_attribute(name)
-        if known is not None:
-            return known[0]
-        if self.kind == "cache" and name == "cache_clear":
-            memory = self.extra
-            return Native(name, lambda m, args, kwargs, at: memory.items.clear())
-        return Unknown.named(name)
+        return Unknown.named(name) if known is None else known[0]
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        if self.kind == "cache":
-            return self._remembered(machine, args, kwargs, node)
         return machine.library.call_wrapped(self, args, kwargs, node)
-
-    def _remembered(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """Return what the function gave for the same arguments."""
-        key = (tuple(hashable(arg) for arg in args), *((k, hashable(v)) for k, v in kwargs.items()))
-        memory = self.extra
-        if key in memory.items:
-            # What was asked for last is forgotten last.
-            memory.items[key] = memory.items.pop(key)
-            return memory.items[key]
-        result = machine.call(self.function, args, kwargs, node)
-        if self.bound != 0:
-            memory.items[key] = result
-            stored(machine, memory.slots, key, node)
-            if self.bound is not None and len(memory.items) > max(self.bound, 0):
-                del memory.items[next(iter(memory.items))]
-        return result
 
 
 @dataclass(eq=False, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Hashable, Iterable
+from types import EllipsisType
 from typing import ClassVar
 
 from tapecheck.interpret import limits
@@ -24,7 +25,7 @@ from tapecheck.interpret.values.base import (
     of_python,
     plain,
 )
-from tapecheck.interpret.values.sequence import are_known, like_last, parts_of_slice, sliced
+from tapecheck.interpret.values.sequence import known_slice, like_last, parts_of_slice, sliced
 from tapecheck.interpret.values.unknown import Unknown, composed
 
 
@@ -53,6 +54,8 @@ class Constant(PythonValue):
 
     __slots__ = ()
 
+    value: int | float | complex | str | bytes | EllipsisType | None
+
     plain_key: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = False
 
@@ -71,8 +74,7 @@ class Constant(PythonValue):
         return type(self.value) is type(other.value) and bool(self.value == other.value)
 
     def as_key(self, left: list[int]) -> Hashable:
-        key: Hashable = self.value
-        return key
+        return self.value
 
     def expression(self) -> tuple[Hashable, ...]:
         return ("=", self.value)
@@ -84,6 +86,8 @@ class Real(Constant):
 
     __slots__ = ()
 
+    value: float
+
     def as_key(self, left: list[int]) -> Hashable:
         return ("?", "nan") if math.isnan(self.value) else self.value
 
@@ -94,6 +98,8 @@ class Bytes(Constant):
 
     __slots__ = ()
 
+    value: bytes
+
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return len(self.value)
 
@@ -103,6 +109,8 @@ class Text(Constant):
     """A text."""
 
     __slots__ = ()
+
+    value: str
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if not isinstance(index, (int, slice)):
@@ -132,11 +140,12 @@ class Tuple(PythonValue):
 
     __slots__ = ()
 
+    value: tuple[Value, ...]
+
     is_container: ClassVar[bool] = True
 
     def children(self) -> Iterable[Value]:
-        items: Iterable[Value] = self.value
-        return items
+        return self.value
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or type(self.value) is not tuple:
@@ -158,9 +167,8 @@ class Tuple(PythonValue):
             return items[-1] if items and index < 0 else like_last(items)
         if isinstance(index, slice):
             parts = parts_of_slice(index)
-            if are_known(parts):
-                return tuple(items[slice(*parts)])
-            return sliced(machine, list(items), parts, False, node)
+            known = known_slice(parts)
+            return sliced(machine, list(items), parts, False, node) if known is None else tuple(items[known])
         return items[0] if items else Unknown("item")
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
@@ -197,11 +205,12 @@ class Several(PythonValue):
 
     __slots__ = ()
 
+    value: list[Value]
+
     is_container: ClassVar[bool] = True
 
     def children(self) -> Iterable[Value]:
-        items: Iterable[Value] = self.value
-        return items
+        return self.value
 
 
 @of_python(slice)
@@ -209,6 +218,8 @@ class Slice(PythonValue):
     """A slice."""
 
     __slots__ = ()
+
+    value: slice
 
     def as_python(self, depth: int) -> object:
         if depth <= 0:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
     CONSTANTS,
+    INERT,
     BaseValue,
     Deferred,
     Interpreter,
@@ -62,6 +63,10 @@ class Dict(BaseValue):
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return True if machine.has_method(self, name) else None
+
+    def is_flat(self) -> bool:
+        """Whether it holds nothing but numbers and texts."""
+        return INERT.issuperset(map(type, self.items.values()))
 
     def unsure_keys(self) -> bool:
         """Whether nobody knows which of the keys are the same."""

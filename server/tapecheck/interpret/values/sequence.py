@@ -59,7 +59,7 @@ class List(BaseValue):
     """Which elements stand for those at indices that nobody knows, and these indices."""
     alike: int = 0
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
-    length: Value = None
+    length: Unknown | None = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
     is_callable: ClassVar[bool | None] = False
@@ -85,8 +85,7 @@ class List(BaseValue):
             return None
         if self.length is None:
             self.length = Unknown.whole("len")
-        length: Unknown = self.length
-        return length
+        return self.length
 
     def place_of(self, index: Value) -> int:
         """Return the place that an unknown index stands for: its own as long as there are any.
@@ -117,8 +116,8 @@ class List(BaseValue):
             return items[-1] if items and index < 0 else self.further()
         if isinstance(index, slice):
             parts = parts_of_slice(index)
-            known = not more and are_known(parts)
-            return sliced(machine, items[slice(*parts)] if known else list(items), parts, known, node)
+            known = None if more else known_slice(parts)
+            return sliced(machine, list(items) if known is None else items[known], parts, known is not None, node)
         if items:
             position = self.place_of(index)
             if position >= len(items) and (more or self.cut != 0):
@@ -148,9 +147,10 @@ class List(BaseValue):
         if parts == [None, None, None] and isinstance(value, List):
             # All of it is replaced by a list of few elements.
             self.window = value.window
-        if items is not None and not self.more and are_known(parts):
+        known = known_slice(parts)
+        if items is not None and not self.more and known is not None:
             try:
-                self.items[slice(*parts)] = items
+                self.items[known] = items
             except ValueError:
                 self.more = True
         else:
@@ -228,9 +228,10 @@ def parts_of_slice(index: slice) -> list[Value]:
     return [concrete(part) for part in (index.start, index.stop, index.step)]
 
 
-def are_known(parts: list[Value]) -> bool:
-    """Whether nothing of a slice is unknown."""
-    return all(part is None or isinstance(part, int) for part in parts)
+def known_slice(parts: list[Value]) -> slice | None:
+    """Return the slice of start, stop and step; None where something of it is unknown."""
+    known = [part for part in parts if part is None or isinstance(part, int)]
+    return slice(*known) if len(known) == len(parts) else None
 
 
 def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], known: bool, node: ast.AST) -> List:
@@ -360,17 +361,17 @@ class Range(BaseValue):
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, slice):
-            parts = parts_of_slice(index)
-            if not all(isinstance(part, CONSTANTS) for part in parts):
+            known = known_slice(parts_of_slice(index))
+            if known is None:
                 return Unknown("range")
-            index = slice(*parts)
-        elif not isinstance(index, int):
+            part = range(self.start, self.stop, self.step)[known]
+            return Range(part.start, part.stop, part.step)
+        if not isinstance(index, int):
             return Unknown("item")
         try:
-            found = range(self.start, self.stop, self.step)[index]
+            return range(self.start, self.stop, self.step)[index]
         except IndexError:
             raise Signal("IndexError") from None
-        return found if isinstance(found, int) else Range(found.start, found.stop, found.step)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         return Stream(lambda: len(self), lambda index: self.start + index * self.step)

@@ -90,7 +90,7 @@ class Unknown(BaseValue):
         self.kind = kind
         self.oldest: int | None = None
         self.attrs: dict[str, Value] | None = None
-        self.items: dict[Value, Value] | None = None
+        self.items: dict[Hashable, Value] | None = None
         self.truth: bool | None = None
         self.parts: tuple[Value, ...] | None = None
         self.compared: tuple[str, Unknown, Value] | None = None
@@ -357,7 +357,7 @@ def composed(what: Hashable, parts: Iterable[Value], value: Value) -> tuple[Hash
     The same part may be in it many times: `k + k`, over and over.
     """
     keys = [expression(part) for part in parts]
-    size = 1 + sum(key[1] if len(key) > 2 else 1 for key in keys)
+    size = 1 + sum(key[1] if len(key) > 2 and isinstance(key[1], int) else 1 for key in keys)
     return (what, size, *keys) if size <= limits.LARGEST_KEY else ("?", id(value))
 
 
