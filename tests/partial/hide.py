@@ -14,13 +14,15 @@ import builtins
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 HIDDEN = "hidden_part"
 """What modules that hold a part are called, with a number behind it."""
 PART = "part_of_it"
 """The name of what a module holds that has none in the program."""
+HOLDER = "holder_of_it"
+"""The object that holds it where it is a method."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SCOPES = (*_DEFINITIONS, ast.Lambda)
@@ -46,6 +48,8 @@ class Variant:
     body: str = ""
     lines: tuple[int, ...] = ()
     body_lines: tuple[int, ...] = ()
+    twin: str = ""
+    """The same text with another name for what is hidden: as much is said of it."""
 
     @property
     def hides(self) -> bool:
@@ -75,6 +79,7 @@ def variants(text: str) -> Iterator[Variant]:
         _contexts,
         _options,
         _calls,
+        _named,
         _split,
         _renamed,
     ):
@@ -94,6 +99,7 @@ def variants(text: str) -> Iterator[Variant]:
                 variant.body,
                 variant.lines,
                 variant.body_lines,
+                variant.twin.replace(_PLACEHOLDER, module),
             )
 
 
@@ -306,21 +312,28 @@ def _bound_once(program: Program, kind: str, part: str, node: ast.expr) -> Varia
     return Variant(kind, part, text, "here", body)
 
 
-def _called(program: Program, kind: str, part: str, node: ast.expr) -> Variant | None:
-    """Return the program with an expression worked out by a function of the module, from the names that it reads."""
+def _called(
+    program: Program, kind: str, part: str, node: ast.expr, *, name: str = PART, owner: str = ""
+) -> Variant | None:
+    """Return the program with an expression worked out by a function of the module, from the names that it reads.
+
+    `name` is what the function is called, `owner` the object of the module that it is a method of.
+    """
     if _tied(node):
         return None
-    names = [name for name in free_names([node]) if name not in program.imported]
+    given = ", ".join(one for one in free_names([node]) if one not in program.imported)
     start, end = program.span(node)
     lines = (node.end_lineno or node.lineno) - node.lineno
-    content = f"{PART}({', '.join(names)}{_blanked('', lines)})"
-    text = program.with_import(_replaced(program, [(start, end, content)]), f"from {_PLACEHOLDER} import {PART}")
+    content = f"{owner}{'.' if owner else ''}{name}({given}{_blanked('', lines)})"
+    text = program.with_import(
+        _replaced(program, [(start, end, content)]), f"from {_PLACEHOLDER} import {owner or name}"
+    )
     if text is None:
         return None
-    body = "\n".join(
-        [*program.header(), f"def {PART}({', '.join(names)}):", "    return (", program.segment(node), "    )"]
-    )
-    return Variant(kind, part, text, "here", body + "\n")
+    body = [*program.header(), f"def {name}({given}):", "    return (", program.segment(node), "    )"]
+    if owner:
+        body += [f"class {owner}:", f"    {name} = staticmethod({name})"]
+    return Variant(kind, part, text, "here", "\n".join(body) + "\n")
 
 
 def _bases(program: Program) -> Iterator[Variant]:
@@ -480,8 +493,8 @@ def _options(program: Program) -> Iterator[Variant]:
             yield Variant("option", f"{known!r} line {value.lineno}", text)
 
 
-def _calls(program: Program) -> Iterator[Variant]:
-    """Yield the program with what one statement works out, or does, done by a function of the module."""
+def _worked_out(program: Program) -> Iterator[ast.expr]:
+    """Yield what the statements work out, or do."""
     for node in ast.walk(program.tree):
         value = None
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr, ast.AnnAssign)):
@@ -490,9 +503,31 @@ def _calls(program: Program) -> Iterator[Variant]:
             continue
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print":
             continue
+        yield value
+
+
+def _calls(program: Program) -> Iterator[Variant]:
+    """Yield the program with what one statement works out, or does, done by a function of the module."""
+    for value in _worked_out(program):
         variant = _called(program, "callee", f"line {value.lineno}", value)
         if variant is not None:
             yield variant
+
+
+def _named(program: Program) -> Iterator[Variant]:
+    """Yield the program with what a statement does hidden behind a name that seems to say what it is, each with a twin
+    that has a neutral one: a function and a method in turn.
+    """
+    taken = program.imported | program.names_everywhere()
+    taken |= {node.attr for node in ast.walk(program.tree) if isinstance(node, ast.Attribute)}
+    free = [one for one in TELLING if one not in taken]
+    for number, value in enumerate(_worked_out(program), len(program.text)):
+        owner = HOLDER if number % 2 else ""
+        name = free[number % len(free)]
+        told = _called(program, "named", f"line {value.lineno}: {owner}.{name}", value, name=name, owner=owner)
+        neutral = _called(program, "named", "", value, owner=owner)
+        if told is not None and neutral is not None:
+            yield replace(told, twin=neutral.text)
 
 
 @cache
@@ -554,6 +589,8 @@ TELLING = (
     "log", "write", "save", "check_gradients", "test_step", "record", "append", "flush", "join", "add_scalar", "close",
     "scheduler", "info", "plot", "update", "eval_loss", "no_grad", "catalog", "report", "train", "detach", "step",
     "backward", "zero_grad", "item", "clear", "validate", "draw", "show", "requires_grad", "data", "target",
+    "prepare", "generate", "to", "cpu", "scale", "size", "keys", "numpy", "eval", "parameters", "get", "count", "mean",
+    "perf_counter", "time", "np", "load_state_dict", "reset", "debug", "shape", "device", "pop", "extend", "grad",
 )  # fmt: skip
 """Names that a reader may take for a promise of what is behind them. They promise nothing."""
 

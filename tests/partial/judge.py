@@ -94,7 +94,9 @@ class Result:
         certain = self.count("wrong", "certain", "loud"), self.count("right", "certain", "loud")
         possible = self.count("wrong", "possible", "loud"), self.count("right", "possible", "loud")
         quiet = self.count("wrong", "", "quiet"), self.count("right", "", "quiet")
-        visible = {kind: [one for one in self.judged if one.variant.kind == kind] for kind in ("split", "renamed")}
+        visible = {
+            kind: [one for one in self.judged if one.variant.kind == kind] for kind in ("split", "renamed", "named")
+        }
         rows = [
             f"variants {len(self.judged)}: " + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common()),
             f"hidden: wrong of certain errors and warnings {certain[0]} of {sum(certain)}",
@@ -182,9 +184,7 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report 
                 _told(row) for row in sorted(rows.keys() - {now for several in alike.values() for now in several})
             ]
             if variant.kind == "renamed":
-                was, now = _offered(of_whole), _offered(report)
-                one.lost += [f"fix of {fix}" for fix in (was - now).elements()]
-                one.fresh += [f"fix of {fix}" for fix in (now - was).elements()]
+                _same_fixes(one, of_whole, report)
     else:
         for row in rows:
             right = any(_is(row, mistake) for mistake in truth)
@@ -195,6 +195,8 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report 
             one.told["right" if right else "wrong", how[0], how[1]] += 1
             if not right:
                 one.wrong.append(f"{' '.join(how)} {_told(row)}")
+        if variant.twin:
+            _as_of(one, check(from_text(variant.twin, str(path))), report)
         one.mistakes = len(truth)
         one.kept = sum(any(_is(row, mistake) for row in rows) for mistake in truth)
     if fixes:
@@ -204,6 +206,20 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report 
                 if fix.applicability == "safe" and all(edit.span.file == str(path) for edit in fix.edits):
                     line = variant.original(finding.span.line)
                     one.fixes.append((f"{line} {finding.code}: {fix.title}", _edited(variant.text, fix.edits)))
+
+
+def _as_of(one: Judged, twin: Report, report: Report) -> None:
+    """Note what is said otherwise than of the same program with another name."""
+    was, now = ({_row(finding, finding.span.line) for finding in which.findings} for which in (twin, report))
+    one.lost += map(_told, sorted(was - now))
+    one.fresh += map(_told, sorted(now - was))
+    _same_fixes(one, twin, report)
+
+
+def _same_fixes(one: Judged, before: Report, after: Report) -> None:
+    was, now = _offered(before), _offered(after)
+    one.lost += [f"fix of {fix}" for fix in (was - now).elements()]
+    one.fresh += [f"fix of {fix}" for fix in (now - was).elements()]
 
 
 def _offered(report: Report) -> Counter[str]:

@@ -56,7 +56,7 @@ with torch.no_grad():
 '''
 KINDS = {
     "base", "callee", "class", "condition", "constant", "context", "dataset", "decorator", "definitions", "function",
-    "method", "option", "renamed", "split", "value", "wrapped",
+    "method", "named", "option", "renamed", "split", "value", "wrapped",
 }  # fmt: skip
 
 
@@ -112,6 +112,17 @@ def test_a_sample_of_the_cases_is_judged_alike_under_other_names() -> None:
     renamed = [one for one in result.judged if one.variant.kind == "renamed"]
     assert len(renamed) >= 20 and not any(one.failed for one in result.judged)
     assert [(one.program, one.lost, one.fresh) for one in renamed if one.lost or one.fresh] == []
+
+
+def test_a_name_of_what_is_hidden_says_nothing() -> None:
+    several = [
+        (path, _of_kinds(path, "named")[::4]) for path in random.Random(4).sample(score.programs_in(score.PROGRAMS), 8)
+    ]
+    result = judge_all(several, jobs=1, fixes=False)
+    assert len(result.judged) >= 15 and not any(one.failed for one in result.judged)
+    assert [
+        (one.program, one.variant.part, one.lost, one.fresh) for one in result.judged if one.lost or one.fresh
+    ] == []
 
 
 WRONG_BEFORE = (

@@ -6,10 +6,11 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
+from tapecheck.interpret import interpret
 from tapecheck.rules.certainty import is_certain, possible
 from tapecheck.rules.finding import Finding
 from tapecheck.source import from_text
-from tapecheck.tape import Assumption, Span
+from tapecheck.tape import Assumed, Assumption, Span
 
 TWICE = """\
 import torch
@@ -203,6 +204,48 @@ def test_a_context_and_a_decorator_matter_to_what_runs_in_them_alone() -> None:
     for before in ("@part\ndef evaluate():\n    return model(state)\nevaluate()", "with part():\n    model(state)"):
         finding = twice(before=before)
         assert finding.certain and not finding.rests_on
+
+
+RETAINED = """\
+import torch
+from torch import nn
+import elsewhere
+
+model = nn.Linear(3, 1)
+holder = elsewhere.Part()
+for step in range(20):
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    loss.backward(retain_graph=True)
+    {}
+"""
+
+
+@pytest.mark.parametrize("called", ["elsewhere.{}(loss)", "holder.{}(loss)"])
+@pytest.mark.parametrize(
+    "within",
+    [
+        "{}", "loss.item() > 100 and {}", "{} if loss.item() > 100 else None",
+        "if step > 15:\n        {}", "if step % 8 == 7:\n        {}",
+        "if loss.item() < 100:\n        pass\n    else:\n        {}",
+        "if loss.item() < 100:\n        continue\n    {}",
+    ],
+)  # fmt: skip
+def test_a_flag_is_needed_before_code_that_is_not_visible_wherever_that_runs_and_whatever_its_name(
+    within: str, called: str
+) -> None:
+    for name in ("part", "log", "write", "to", "prepare", "zero_grad", "backward", "size", "scale"):
+        assert found(RETAINED.format(within.format(called.format(name)))) == [], name
+    assert [one.code for one in found(RETAINED.format("pass"))] == ["TAPE301"]
+
+
+def test_a_method_is_torch_s_by_its_name_where_it_is_given_no_tensor_and_the_tape_says_so() -> None:
+    text = "import torch\nimport elsewhere\nthing = elsewhere.Part()\n{}\n"
+    text += "loss = torch.ones(2, requires_grad=True).pow(2).sum()\n"
+    for call, noted in (("thing.size(0)", True), ("thing.eval()", True), ("thing.of(0)", False)):
+        (tape,) = interpret(from_text(text.format(call), "train.py")).tapes
+        assert any(isinstance(one, Assumed) and one.kind == "name" for one in tape.events) is noted, call
+    twice = text.format("thing.size(0)") + "loss.backward()\nloss.backward()\n"
+    assert [one.certain for one in found(twice)] == [True]
 
 
 def test_a_leaf_is_changed_in_place_where_recording_is_known_to_be_on() -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.tape import (
+    NOTHING,
     Assumed,
     Backward,
     Bind,
@@ -214,7 +215,7 @@ class Reading:
                 self.raised.append(event)
             elif isinstance(event, Decision):
                 self.decisions.append((position, event))
-            elif isinstance(event, Assumed):
+            elif isinstance(event, Assumed) and (event.kind != "name" or event.about != NOTHING):
                 self.assumed.append((position, event))
 
     @cached_property

@@ -11,6 +11,7 @@ from tapecheck.tape.assumptions import Assumption
 from tapecheck.tape.changes import SHAPING, ChangeKind, change_kind
 from tapecheck.tape.events import (
     LEFT_OVER,
+    NOTHING,
     Assumed,
     AssumptionKind,
     Backward,
@@ -61,6 +62,7 @@ from tapecheck.tape.tape import Tape
 
 __all__ = [
     "LEFT_OVER",
+    "NOTHING",
     "SHAPING",
     "Assumed",
     "Assumption",

@@ -564,6 +564,8 @@ class Decision:
 
 
 AssumptionKind = Literal["result", "effect", "base", "decorator", "context", "option", "value", "name", "loader"]
+NOTHING = (0,)
+"""What an assumption is about that no node and no leaf hangs on: none has that number."""
 """What is not visible:
 
 - "result": whether what an opaque callee returns has a graph

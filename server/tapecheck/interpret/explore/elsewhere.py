@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.interpret.explore.effects import speaks_of_autograd
+from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
@@ -43,8 +43,11 @@ def of_import(project: Modules, statement: ast.ImportFrom, file: str) -> int | N
 
 
 def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
-    """Return the effects of the functions of other files, and of methods of their objects, that a side calls."""
-    effects = 0
+    """Return the effects of the functions of other files, and of methods of their objects, that a side calls.
+
+    Opaque code may run a backward through whatever it is given.
+    """
+    effects = int(Effect.START) if present.asks_opaque(side) else 0
     for name in side.read if side.facts.called else ():
         value = present.value(name)
         while isinstance(value, Wrapped):

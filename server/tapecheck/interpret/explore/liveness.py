@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
 
@@ -250,9 +249,9 @@ def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
         return _calls_in(call)
     if isinstance(function, ast.Attribute):
         if function.attr in _TAKEN_OUT:
-            return [*_calls_in(function.value), *call.args]
-        if function.attr in RECORDING:
-            return _calls_in(call)
+            # What is given a value is none of torch's methods of that name.
+            given = any(isinstance(part, ast.Name) for part in call.args)
+            return [*([function.value] if given else _calls_in(function.value)), *call.args]
     return children(call)
 
 

@@ -9,6 +9,7 @@ import enum
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.liveness import free_names
 from tapecheck.interpret.explore.shapes import Side
+from tapecheck.interpret.library import visible
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -145,6 +146,13 @@ class Present:
         values = (_lookup(self.env, name) for name in side.read)
         return side.facts.called and any(isinstance(value, Instance) and value.module for value in values)
 
+    def asks_opaque(self, side: Side) -> bool:
+        """Whether a side calls code that is not visible, with something that it may differentiate."""
+        if not side.facts.called:
+            return False
+        values = [_lookup(self.env, name) for name in side.read]
+        return any(map(_is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
+
     def objects(self) -> list[Instance]:
         """Return the objects that the names of a function refer to, and those that its own object does."""
         found = [value for value in self.env.vars.values() if isinstance(value, Instance)]
@@ -179,6 +187,21 @@ def _lookup(env: Env, name: str) -> Value:
     if isinstance(value, Instance):
         return value.attrs.get(attr, ABSENT)
     return ABSENT
+
+
+def _is_opaque(value: Value) -> bool:
+    """Whether a value is code that is not visible, or an object of such code."""
+    if type(value) is Lib:
+        return not visible.modelled(value.path)
+    path = visible.root(value).name if type(value) is Unknown else ""
+    return "." in path and not visible.modelled(path)
+
+
+def _has_leaves(value: Value) -> bool:
+    """Whether a value is a model, or a tensor that requires grad."""
+    if isinstance(value, Tensor):
+        return value.is_leaf and value.node is not None
+    return isinstance(value, Instance) and value.module
 
 
 def _builds_nothing(function: Function, seen: set[int]) -> bool:

@@ -376,8 +376,9 @@ class Watcher:
         world.budget.spend(limits.WATCH_WORK)
         side = shapes.not_evaluated(node, other)
         present = self._present(world, env)
-        if side.effects & (_SETTLING if present.inert(side) else _MATTERING_OR_CUT):
-            return Stake.VERDICT, side.effects
+        effects = side.effects | of_calls(side, present, shapes)
+        if effects & (_SETTLING if present.inert(side) else _MATTERING_OR_CUT):
+            return Stake.VERDICT, effects
         graph = present.graph(value)
         graphs = [present.graph_of(name) for name in side.read]
         if Graph.STALE in graphs:

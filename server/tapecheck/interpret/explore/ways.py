@@ -14,7 +14,7 @@ from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.state import Place, Policy, World
-from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
+from tapecheck.interpret.values.vocabulary import TOUCHES
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import Bind
@@ -141,8 +141,10 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
                 used.add(child.id)
             elif isinstance(child, ast.Attribute):
                 used.add(child.attr)
-            elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
-                used.add(child.func.id)
+            elif isinstance(child, ast.Call):
+                # Whoever is called may do anything with what it is given.
+                called = (child.func, *child.args, *(keyword.value for keyword in child.keywords))
+                used.update(part.id for part in called if isinstance(part, ast.Name))
             elif isinstance(child, ast.Assign) and isinstance(child.value, ast.Name):
                 # The class of the layers that are made further down.
                 used.add(child.value.id)
@@ -172,7 +174,7 @@ def _called_in(node: ast.expr) -> Iterator[str]:
 
 def _only_says(node: ast.expr) -> bool:
     """Whether an expression statement only prints or logs, unless a function of the user's has the name."""
-    return not isinstance(node, ast.Call) or not LOGGING_CALLS.isdisjoint(_name_called(node))
+    return not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id == "print")
 
 
 def _name_called(node: ast.expr) -> tuple[str, ...]:

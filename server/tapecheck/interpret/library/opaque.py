@@ -29,7 +29,7 @@ from tapecheck.interpret.values import (
     concrete,
     expression,
 )
-from tapecheck.tape import CutKind, Escape, Fact, either
+from tapecheck.tape import NOTHING, CutKind, Escape, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -87,7 +87,7 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     torch.world.modes.breaks += 1
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
-    if node is torch.world.position.discarded and not name.startswith(_GENERIC_DATA):
+    if torch.world.position.is_discarded(node) and not name.startswith(_GENERIC_DATA):
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.modes.grad_mode != "no":
@@ -109,10 +109,8 @@ def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     """Note what is taken for granted of a function by its path."""
     if "." not in path or visible.modelled(path):
         return
-    if path.rpartition(".")[2] in _ACTING:
-        torch.world.assumptions.note("name", f"`{path}` does what its name says", node)
     visible.called(torch, path, (*args, *kwargs.values()), node)
-    if node is torch.world.position.discarded:
+    if torch.world.position.is_discarded(node):
         visible.may_freeze((*args, *kwargs.values()))
 
 
@@ -226,15 +224,19 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     whole = visible.root(function)
     passed = id(whole) in torch.world.assumptions.passed
-    if "." in whole.name and not passed and not visible.modelled(whole.name):
-        if function.owner is not None and (function.attr in _ACTING or whole.holds):
+    hidden = "." in whole.name and not passed and not visible.modelled(whole.name)
+    by_name = not (hidden and _is_given_values(torch, function.attr, args, kwargs))
+    if hidden:
+        if function.owner is not None and ((by_name and function.attr in _ACTING) or whole.holds):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.holds)
         visible.called(torch, function.name, (*args, *kwargs.values()), node)
-        if node is torch.world.position.discarded:
+        if torch.world.position.is_discarded(node):
             visible.may_freeze((*args, *kwargs.values()))
-    if function.owner is not None:
+    if function.owner is not None and by_name:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
+            if hidden:
+                _by_name(torch, function, node)
             return known
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, node)
@@ -244,6 +246,26 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         root = visible.root(function)
         root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, computed.node)]
     return computed
+
+
+def _is_given_values(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a method is given a model or tensors: those of tensors and models of that name are not, and of
+    what takes a loss, nobody knows more than the name.
+    """
+    given = (*args, *kwargs.values())
+    return name in _METHODS and (
+        any(isinstance(one, Instance) and one.module for one in given)
+        or any(isinstance(one, Tensor) or one.node is not None for arg in given for one in torch.tensors(arg))
+    )
+
+
+def _by_name(torch: Torch, function: Unknown, node: ast.AST) -> None:
+    """Note that a method of an object that is not visible was taken for torch's of that name."""
+    owner = function.owner
+    if function.attr not in _ACTING and owner is not None:
+        reads = _METHODS.get(function.attr) in (_asked, _taken_out, _set_mode)
+        about = NOTHING if owner.node is None or reads else (owner.node,)
+        torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, about)
 
 
 def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
@@ -298,11 +320,11 @@ def _computed(
     result.holds = given
     if keeps == "yes":
         # A part of a model that is asked for a result computes it.
-        acts = node is torch.world.position.discarded
+        acts = torch.world.position.is_discarded(node)
     elif function.owner is not None:
         acts = function.owner.node is None and not looks
     else:
-        acts = node is torch.world.position.discarded
+        acts = torch.world.position.is_discarded(node)
     if acts:
         _given_away(torch, values, node, function.name)
     if not looks:

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Value
-from tapecheck.tape import Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site
-
-_NOTHING = (0,)
-"""What no node and no leaf has for its number."""
+from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Assumptions:
             elif isinstance(event, Backward):
                 about.update(dict.fromkeys(root.node for root in event.roots))
         known = tuple(one for one in about if one is not None)
-        self._writer.emit(Assumed(begun.at, begun.kind, begun.text, known or _NOTHING))
+        self._writer.emit(Assumed(begun.at, begun.kind, begun.text, known or NOTHING))
 
     def enter(self, manager: Value, text: str, node: ast.AST) -> None:
         """Note that a block begins under a context manager which is not visible."""

@@ -42,6 +42,21 @@ class Position:
         self._outer_sites: list[tuple[int, dict[int, Site]]] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
 
+    def is_discarded(self, node: ast.AST) -> bool:
+        """Return whether the value of an expression is the value of the statement, which discards it."""
+        stack = [self.discarded]
+        while stack:
+            part = stack.pop()
+            if part is node:
+                return True
+            if isinstance(part, ast.BoolOp):
+                stack.append(part.values[-1])
+            elif isinstance(part, ast.IfExp):
+                stack += (part.body, part.orelse)
+            elif isinstance(part, ast.Await):
+                stack.append(part.value)
+        return False
+
     def push(self, frame: Frame) -> None:
         self.frames.append(frame)
         self._outer_sites.append((self.clock, self._sites))
