@@ -251,3 +251,39 @@ def test_a_custom_teacher_of_raw_weights_is_no_loss() -> None:
         "own(ARGUMENT, y)", "own(z, x)"
     )
     assert [one.code for one in check(from_text(text, "train.py")).findings if one.code == "TAPE405"] == []
+
+
+HEAD_OF_FROZEN = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 100))
+for p in model.parameters():
+    p.requires_grad = False
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model[2] = nn.Linear(16, 3)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(5, 8)), torch.randint(0, 3, (5,)))
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_head_that_replaces_one_of_a_frozen_model_is_reported_where_it_is_made() -> None:
+    findings = check(from_text(HEAD_OF_FROZEN, "train.py")).findings
+    assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE402", 8), ("TAPE405", 8)]
+    assert "replaced after the optimizer was made" in findings[0].message
+
+
+def test_a_model_that_is_all_frozen_is_told_where_it_is_frozen() -> None:
+    text = HEAD_OF_FROZEN.replace("model[2] = ", "other = ").replace("model(torch", "other(torch")
+    text = text.replace("(5, 8)", "(5, 16)")
+    findings = check(from_text(text, "train.py")).findings
+    assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE402", 6)]
+
+
+def test_a_head_with_an_optimizer_of_its_own_is_trained() -> None:
+    second = "second = torch.optim.SGD(model[2].parameters(), lr=0.1)\nfor _"
+    text = HEAD_OF_FROZEN.replace("for _", second).replace("    optimizer.step()", "    second.step()")
+    assert all(finding.code != "TAPE405" for finding in check(from_text(text, "train.py")).findings)

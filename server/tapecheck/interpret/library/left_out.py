@@ -27,8 +27,9 @@ def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
     given = {id(tensor) for tensor in params}
     found = []
     for owner in list(torch.nn.asked.values())[-limits.MOST_MODULES :]:
-        # What is frozen need not be given.
-        own = [tensor for _, tensor in torch.nn.named_parameters(owner) if tensor.node is not None]
+        every = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        # What is frozen need not be given, unless all of it is.
+        own = [tensor for tensor in every if tensor.node is not None] or every
         if own and all(id(tensor) in given for tensor in own):
             found.append(owner)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.facts import Lacking
@@ -151,7 +151,7 @@ def _untrained(reading: Reading, reached: set[_Identity], trained: set[_Identity
             # Overwriting a target network does not justify giving it an optimizer.
             useless |= {leaf for leaf in optimizer.params if leaf in leaves} - frozen
             owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
-        for leaf in (*(leaf for leaf in optimizer.params if leaf not in frozen), *optimizer.idle):
+        for leaf in (*(leaf for leaf in optimizer.params if leaf not in frozen), *_idle(reading, optimizer)):
             event = leaves.get(leaf)
             if event is not None and _identity(reading, event) not in trained:
                 owner.setdefault(leaf, optimizer.name)
@@ -466,9 +466,9 @@ def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_
     lost = {leaf for leaf in lost if steps[leaf] >= 2 and not gradients.unseen(leaf)}
     if not lost or not reading.runs or not gradients.listed:
         return []
-    found = _frozen(reading, lost)
+    found = _renewed(reading, lost)
     lost -= set().union(*(cause.lost for cause in found))
-    found += _renewed(reading, lost)
+    found += _frozen(reading, lost)
     lost -= set().union(*(cause.lost for cause in found))
     if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
         return found
@@ -492,8 +492,18 @@ def _frozen(reading: Reading, lost: set[int]) -> list[_Cause]:
     return found
 
 
-def _renewed(reading: Reading, lost: set[int]) -> Iterator[_Cause]:
-    """Yield parameters in whose place others of their names were trained, made after the optimizer was."""
+def _renewed(reading: Reading, lost: Iterable[int]) -> list[_Cause]:
+    """Return the parameters in whose place others were trained that came after the optimizer."""
+    found = []
+    for leaf, other in sorted(_successors(reading, lost).items()):
+        optimizer = reading.optimizers_made[min(gradients_of(reading).steppable[leaf])][0][1]
+        at = _seen_from(reading.ledger.leaves[other].at, optimizer.at)
+        found.append(_Cause("replaced", reading.ledger.leaves[leaf].name, at, {leaf}, reading.runs[-1], []))
+    return found
+
+
+def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
+    """Return by parameters those of their names that were made after the optimizer and trained in their place."""
     leaves, gradients = reading.ledger.leaves, gradients_of(reading)
     made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
     trained = {
@@ -502,15 +512,25 @@ def _renewed(reading: Reading, lost: set[int]) -> Iterator[_Cause]:
         for number, fact in run.traversal.executed.items()
         if number in leaves and fact == "yes" and leaves[number].name
     }
-    for leaf in sorted(lost):
+    found = {}
+    for leaf in lost:
         other = trained.get(leaves[leaf].name)
         owner = min(gradients.steppable.get(leaf, ()), default=None)
-        if other is None or owner is None or other <= leaf:
-            continue
-        position, event = reading.optimizers_made[owner][0]
-        if made.get(other, 0) > position:
-            at = _seen_from(leaves[other].at, event.at)
-            yield _Cause("replaced", leaves[leaf].name, at, {leaf}, reading.runs[-1], [])
+        if other is not None and owner is not None and other > leaf:
+            if made.get(other, 0) > reading.optimizers_made[owner][0][0]:
+                found[leaf] = other
+    return found
+
+
+def _idle(reading: Reading, optimizer: Optimizer) -> Iterable[int]:
+    """Return the frozen parameters of an optimizer that were meant to be trained: where some of them were replaced,
+    those alone, as far as no optimizer has what came in their place.
+    """
+    if not optimizer.idle:
+        return ()
+    successors = _successors(reading, optimizer.idle)
+    owned = gradients_of(reading).steppable
+    return [leaf for leaf, other in successors.items() if other not in owned] if successors else optimizer.idle
 
 
 def _seen_from(at: Site, home: Site) -> Site:

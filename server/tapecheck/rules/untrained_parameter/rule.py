@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, set_by_hand
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, name_of, set_by_hand
 from tapecheck.rules.reading import MERGES, Reading, Run, plain
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
@@ -212,7 +212,7 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     if run is None:
         return None
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
-    if not stepped & run.traversal.executed.keys():
+    if not stepped & run.traversal.executed.keys() and not _replaces(gradients, event, stepped):
         return None
     if not event.whole and not event.registered and not _takes_part(reading, run, leaf):
         return None
@@ -220,6 +220,12 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
         # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
         return None
     return run
+
+
+def _replaces(gradients: Gradients, event: LeftOut, stepped: Iterable[int]) -> bool:
+    """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given."""
+    added = (moment for leaf in stepped for moment in gradients.moments(leaf) if moment.kind == "added")
+    return event.whole and event.registered and not any(added)
 
 
 def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
