@@ -449,7 +449,8 @@ def unknown_rule(name: str, notes: Collection[str] = NOTES) -> str | None:
     """Return what is wrong with the name of a rule; None where it names a rule, several, or one of the notes."""
     if name in notes or any(names_rule([name], rule.code, rule.name) for rule in ALL):
         return None
-    return f"no rule is called {name!r}{did_you_mean(name, [*notes, ALL_RULES, *_rule_names()])}"
+    near = did_you_mean(name, [*notes, ALL_RULES, *_rule_names()])
+    return f"no rule is called {name!r}{near or ': `tapecheck rule` lists them all'}"
 
 
 def _rule_names() -> list[str]:

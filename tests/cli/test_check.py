@@ -454,3 +454,17 @@ def test_a_configuration_that_is_no_toml_is_named_as_that(tmp_path: Path) -> Non
     (tmp_path / "tapecheck.toml").write_text("select = = 3\n")
     done = tapecheck("check", cwd=tmp_path)
     assert b"tapecheck.toml: not valid TOML, so that nothing in it is used" in done.stdout + done.stderr
+
+
+def test_what_nothing_is_left_of_is_not_called_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, data, note in (("none", b"\0\1", "nothing else"), ("some", b"x = 1\0\ny = 2\n", "the rest of the file")):
+        (tmp_path / f"{name}.py").write_bytes(data)
+        assert main(["check", "--no-cache", str(tmp_path / f"{name}.py")]) == 1
+        assert f"skipped this statement; {note}" in capsys.readouterr().out
+
+
+def test_why_there_is_no_fix_is_said_where_edits_were_tried() -> None:
+    program = Path(__file__).parent.parent / "cases" / "programs" / "learned_range_by_item.py"
+    (checked,) = check_files([str(program)], CheckOptions())
+    assert [checked.fixes_of(index) for index, _ in enumerate(checked.findings)] == [[]]
+    assert "no fix: each edit that was tried leaves the finding or makes another" in checked.findings[0].notes

@@ -23,12 +23,12 @@ def test_files_are_shown_and_shards_part_them(here: Path, capsys: pytest.Capture
     write(here, **{f"f{number}": TWICE for number in range(7)})
     (here / "tapecheck.toml").write_text('exclude = ["f6.py"]\n')
     status, out, err = check(capsys, "--show-files", ".")
-    assert (status, err) == (0, "") and out.splitlines() == [f"./f{number}.py" for number in range(6)]
+    assert (status, err) == (0, "") and out.splitlines() == [f"f{number}.py" for number in range(6)]
     shards = [check(capsys, "--show-files", "--shard", f"{number}/4", ".")[1].splitlines() for number in (1, 2, 3, 4)]
     assert [len(shard) for shard in shards] == [2, 2, 1, 1]
     assert sorted(name for shard in shards for name in shard) == out.splitlines()
     status, out, _ = check(capsys, "--shard", "4/4", "--output-format", "concise", "--no-fixes", ".")
-    assert status == 1 and out.splitlines()[0].startswith("./f3.py:6:1: ") and len(out.splitlines()) == 2
+    assert status == 1 and out.splitlines()[0].startswith("f3.py:6:1: ") and len(out.splitlines()) == 2
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "-1/2"])
@@ -225,5 +225,5 @@ def test_long_work_shows_how_far_it_is_on_a_terminal_and_wipes_it_away(
         return text.decode()
 
     text = seen()
-    assert "1/3 checked: ./f0.py" in text and "3/3 checked: ./f2.py" in text and text.endswith("\r\x1b[K")
+    assert "1/3 checked: f0.py" in text and "3/3 checked: f2.py" in text and text.endswith("\r\x1b[K")
     assert seen("--quiet") == ""

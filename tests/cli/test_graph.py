@@ -71,7 +71,7 @@ def test_a_loop_that_builds_on_itself_is_drawn(here: Path, capsys: pytest.Captur
     (here / "train.py").write_text(LOOP)
     picture = drawn(capsys, "train.py")
     headings = [text.text or "" for text in picture.iter(f"{NAME}text") if text.get("class") == "t"]
-    assert headings[0] == "train.py: dry run" and headings[1].startswith("line 7: backward, iteration")
+    assert headings[0].startswith("train.py: dry run") and headings[1].startswith("line 7: backward, iteration")
     height = float(picture.attrib["height"])
     assert all(float(box.attrib["y"]) < height for box in picture.iter(f"{NAME}rect") if "y" in box.attrib)
 
@@ -127,3 +127,13 @@ def test_a_picture_shows_what_a_run_measured(tmp_path: Path) -> None:
     tape.events[-1:-1] = [measured[0], *kinds, measured[1]]
     picture = graph.draw(html.data_of(html.Run(Checked(str(file)), tape, from_text(LOOP, str(file)))))
     assert picture.count("4.1 kB") == 1
+
+
+@pytest.mark.parametrize(("loop", "said"), [("range(2)", "dry run"), ("range(90)", "dry run, first iterations")])
+def test_a_loop_that_the_dry_run_left_early_is_not_counted_as_the_program_s(
+    here: Path, capsys: pytest.CaptureFixture[str], loop: str, said: str
+) -> None:
+    body = "import torch\nw = torch.ones(3, requires_grad=True)\nfor step in {}:\n    (w * w).sum().backward()\n"
+    (here / "train.py").write_text(body.format(loop))
+    heads = [text.text or "" for text in drawn(capsys, "train.py").iter(f"{NAME}text") if text.get("class") == "t"]
+    assert heads[0].startswith(f"train.py: {said}") and ("," in said) == ("," in heads[0])

@@ -80,6 +80,7 @@ def test_statistics_instead_of_findings(tmp_path: Path) -> None:
     assert done.stdout.decode().splitlines() == [
         "2  TAPE101  [*]  backward-twice",
         "1  TAPE301  [*]  needless-retain-graph",
+        "[*] all have a safe fix (`--fix`), [-] some have, [ ] none has",
     ]
     assert done.returncode == 1
     counted = json.loads(tapecheck("check", "--statistics", "--output-format", "json", ".", cwd=tmp_path).stdout)

@@ -42,7 +42,7 @@ def test_files_are_excluded_and_rules_ignored_in_some(here: Path, capsys: pytest
     (here / "pyproject.toml").write_text(
         '[tool.tapecheck]\nextend-exclude = ["old"]\nper-file-ignores = { "tests/*" = ["TAPE1"] }\n'
     )
-    assert [row["filename"] for row in rows(capsys, ".")] == ["./src/a.py"]
+    assert [row["filename"] for row in rows(capsys, ".")] == ["src/a.py"]
     assert [row["filename"] for row in rows(capsys, "--exclude", "src,old", ".")] == []
     assert [row["filename"] for row in rows(capsys, "old/c.py")] == ["old/c.py"]
     assert rows(capsys, "--force-exclude", "old/c.py") == []
@@ -375,7 +375,7 @@ def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixt
     (here / "tapecheck.toml").write_text(text)
     status, out, _ = check(capsys, "--show-settings", ".")
     shown = json.loads(out)
-    assert status == 0 and shown["configuration"] == str(here / "tapecheck.toml") and shown["file"] == "./train.py"
+    assert status == 0 and shown["configuration"] == str(here / "tapecheck.toml") and shown["file"] == "train.py"
     assert set(shown["settings"]) == set(KEYS)
     settings = shown["settings"]
     assert settings["ignore"] == ["TAPE2"] and settings["severity"] == {"TAPE301": "hint"}
@@ -420,9 +420,9 @@ def test_what_one_file_does_in_another_one_is_reported_there(here: Path, capsys:
     status, out, err = check(capsys, "--output-format", "json", ".")
     (row,) = json.loads(out)
     assert (status, err) == (1, "")
-    assert (row["filename"], row["location"]["row"], row["code"]) == ("./trainer.py", 7, "TAPE101")
+    assert (row["filename"], row["location"]["row"], row["code"]) == ("trainer.py", 7, "TAPE101")
     assert row["fix"]["edits"] and all("filename" not in edit for edit in row["fix"]["edits"])
-    assert [place["filename"] for place in row["related"] if place["role"] == "called"] == ["./main.py"]
+    assert [place["filename"] for place in row["related"] if place["role"] == "called"] == ["main.py"]
     # It is of the program that main.py is, which is run where trainer.py alone is asked for; no one edits for it.
     (alone,) = rows(capsys, "trainer.py")
     assert (alone["location"], alone["message"], alone["fix"]) == (row["location"], row["message"], row["fix"])
@@ -436,5 +436,5 @@ def test_a_fix_names_the_other_files_that_it_edits(here: Path, capsys: pytest.Ca
     (here / "trainer.py").write_text(TRAINER.replace("        out.sum().backward()\n", "        return out\n"))
     (here / "main.py").write_text(MAIN.replace("5, 2, 3))", "5, 2, 3)).sum().backward()"))
     (row,) = rows(capsys, ".")
-    assert row["filename"] == "./main.py"
+    assert row["filename"] == "main.py"
     assert {edit["filename"].rsplit("/")[-1] for edit in row["fix"]["edits"]} == {"trainer.py"}

@@ -271,6 +271,28 @@ def test_a_tape_that_was_stored_says_the_same(mistakes: Judged, tmp_path: Path) 
     ]
 
 
+def test_why_a_run_is_inconclusive_is_said(tmp_path: Path) -> None:
+    text = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+kept = []
+for step in range(6):
+    loss = (w * w).sum()
+    kept.append(loss)
+    loss.backward()
+    if step == 1:
+        raise RuntimeError("out of memory")
+"""
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    span = Span(str(path), 7, 5, 7, 22)
+    _, (found,) = confirm(str(path), request, [Finding("TAPE201", NAMES["TAPE201"].name, "info", span, "kept", "help")])
+    assert found.evidence is None
+    assert found.notes[-1].startswith("too little was seen: the run ended early (")
+
+
 def test_an_early_end_refutes_nothing(mended: Judged) -> None:
     path, result, _ = mended
     first = next(f for f in _predicted(path) if f.code == "TAPE101")

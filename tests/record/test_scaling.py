@@ -47,3 +47,13 @@ def test_the_scaler_is_asked_where_the_line_runs(
     judged = judge([finding], result.tape, directory=str(tmp_path))
     evidence = next(each.evidence for each in judged if each.code == "TAPE501")
     assert evidence is not None and evidence.verdict == verdict and said in evidence.detail
+
+
+def test_a_step_without_the_scaler_is_confirmed(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    lines = [line for line in PROGRAM.splitlines() if "clip" not in line and "update" not in line]
+    text = "\n".join(lines).replace("scaler.step(optimizer)", "optimizer.step()") + "\n"
+    (finding,) = [each for each in check(from_text(text, "script.py")).findings if each.code == "TAPE501"]
+    result = record(text, watch={(str(tmp_path / "script.py"), finding.span.line)})
+    (judged,) = [each for each in judge([finding], result.tape, directory=str(tmp_path)) if each.code == "TAPE501"]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+    assert "the gradients were 512 times too large" in judged.evidence.detail

@@ -290,7 +290,9 @@ def test_statistics_count_by_rule() -> None:
     safe = Fix("Do", "safe", (), "")
     rare = backward_twice(code="TAPE301", name="needless-retain-graph", severity="info")
     file = Checked("gan.py", [backward_twice(), rare, backward_twice()], [[safe], [safe], []])
-    assert statistics.render([file]) == "2  TAPE101  [-]  backward-twice\n1  TAPE301  [*]  needless-retain-graph\n"
+    legend = "[*] all have a safe fix (`--fix`), [-] some have, [ ] none has\n"
+    rows = "2  TAPE101  [-]  backward-twice\n1  TAPE301  [*]  needless-retain-graph\n"
+    assert statistics.render([file]) == rows + legend
     assert json.loads(statistics.render([file], as_json=True))[0] == {
         "code": "TAPE101", "name": "backward-twice", "count": 2, "fixable": 1,
     }  # fmt: skip

@@ -194,3 +194,11 @@ def test_a_label_does_not_begin_with_the_engine_s_name() -> None:
     (found,) = check(from_text(text, "train.py")).findings
     (built,) = [label.message for label in found.labels if label.role == "built"]
     assert built == "the graph was built here, and `MulBackward0` saved tensors"
+
+
+@pytest.mark.parametrize("read", ["(w * w).tolist()", "float((w * w).sum())", "(w * w).sum().item()"])
+def test_a_number_is_not_called_what_the_program_does_not_call(read: str) -> None:
+    text = f"import torch\nw = torch.ones(3, requires_grad=True)\nloss = torch.tensor({read}).sum()\nloss.backward()\n"
+    (found,) = check(from_text(text, "train.py")).findings
+    said = "\n".join([found.message, found.help, *(label.message for label in found.labels)])
+    assert "Python number" in said and "`.item()`" not in said

@@ -316,7 +316,7 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
     for name in named:
         wrong = unknown_rule(name)
         if wrong is not None:
-            raise UsageError(wrong if "did you mean" in wrong else f"{wrong}: `tapecheck rule` lists them all")
+            raise UsageError(wrong)
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
     setup = Setup(options.config, options.isolated, effort=options.effort)
     return CheckOptions(rules, options.fixes and shown, projects=Projects(setup))

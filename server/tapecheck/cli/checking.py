@@ -113,6 +113,8 @@ def check_program(
             except Exception as error:
                 message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
+        for finding, why in effort.without:
+            finding.notes += (f"no fix: {why}",)
         checked.incomplete += untried(effort, len(checked.findings))
     if comments:
         _add_unused(checked, report, wanted)
@@ -155,7 +157,8 @@ def _tell(checked: Checked, report: Report) -> None:
         shown = source.lines[line - 1] if line <= len(source.lines) else ""
         indent = len(shown) - len(shown.lstrip())
         column = indent + 1 if source.error_column is None else min(source.error_column, len(shown) + 1)
-        checked.problems.append(Problem("invalid-syntax", message, line, column))
+        whole = not source.tree.body
+        checked.problems.append(Problem("invalid-syntax", message, line, column, whole=whole))
     checked.problems += [Problem("internal-error", one.message, one.line) for one in faults_of(report)]
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def finding_of(one: Unused, path: str) -> Finding:
     """Return the finding that a comment, or a part of one, switches nothing off."""
-    return Finding(UNUSED, UNUSED, "hint", _span(one, path), why_unused(one), "remove it", unnecessary=True)
+    advice = "remove it; `tapecheck rule` lists the rules" if one.unknown else "remove it"
+    return Finding(UNUSED, UNUSED, "hint", _span(one, path), why_unused(one), advice, unnecessary=True)
 
 
 def fix_of(one: Unused, path: str) -> Fix:

@@ -16,8 +16,10 @@ from tapecheck.tape import Tape, TapeError, read_tape
 
 _ROWS = (
     ("ended", "ended"), ("backward calls", "backward_calls"), ("iterations", "iterations"),
-    ("graph nodes written", "nodes"), ("most nodes alive", "nodes_alive"),
-    ("most saved bytes alive", "saved_bytes_alive"), ("exceptions", "exceptions"), ("held over iterations", "holders"),
+    ("graph nodes written", "nodes"), ("most nodes alive after an iteration", "nodes_alive"),
+    ("most saved bytes alive after an iteration", "saved_bytes_alive"),
+    ("most saved bytes before a backward", "saved_bytes"), ("exceptions", "exceptions"),
+    ("held over iterations", "holders"),
 )  # fmt: skip
 
 
@@ -81,7 +83,9 @@ def _text(comparison: Comparison, a: str, b: str) -> str:
 
 def _shown(side: Summary, name: str) -> str:
     value = getattr(side, name)
-    if name == "saved_bytes_alive":
+    if value is None:
+        return "not measured"
+    if name in ("saved_bytes_alive", "saved_bytes"):
         return bytes_text(value)
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"

@@ -41,7 +41,10 @@ def find_files(
 
 
 def _walk(top: str, choice: Choice, projects: Projects | None) -> Iterator[str | Checked]:
+    """Yield what is in a folder, named as imports name it: without a leading `./`."""
     broken: list[OSError] = []
-    yield from walk(top, broken.append, choice, projects)
+    here = f".{os.sep}"
+    for path in walk(top, broken.append, choice, projects):
+        yield path.removeprefix(here)
     for error in broken:
-        yield Checked(str(error.filename), problems=[Problem("io-error", str(error.strerror))])
+        yield Checked(str(error.filename).removeprefix(here), problems=[Problem("io-error", str(error.strerror))])

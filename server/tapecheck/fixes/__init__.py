@@ -48,12 +48,14 @@ __all__ = [
 class Effort:
     """What trying the fixes of one file may still cost, and what came of it beside the fixes.
 
-    `untried` are the findings whose turn did not come, `hiding` the fixes that would hide another finding.
+    `untried` are the findings whose turn did not come, `hiding` the fixes that would hide another finding, `without`
+    the findings for which none of the tried edits holds, with the reason.
     """
 
     left: int = MAX_EFFORT
     untried: list[Finding] = field(default_factory=list)
     hiding: list[Hiding] = field(default_factory=list)
+    without: list[tuple[Finding, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ def fixes_for(
             found.append(fix)
             if candidate.group:
                 groups.add(candidate.group)
+    if not found and (why := verifier.why_none):
+        effort.without.append((finding, why))
     effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
     # Stable: among equals the order of the strategies stands.
     found.sort(key=lambda fix: fix.applicability != "safe")

@@ -20,7 +20,7 @@ from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
-from tapecheck.rules.words import join
+from tapecheck.rules.words import join, line
 from tapecheck.source import Source, from_text
 from tapecheck.tape import (
     Cut,
@@ -73,6 +73,14 @@ class Verifier:
         self._everything: list[Finding] | None = None
         self._trained_before: dict[int, int] | None = None
 
+    @property
+    def why_none(self) -> str:
+        """Return why none of the candidates was a fix; nothing where there were none."""
+        if self.hides:
+            other = self.hides[0][1]
+            return f"the edit that was tried would only hide {other.code} on {line(other.span, self.finding.span)}"
+        return "each edit that was tried leaves the finding or makes another" if self._tried else ""
+
     def fix(self, candidate: Candidate, sources: Mapping[str, Source], home: str) -> Fix | None:
         """Return the candidate as a fix where it holds, else None.
 
@@ -124,7 +132,10 @@ class Verifier:
             for change in changes
         )
         if not lost:
-            safe = candidate.safe and not names and is_certain(self.finding.rests_on)
+            visible = is_certain(self.finding.rests_on)
+            if candidate.safe and not visible:
+                effect = f"{effect} Code that is not visible may need it as it was."
+            safe = candidate.safe and not names and visible
             return Fix(title, "safe" if safe else "unsafe", edits, effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."

@@ -22,7 +22,7 @@ CUTS: dict[CutKind, str] = {
     "detach": "`.detach()`",
     "data": "`.data`",
     "no_grad": "`torch.no_grad()`",
-    "item": "`.item()`",
+    "item": "reading a Python number",
     "numpy": "NumPy",
     "grad": "`autograd.grad` without `create_graph=True`",
     "copy": "a copy of its value",

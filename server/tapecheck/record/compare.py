@@ -12,9 +12,11 @@ from tapecheck.tape import Backward, End, Hold, Iteration, Loop, Measure, Node, 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one tape shows about its run; nodes and bytes are the most that were seen alive after an iteration.
+    """What one tape shows about its run.
 
-    `iterations` are those of the loops that call backward, as a run counts them.
+    `nodes_alive` and `saved_bytes_alive` are the most that were seen alive after an iteration, `saved_bytes` the most
+    before a backward; None where the run never came to look. `iterations` are those of the loops that call backward, as
+    a run counts them.
     `nodes` counts the graph nodes on the tape: of a long run not every backward call has its nodes written.
     """
 
@@ -22,8 +24,9 @@ class Summary:
     backward_calls: int
     iterations: int
     nodes: int
-    nodes_alive: int
-    saved_bytes_alive: int
+    nodes_alive: int | None
+    saved_bytes_alive: int | None
+    saved_bytes: int | None
     exceptions: tuple[str, ...]
     holders: tuple[str, ...]
     findings: tuple[Finding, ...] = field(repr=False)
@@ -38,9 +41,17 @@ class Summary:
         return row
 
 
+_MEASURED = {
+    "live-nodes": "nodes_alive", "held-nodes": "nodes_alive", "live-saved-bytes": "saved_bytes_alive",
+    "held-bytes": "saved_bytes_alive", "alive-bytes:saved": "saved_bytes",
+}  # fmt: skip
+"""The fields of a summary by the measures of a tape that they are the most of."""
+
+
 def summary(tape: Tape, directory: str | None = None) -> Summary:
     """Return what a tape shows about its run."""
-    calls = nodes = alive = size = passed = skipped = 0
+    calls = nodes = passed = skipped = 0
+    most: dict[str, int] = {}
     iterations: collections.Counter[int] = collections.Counter()
     places: dict[int, Span] = {}
     training: set[Span] = set()
@@ -65,11 +76,9 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
             holders[event.holder] = None
         elif isinstance(event, Measure):
             # All that lives is looked at less often than what a holder keeps of it.
-            what = event.name.partition(":")[0]
-            if what in ("live-nodes", "held-nodes"):
-                alive = max(alive, int(event.value))
-            elif what in ("live-saved-bytes", "held-bytes"):
-                size = max(size, int(event.value))
+            name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
+            if name is not None:
+                most[name] = max(most.get(name, 0), int(event.value))
             elif event.name == "passed-calls":
                 passed = int(event.value)
             elif event.name == "passed-iterations":
@@ -78,8 +87,8 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
             ended = event.how + (f": {event.detail}" if event.detail else "")
     counted = sum(count for loop, count in iterations.items() if places.get(loop) in training)
     return Summary(
-        ended, calls + passed, counted + skipped, nodes, alive, size, tuple(raised), tuple(holders),
-        tuple(judge([], tape, directory=directory)),
+        ended, calls + passed, counted + skipped, nodes, most.get("nodes_alive"), most.get("saved_bytes_alive"),
+        most.get("saved_bytes"), tuple(raised), tuple(holders), tuple(judge([], tape, directory=directory)),
     )  # fmt: skip
 
 

@@ -15,8 +15,9 @@ from tapecheck.record.decided import verdict_on
 from tapecheck.record.found import found_by_run
 from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
-from tapecheck.record.story import Story, real_path
+from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
 from tapecheck.record.verdicts import never_ran
+from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -85,7 +86,22 @@ def _judged(story: Story, finding: Finding) -> Finding:
     if story.blind and evidence is not None and not _seen_happen(finding, evidence):
         note = f"{story.blind}: what came later was not seen"
         finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
+    elif evidence is None and (note := _too_little(story, finding)):
+        finding = dataclasses.replace(finding, notes=(*finding.notes, f"too little was seen: {note}"))
     return dataclasses.replace(finding, evidence=evidence)
+
+
+def _too_little(story: Story, finding: Finding) -> str:
+    """Return why a run is inconclusive about a finding, as far as that is known."""
+    ran = story.count(finding.span)
+    if not story.whole:
+        return f"the run ended early ({end_text(story)})"
+    if 0 < ran < MIN_RUNS:
+        return f"the line ran {times(ran)}"
+    loops = story.loops_of(finding.span)
+    if finding.code in _KEEPING and all(len(one.samples) < 2 for loop, one in story.live.items() if loop in loops):
+        return "what is alive was not measured after two iterations of one loop"
+    return ""
 
 
 def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:

@@ -24,7 +24,7 @@ ProblemKind = Literal["io-error", "invalid-syntax", "internal-error"]
 class Problem:
     """Why a file could not be judged, whole or in part. `line` and `column` count from 1.
 
-    `file` is the name of the cell where that is not the whole file's.
+    `file` is the name of the cell where that is not the whole file's, `whole` says that no statement is left to check.
     """
 
     kind: ProblemKind
@@ -32,6 +32,7 @@ class Problem:
     line: int = 1
     column: int = 1
     file: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tapecheck.report.excerpt import printable, width
 from tapecheck.report.html import Run, data_of
 from tapecheck.report.sizes import bytes_text
 from tapecheck.rules import Reading
-from tapecheck.tape import Tape
+from tapecheck.tape import LoopEnd, Tape
 
 _BOX, _HIGH, _GAP, _LAYER, _EDGE, _HEAD = 340, 62, 28, 46, 24, 58
 _LETTERS = 43
@@ -105,7 +105,11 @@ def chosen(tapes: Sequence[Tape]) -> tuple[Tape, str]:
     if not tapes:
         return Tape("dry run"), "dry run"
     number = next(failing, 0)
-    return tapes[number], "dry run" if len(tapes) == 1 else f"dry run, path {number + 1} of {len(tapes)}"
+    tape = tapes[number]
+    said = "dry run" if len(tapes) == 1 else f"dry run, path {number + 1} of {len(tapes)}"
+    # The iterations that are counted are those of the dry run, not those of the program.
+    shortened = any(isinstance(event, LoopEnd) and event.more != "no" for event in tape.events)
+    return tape, f"{said}, first iterations of its loops" if shortened else said
 
 
 def _numbered(data: Data, around: tuple[str, int] | None) -> tuple[int, int] | None:

@@ -8,11 +8,13 @@ from typing import Any
 
 from tapecheck.report.checked import Checked
 
+_LEGEND = "[*] all have a safe fix (`--fix`), [-] some have, [ ] none has\n"
+
 
 def render(files: Iterable[Checked], *, as_json: bool = False) -> str:
     """Return a line for each code that was reported: how often, the code, whether safe fixes exist, the name.
 
-    `[*]` stands at codes all of whose findings have a safe fix, `[-]` where only some have one.
+    `[*]` stands at codes all of whose findings have a safe fix, `[-]` where only some have one; the last line says so.
     """
     rows = _rows(files)
     if as_json:
@@ -25,7 +27,7 @@ def render(files: Iterable[Checked], *, as_json: bool = False) -> str:
     for row in rows:
         mark = "[*]" if row["fixable"] == row["count"] else "[-]" if row["fixable"] else "[ ]"
         lines.append(f"{row['count']:>{counts}}  {row['code']:<{codes}}  {mark}  {row['name']}\n")
-    return "".join(lines)
+    return "".join([*lines, _LEGEND])
 
 
 def _rows(files: Iterable[Checked]) -> list[dict[str, Any]]:

@@ -168,7 +168,8 @@ def render_problem(
             paint=paint,
         )
     )
-    rows.extend(_remark("note", "skipped this statement; the rest of the file was checked", gutter, paint))
+    left = "nothing else in the file could be parsed" if problem.whole else "the rest of the file was checked"
+    rows.extend(_remark("note", f"skipped this statement; {left}", gutter, paint))
     return "\n".join(rows) + "\n"
 
 

@@ -121,7 +121,7 @@ def walk(
         except OSError as error:
             if on_error is not None:
                 on_error(error)
-        # Joined as text: pathlib would drop a leading "./" that the user wrote.
+        # Joined as text: pathlib would write what the user wrote otherwise.
         project = (
             projects.of(os.path.join(folder, "x.py")).configuration  # noqa: PTH118
             if above is None

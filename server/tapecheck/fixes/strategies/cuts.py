@@ -191,14 +191,21 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
                 parts.append(f"{word} from line {line} on")
                 lines.append(line)
                 continue
-        elif cut.how == "copy" and isinstance(call := code.expression_at(cut.at.span), ast.Call):
-            word = f"the copy by `{code.segment(call.func)}`" if dotted(call.func) is not None else "the copy"
+        elif cut.how in ("copy", "item") and isinstance(call := code.expression_at(cut.at.span), ast.Call):
+            word = _called(code, cut.how, call.func)
         parts.append(f"{word} on line {line}")
         lines.append(line)
     if len(set(lines)) < len(lines):
         # What is made a leaf again on the line of its cut goes with that.
         parts = [part for part in parts if not part.startswith("the cut ")] or parts
     return f"Take out {' and '.join(dict.fromkeys(parts))}: gradients flow again"
+
+
+def _called(code: Code, how: CutKind, called: ast.expr) -> str:
+    """Return a call that makes a copy or a number, by its name in the text."""
+    if how == "copy":
+        return f"the copy by `{code.segment(called)}`" if dotted(called) is not None else "the copy"
+    return f"`.{called.attr}()`" if isinstance(called, ast.Attribute) else f"`{code.segment(called)}()`"
 
 
 def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, remove_argument, retain_position
 from tapecheck.fixes.code import Code
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 
 
@@ -18,6 +19,14 @@ def _is_written(code: Code, call: ast.Call, position: int | None) -> bool:
     function = code.function(call)
     asked = {one.arg for one in ast.walk(getattr(function, "args", ast.Pass())) if isinstance(one, ast.arg)}
     return not any(isinstance(node, ast.Name) and node.id in asked for value in values for node in ast.walk(value))
+
+
+def _dropped(title: str, effect: str, change: Change, written: bool) -> Candidate:
+    """Return the fix of a call, which is safe where that says itself that the graph is retained."""
+    return Candidate(title, effect if written else f"{effect} {_ASKED_FOR}", [change], safe=written)
+
+
+_ASKED_FOR = "Callers that ask for the graph no longer get it."
 
 
 def drop_retain(context: Context) -> Iterator[Candidate]:
@@ -35,11 +44,11 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             position = retain_position(call) if frame == backward.at.span else None
             change = remove_argument(code, call, "retain_graph", position)
             if change is not None:
-                yield Candidate(title, effect, [change], safe=_is_written(code, call, position))
+                yield _dropped(title, effect, change, _is_written(code, call, position))
     for call in code.calls_in(context.finding.span):
         change = remove_argument(code, call, "retain_graph")
         if change is not None:
-            yield Candidate(title, effect, [change], safe=_is_written(code, call, None))
+            yield _dropped(title, effect, change, _is_written(code, call, None))
     for _, backward in context.backwards_here():
         call = context.call_at(backward.at.span)
         place = retain_position(call) if call is not None else None
@@ -47,7 +56,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             # What stands behind it would move up into its place.
             given = code.replace(call.args[place], "False")
             passed = "Pass `False` for `retain_graph`: nothing runs over this graph again"
-            yield Candidate(passed, effect, [given], safe=_is_written(code, call, place))
+            yield _dropped(passed, effect, given, _is_written(code, call, place))
     for node in code.source.nodes_near("retain_graph"):
         # `options = {"retain_graph": True}`, handed over by `**options`.
         if isinstance(node, ast.Dict):
