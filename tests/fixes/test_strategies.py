@@ -535,6 +535,20 @@ def test_a_saved_tensor_is_changed_out_of_place(form: str) -> None:
     assert fixes[0].applicability == "safe"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "offered"),
+    [("", "", True), ("t = s", "", False), ("t = s.view(-1)", "", False), ("", "y = y + s.sum()", False)],
+)
+def test_a_change_that_nothing_reads_is_left_out(before: str, after: str, offered: bool) -> None:
+    lines = ["s = torch.sigmoid(layer(x))", before, "y = s * s", "s.mul_(2)", after, "return y"]
+    body = "def forward(layer, x):\n" + "".join(f"    {line}\n" for line in lines if line)
+    end = "layer = nn.Linear(2, 2)\nforward(layer, torch.ones(1, 2)).sum().backward()\n"
+    text, fixes = _fixes(body + end, "TAPE102")
+    left_out = [fix for fix in fixes if fix.title.startswith("Leave `s.mul_(2)` out")]
+    assert bool(left_out) is offered
+    assert all("mul_" not in fixed(text, fix) and fix.applicability == "unsafe" for fix in left_out)
+
+
 @pytest.mark.parametrize("change", ["p.clamp_(-1, 1)", "p -= 0.1"])
 def test_a_change_of_parameters_is_not_made_to_a_name_that_nobody_reads(change: str) -> None:
     text, fixes = _fixes(

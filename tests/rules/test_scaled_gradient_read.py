@@ -144,6 +144,16 @@ def test_no_fix_where_unscale_would_come_twice() -> None:
     assert fixes_for(report, finding) == []
 
 
+def test_with_accumulation_the_gradients_are_unscaled_in_the_block_of_the_step() -> None:
+    clip, tail = (text.replace("    ", " " * 8) for text in (CLIP, TAIL))
+    head = HEAD.replace("    optimizer.zero_grad()\n", "").replace("range(3)", "range(8)")
+    text = head + "    if (step + 1) % 4 == 0:\n" + clip + tail + "        optimizer.zero_grad()\n"
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    (fix,) = fixes_for(report, finding)
+    assert "4 == 0:\n        scaler.unscale_(optimizer)\n        nn.utils" in fixed(text, fix)
+
+
 PLAIN = "    optimizer.step()\n"
 FLAG = 'import sys\nmixed = "amp" in sys.argv\n'
 

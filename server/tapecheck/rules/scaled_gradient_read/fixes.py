@@ -12,11 +12,12 @@ _EFFECT = "The gradients are those of the loss from there on; `step` sees that t
 
 
 def unscale_first(context: Context) -> Iterator[Candidate]:
-    """Insert `scaler.unscale_(optimizer)` in front of what reads the gradients, in the block of the backward call."""
-    code = context.code
-    target = _target(context)
-    if target is None:
-        return
+    """Insert `scaler.unscale_(optimizer)` in front of what reads the gradients, beside the backward or the step."""
+    for target in _targets(context):
+        yield from _unscaled_before(context.code, target)
+
+
+def _unscaled_before(code: Code, target: ast.stmt) -> Iterator[Candidate]:
     function = code.function(target)
     for scaler in dict.fromkeys(name for name, _, _ in _calls(function, "scale")):
         late = [
@@ -75,17 +76,20 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _target(context: Context) -> ast.stmt | None:
-    """Return the statement that reads the gradients, or calls what does, in the block of the backward call."""
+def _targets(context: Context) -> list[ast.stmt]:
+    """Return the statements that read the gradients, or call what does: first the one in the block of the backward,
+    then each as it is, since with accumulation it stands in the block of the step.
+    """
     code = context.code
     built = next((label.span for label in context.labels("built")), None)
     backward = code.statement_at(built) if built is not None else None
-    for span in (context.finding.span, *(label.span for label in context.labels("called"))):
-        statement = code.statement_at(span) if backward is not None else None
-        pair = code.same_block(backward, statement) if backward is not None and statement is not None else None
+    spans = (context.finding.span, *(label.span for label in context.labels("called")))
+    found = [statement for span in spans if (statement := code.statement_at(span)) is not None]
+    for statement in found:
+        pair = code.same_block(backward, statement) if backward is not None else None
         if pair is not None and pair[0] is not pair[1] and not isinstance(pair[1], _DEFINITIONS):
-            return pair[1]
-    return None
+            return list(dict.fromkeys([pair[1], *found]))
+    return found
 
 
 def _calls(function: ast.AST, method: str) -> Iterator[tuple[str, str, ast.Call]]:

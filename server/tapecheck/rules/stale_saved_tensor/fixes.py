@@ -316,6 +316,49 @@ def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.s
     return None
 
 
+def leave_out(context: Context) -> Iterator[Candidate]:
+    """Take out an in-place change of a local value that nothing reads afterwards."""
+    code = context.code
+    for change in _changes(context):
+        statement = code.statement_at(change.at.span)
+        values = _changed_values(code, statement) if statement is not None else []
+        value = values[0] if len(values) == 1 else None
+        if statement is None or not isinstance(value, ast.Name):
+            continue
+        if not _takes_the_place(code, change, statement, value) and _only_computed_with(code, statement, value):
+            gone = code.delete(statement)
+            if change.leaf is None and gone is not None:
+                yield Candidate(
+                    f"Leave `{code.segment(statement)}` out: nothing reads `{value.id}` after it",
+                    "The saved tensor is left as it was, so the backward can use it.",
+                    [gone],
+                    fallback=True,
+                )
+
+
+def _only_computed_with(code: Code, statement: ast.stmt, value: ast.Name) -> bool:
+    """Return whether a name is one of a function's own, which gives its tensor to operators alone: none keeps it."""
+    function = code.function(statement)
+    stores = code.stores(function, value.id)
+    loads = [load for load in code.loads(function, value.id) if not code.inside(load, statement)]
+    return (
+        isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and all(isinstance(store, ast.AugAssign) or _computes(store) for store in stores)
+        and any(isinstance(store, ast.Assign) for store in stores)
+        and all(isinstance(code.parent(load), (ast.BinOp, ast.UnaryOp, ast.Compare)) for load in loads)
+    )
+
+
+def _computes(store: ast.stmt) -> bool:
+    """Return whether a statement gives a name what an operator returns, or a function of no value that has a name: what
+    may be a view of such a value is changed with it.
+    """
+    value = store.value if isinstance(store, ast.Assign) else None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.keywords:
+        return all(isinstance(part, (ast.Call, ast.BinOp, ast.Constant)) for part in value.args) and bool(value.args)
+    return isinstance(value, (ast.BinOp, ast.UnaryOp))
+
+
 def _changed_values(code: Code, statement: ast.stmt) -> list[ast.expr]:
     found = list(targets(statement))
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -399,5 +442,6 @@ STRATEGIES: tuple[Strategy, ...] = (
     step_later,
     change_later,
     change_copy,
+    leave_out,
 )
 """What is proposed, preferred first."""
