@@ -44,6 +44,18 @@ for x in torch.randn(3, 2, 4):
 def hypergradients(params, hparams, outer_loss):
     return torch.autograd.grad(outer_loss(params, hparams), hparams, retain_graph=True)
 """,
+    "a graph that what unknown code computes may share": """\
+class Unroll:
+    def __init__(self, loss_of, weights, rounds=4):
+        self.loss_of, self.weights, self.rounds = loss_of, weights, rounds
+    def backward(self, start):
+        kept = [part.data for part in start]
+        for _ in range(self.rounds):
+            moved = [(part + 1).requires_grad_() for part in kept]
+            slopes = torch.autograd.grad(self.loss_of(moved), moved + self.weights, retain_graph=True)
+            kept = [part - slope.data for part, slope in zip(kept, slopes)]
+        return kept
+""",
     "a list that nobody knows, walked by a closure": """\
 def fixed_point(params, hparams, fp_map, vector, k):
     params = [p.detach().requires_grad_() for p in params]

@@ -139,6 +139,13 @@ def test_graphs_nobody_knows_may_be_one(build: Any, found: Any, first: str, seco
     assert [finding.span.line for finding in found(build)] == [4]
 
 
+def test_what_unknown_code_computes_may_share_a_graph(build: Any, found: Any) -> None:
+    for line in (1, 4):
+        x = build.leaf(line)
+        build.backward(line + 2, build.node(line + 1, x, op="loss_fn()", keeps="may", linked="may"), retain="yes")
+    assert [finding.span.line for finding in found(build)] == [6]
+
+
 def test_a_graph_handed_to_unknown_code(build: Any, found: Any) -> None:
     w = build.leaf(1)
     loss = build.node(2, w, saves=[0])

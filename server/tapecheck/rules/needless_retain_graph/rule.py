@@ -10,7 +10,7 @@ from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import call_text
-from tapecheck.tape import Span
+from tapecheck.tape import Ledger, Span
 
 
 class NeedlessRetainGraph(Rule):
@@ -75,7 +75,12 @@ def _walks_the_unknown(reading: Reading, run: Run) -> bool:
     walked: Iterable[int] = run.traversal.executed
     if run.traversal.problem is not None:
         walked = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
-    return any(ledger.leads_anywhere(node) for node in walked)
+    # What unknown code computed from a graph may have another one besides.
+    return any(ledger.leads_anywhere(node) or _of_unknown_code(ledger, node) for node in walked)
+
+
+def _of_unknown_code(ledger: Ledger, node: int) -> bool:
+    return node in ledger.nodes and ledger.nodes[node].linked != "yes"
 
 
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
