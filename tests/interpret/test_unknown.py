@@ -56,6 +56,31 @@ class Unroll:
             kept = [part - slope.data for part, slope in zip(kept, slopes)]
         return kept
 """,
+    "a graph that a Function keeps for its backward": """\
+class Penalty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, net, x, *weights):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            out = net(x)
+            ctx.out, ctx.x = out, x
+            (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+            slopes = torch.autograd.grad(slope.pow(2).sum(), (x, *weights), retain_graph=True, allow_unused=True)
+        ctx.save_for_backward(*weights)
+        return out.detach()
+    @staticmethod
+    def backward(ctx, grad):
+        weights = ctx.saved_tensors[-2:]
+        with torch.enable_grad():
+            slope, *others = torch.autograd.grad(ctx.out, [ctx.x, *weights], grad)
+        return None, slope, *others
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    def forward(self, x):
+        return Penalty.apply(self.net, x, *self.net.parameters())
+""",
     "a list that nobody knows, walked by a closure": """\
 def fixed_point(params, hparams, fp_map, vector, k):
     params = [p.detach().requires_grad_() for p in params]

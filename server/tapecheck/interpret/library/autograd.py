@@ -681,6 +681,9 @@ class Autograd:
         exists: Fact = "no"
         for value in carriers:
             exists = either(exists, torch.requires(value))
+        for name, held in context.attrs.items():
+            # Its backward may walk a graph that its forward has built, whoever starts it.
+            machine.escape(held, node, f"ctx.{name}")
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
         built = world.graph.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
         own = _differentiable_again(backward)
