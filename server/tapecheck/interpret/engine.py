@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Module,
+    Read,
     Run,
     Signal,
     Stream,
@@ -47,7 +48,7 @@ class Engine(Protocol):
     """The user's modules that this run has imported, by path."""
     summaries: dict[int, Any]
     """What calls of functions did, by the id of the function's node: see `python/summaries.py`."""
-    reads: list[tuple[dict[str, Value], str, Value]] | None
+    reads: list[Read] | None
     """The names that a call which is being summed up has taken from other namespaces; None where none is."""
     scopes: list[dict[str, Value]]
     """The namespaces of the functions that ran in that call: what it takes from these is its own."""
@@ -104,7 +105,9 @@ class Engine(Protocol):
         self, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
     ) -> Value: ...
     def instantiate(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
-    def make_function(self, node: Any, env: Env, name: str) -> Function: ...
+    def make_function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, env: Env, name: str
+    ) -> Function: ...
     def new_object(self, cls: Class) -> Instance: ...
     def resume(self, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value: ...
     def close(self, generator: Generator) -> None: ...

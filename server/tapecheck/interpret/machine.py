@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     Generator,
     List,
     Module,
+    Read,
     Run,
     Signal,
     Stream,
@@ -55,7 +56,7 @@ class Machine:
         self.envs: list[Env] = []
         self.modules: dict[str, Module] = {}
         self.summaries: dict[int, summaries.Calls] = {}
-        self.reads: list[summaries.Read] | None = None
+        self.reads: list[Read] | None = None
         self.scopes: list[dict[str, Value]] = []
         self.handlers = 0
         self.unread: set[ast.AST] = set()

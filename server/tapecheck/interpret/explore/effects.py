@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tapecheck.interpret.explore.numbers import all_numbers, is_number
 from tapecheck.interpret.objects.syntax import NUMERIC, root_of
+from tapecheck.interpret.values import ByKind
 from tapecheck.source import Source
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import placeless
@@ -305,14 +305,24 @@ class _Reader:
         self.effects |= _DROP
 
 
-_READERS: dict[type[ast.AST], Callable[[_Reader, Any, bool], None]] = {
-    ast.Attribute: _Reader.attribute, ast.Call: _Reader.call, ast.keyword: _Reader.keyword,
-    ast.If: _Reader.chosen, ast.IfExp: _Reader.chosen, ast.BoolOp: _Reader.operands,
-    ast.comprehension: _Reader.comprehension, ast.Match: _Reader.match,
-    ast.While: _Reader.while_loop, ast.For: _Reader.for_loop, ast.AsyncFor: _Reader.for_loop,
-    ast.Assign: _Reader.assigned, ast.AnnAssign: _Reader.annotated, ast.NamedExpr: _Reader.annotated,
-    ast.AugAssign: _Reader.added, ast.Subscript: _Reader.item, ast.Delete: _Reader.delete,
-}  # fmt: skip
+_READERS: ByKind[_Reader, [bool], None] = ByKind()
+_READERS.register(_Reader.attribute, ast.Attribute)
+_READERS.register(_Reader.call, ast.Call)
+_READERS.register(_Reader.keyword, ast.keyword)
+_READERS.register(_Reader.chosen, ast.If)
+_READERS.register(_Reader.chosen, ast.IfExp)
+_READERS.register(_Reader.operands, ast.BoolOp)
+_READERS.register(_Reader.comprehension, ast.comprehension)
+_READERS.register(_Reader.match, ast.Match)
+_READERS.register(_Reader.while_loop, ast.While)
+_READERS.register(_Reader.for_loop, ast.For)
+_READERS.register(_Reader.for_loop, ast.AsyncFor)
+_READERS.register(_Reader.assigned, ast.Assign)
+_READERS.register(_Reader.annotated, ast.AnnAssign)
+_READERS.register(_Reader.annotated, ast.NamedExpr)
+_READERS.register(_Reader.added, ast.AugAssign)
+_READERS.register(_Reader.item, ast.Subscript)
+_READERS.register(_Reader.delete, ast.Delete)
 
 
 def _assignment(targets: Iterable[ast.expr], value: ast.expr) -> Assignment:

@@ -7,10 +7,10 @@ Attributes ("self.h") are not followed: who else reads them, no function can tel
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.values import ByKind
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
 
@@ -162,19 +162,30 @@ class Liveness:
         return body
 
 
-_STATEMENTS: dict[type[ast.stmt], Callable[[Liveness, Any, set[str]], set[str]]] = {
-    ast.Expr: Liveness._expression,
-    ast.Assign: Liveness._assignment, ast.AugAssign: Liveness._assignment, ast.AnnAssign: Liveness._assignment,
-    ast.If: Liveness._if, ast.For: Liveness._for, ast.AsyncFor: Liveness._for, ast.While: Liveness._while,
-    ast.Return: Liveness._return, ast.Break: Liveness._break_out, ast.Continue: Liveness._go_on,
-    ast.Raise: Liveness._raise, ast.With: Liveness._with, ast.AsyncWith: Liveness._with,
-    ast.Try: Liveness._try,
-    ast.FunctionDef: Liveness._function, ast.AsyncFunctionDef: Liveness._function, ast.ClassDef: Liveness._class,
-    ast.Match: Liveness._match, ast.Delete: Liveness._delete,
-}  # fmt: skip
+_STATEMENTS: ByKind[Liveness, [set[str]], set[str]] = ByKind()
 """What gives the names before a statement, by its type."""
+_STATEMENTS.register(Liveness._expression, ast.Expr)
+_STATEMENTS.register(Liveness._assignment, ast.Assign)
+_STATEMENTS.register(Liveness._assignment, ast.AugAssign)
+_STATEMENTS.register(Liveness._assignment, ast.AnnAssign)
+_STATEMENTS.register(Liveness._if, ast.If)
+_STATEMENTS.register(Liveness._for, ast.For)
+_STATEMENTS.register(Liveness._for, ast.AsyncFor)
+_STATEMENTS.register(Liveness._while, ast.While)
+_STATEMENTS.register(Liveness._return, ast.Return)
+_STATEMENTS.register(Liveness._break_out, ast.Break)
+_STATEMENTS.register(Liveness._go_on, ast.Continue)
+_STATEMENTS.register(Liveness._raise, ast.Raise)
+_STATEMENTS.register(Liveness._with, ast.With)
+_STATEMENTS.register(Liveness._with, ast.AsyncWith)
+_STATEMENTS.register(Liveness._try, ast.Try)
+_STATEMENTS.register(Liveness._function, ast.FunctionDef)
+_STATEMENTS.register(Liveness._function, ast.AsyncFunctionDef)
+_STATEMENTS.register(Liveness._class, ast.ClassDef)
+_STATEMENTS.register(Liveness._match, ast.Match)
+_STATEMENTS.register(Liveness._delete, ast.Delete)
 if hasattr(ast, "TryStar"):
-    _STATEMENTS[ast.TryStar] = Liveness._try
+    _STATEMENTS.register(Liveness._try, ast.TryStar)
 
 
 def exposed(nodes: Iterable[ast.AST], notes: Notes) -> Names:

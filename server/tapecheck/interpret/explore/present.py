@@ -14,6 +14,7 @@ from tapecheck.interpret.objects import carry
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
+    BaseValue,
     Bound,
     Class,
     Dict,
@@ -30,7 +31,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 
-ABSENT = object()
+ABSENT = BaseValue()
 """The value of a name that has none."""
 _BUILTINS = frozenset(dir(builtins))
 _WITHOUT = (Lib, Module, Class, Function)

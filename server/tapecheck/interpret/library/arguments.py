@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
+from tapecheck.interpret.values import CONSTANTS, NO_MODEL, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _OPTIONS = ("action", "nargs", "const", "default", "type", "choices", "required", "dest", "help", "metavar")
@@ -54,7 +54,7 @@ def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Return a method of a parser; NotImplemented where it is answered as that of any unknown value."""
+    """Return a method of a parser; NO_MODEL where it is answered as that of any unknown value."""
     if name == "add_argument":
         owner.arguments.append((list(args), dict(kwargs)))
         return Unknown("argument")
@@ -69,7 +69,7 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
             try:
                 parsed = _parsed(torch, owner, given.items, node)
             except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
-                return NotImplemented
+                return NO_MODEL
             space = Instance(None, "argparse.Namespace")
             for key, value in parsed.items():
                 torch.machine.set_attribute(space, key, _value(torch, value, node), node)
@@ -82,7 +82,7 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         return given
     elif name not in ("parse_args", "print_help", "format_help"):
         owner.arguments.append(None)
-    return NotImplemented
+    return NO_MODEL
 
 
 def _defaults(owner: Parser) -> dict[str, Value]:
@@ -112,7 +112,7 @@ def _keeps_text(kind: Value) -> bool:
     return kind is None or (isinstance(kind, Native) and kind.name == "str")
 
 
-def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
+def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, object]:
     """Return what argparse makes of the words; raises what it raises, and _Refused."""
     declared = _Declared(add_help=False)
     for argument in owner.arguments:
@@ -133,15 +133,15 @@ class _Hidden:
         self.value = value
 
 
-def _value(torch: Torch, parsed: Any, node: ast.AST) -> Value:
+def _value(torch: Torch, parsed: object, node: ast.AST) -> Value:
     if isinstance(parsed, _Hidden):
         return parsed.value
     if isinstance(parsed, list):
         return torch.machine.new_list([_value(torch, item, node) for item in parsed], node)
-    return parsed
+    return parsed if isinstance(parsed, CONSTANTS) else Unknown("option")
 
 
-def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
+def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> object:
     """Return what the program's own function makes of a word, or of a default that is text."""
     try:
         return _default(torch.machine.call(kind, [text], {}, node))
@@ -150,7 +150,7 @@ def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
 
 
 def _declare(
-    declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], Any]
+    declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], object]
 ) -> argparse.Action:
     """Declare an argument to argparse itself: what it does with names, kinds and defaults it knows best."""
     given = {key: value for key, value in options.items() if key in _OPTIONS and key not in ("help", "metavar")}
@@ -168,7 +168,7 @@ def _declare(
     return declared.add_argument(*(str(_plain(name)) for name in names), **plain)
 
 
-def _default(value: Value) -> Any:
+def _default(value: Value) -> object:
     return value if isinstance(value, CONSTANTS) else _Hidden(value)
 
 

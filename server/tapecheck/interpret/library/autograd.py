@@ -15,6 +15,7 @@ from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
+    BaseValue,
     Class,
     Dict,
     Function,
@@ -73,7 +74,7 @@ _REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
 """Nodes of changes through views, and around a checkpoint: the gradient goes through them as it comes."""
 
 
-class _Gradient:
+class _Gradient(BaseValue):
     """What a backward left in `.grad`; made into a tensor when the program looks at it.
 
     `constant` says that it was to be differentiated, and hangs on nothing.

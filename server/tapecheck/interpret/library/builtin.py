@@ -549,8 +549,9 @@ def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if bases & libraries or any(kind in cls.mro() for kind in kinds if isinstance(kind, Class)):
             return True
         return Unknown("issubclass") if cls.opaque or bases else False
-    if isinstance(cls, Native) and all(isinstance(kind, Native) for kind in kinds):
-        return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in kinds)
+    natives = [kind for kind in kinds if isinstance(kind, Native)]
+    if isinstance(cls, Native) and len(natives) == len(kinds):
+        return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in natives)
     return Unknown("issubclass")
 
 

@@ -10,7 +10,19 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.values import CONSTANTS, Args, Class, Field, Instance, Kind, Kwargs, List, Unknown, Value
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    NO_MODEL,
+    Args,
+    Class,
+    Field,
+    Instance,
+    Kind,
+    Kwargs,
+    List,
+    Unknown,
+    Value,
+)
 
 _KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.PLAIN}
 _PLAIN = frozenset((
@@ -21,9 +33,9 @@ _GIVEN = ("config_class", "f", "components")
 
 
 def parsed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Return what `tyro.cli(Args)` gives; NotImplemented where it is given no dataclass."""
+    """Return what `tyro.cli(Args)` gives; NO_MODEL where it is given no dataclass."""
     cls = args[0] if args else next((kwargs[name] for name in _GIVEN if name in kwargs), None)
-    return _made(torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else NotImplemented
+    return _made(torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else NO_MODEL
 
 
 def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -150,7 +150,8 @@ def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance
 
     def pop_all(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         other = exit_stack(m2, [], {}, at)
-        other.state.extend(entered)
+        if isinstance(other.state, list):
+            other.state.extend(entered)
         entered.clear()
         return other
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DistributionState
+from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value
 from tapecheck.tape import Fact, both, either
@@ -61,7 +61,7 @@ class Distributions:
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
             if name not in owner.attrs:
                 self.world.stores.kept += 1
-                state: DistributionState = owner.state
+                state = kept(owner, DistributionState)
                 values = state.parameters
                 if values and name in ("loc", "mean"):
                     owner.attrs[name] = values[0]
@@ -79,8 +79,9 @@ class Distributions:
         return self.facts.op(known) is None or self.facts.op(f"{known}.rsample") is not None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
-        cuts = cuts_of(*[value for value in owner.state.parameters if value.node is None])
-        for value in owner.state.parameters:
+        parameters = kept(owner, DistributionState).parameters
+        cuts = cuts_of(*[value for value in parameters if value.node is None])
+        for value in parameters:
             if value.node is not None:
                 cuts = merge_cuts(self.world.graph.cut("nondifferentiable", node, value, name="sample"), cuts)
         return self.world.graph.data("sample", cuts)
@@ -89,7 +90,7 @@ class Distributions:
         """Return what a distribution computes of its parameters; `sure` says whether that needs all of them."""
         torch = self.torch
         op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
-        state: DistributionState = owner.state
+        state = kept(owner, DistributionState)
         given = state.given
         if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
             at = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}

@@ -16,7 +16,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import HandleState
+from tapecheck.interpret.library.states import HandleState, kept
 from tapecheck.interpret.values import (
     Args,
     Context,
@@ -60,7 +60,7 @@ def _autocast(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 
 
 def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    handle: HandleState = owner.state
+    handle = kept(owner, HandleState)
     if handle.entry in handle.module.hooks:
         handle.module.hooks.remove(handle.entry)
     return None

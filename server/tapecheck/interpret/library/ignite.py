@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import ProcessState
+from tapecheck.interpret.library.states import ProcessState, kept
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import (
     Args,
@@ -32,7 +32,7 @@ def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast
         started = carry.begin(machine, loop, index + 1)
         batch = Unknown("batch")
         batch.data = True
-        machine.call(owner.state.function, [owner, batch], {}, node)
+        machine.call(kept(owner, ProcessState).function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
     world.loops.leave(loop, outside, limits.BATCHES, "yes")
     return Unknown("state")

@@ -111,7 +111,9 @@ class _Steps:
             return
         machine, world = self.machine, self.machine.world
         made = self.modules.lightning_optimizers(self.model, node)
-        optimizers = made.items if isinstance(made, List) else (list(made) if isinstance(made, tuple) else [made])
+        optimizers: list[Value] = [made]
+        if isinstance(made, (List, tuple)):
+            optimizers = made.items if isinstance(made, List) else list(made)
         automatic = self.machine.get_attribute(self.model, "automatic_optimization", node)
         outside = world.position.iteration
         loop = world.enter_loop(node)

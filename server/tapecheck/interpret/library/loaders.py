@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DatasetState, LoaderState
+from tapecheck.interpret.library.states import DatasetState, LoaderState, kept
 from tapecheck.interpret.values import Args, Dict, Instance, Kwargs, List, Stream, Tensor, Unknown, Value, bound_length
 
 
@@ -45,13 +45,13 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
 
 def _batches(owner: Instance) -> int | None:
     """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
-    state: LoaderState = owner.state
+    state = kept(owner, LoaderState)
     state.iterated = True
     return bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
 
 
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
-    state: LoaderState = owner.state
+    state = kept(owner, LoaderState)
     dataset = state.dataset
     if isinstance(dataset, Instance) and isinstance(dataset.state, DatasetState):
         return _batch_of(torch, dataset)
@@ -67,7 +67,7 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
 
 
 def _batch_of(torch: Torch, dataset: Instance) -> Value:
-    state: DatasetState = dataset.state
+    state = kept(dataset, DatasetState)
     return tuple(
         torch.world.graph.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.graph.data()
         for value in state.tensors

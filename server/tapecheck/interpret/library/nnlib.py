@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
 from tapecheck.interpret import limits
@@ -570,8 +570,9 @@ class Modules:
         owner = args[0] if args else kwargs.get("module")
         replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
         inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
-        if isinstance(replaced, tuple) and all(isinstance(part, Dict) for part in replaced):
-            replaced = Dict({key: item for part in replaced for key, item in part.items.items()})
+        parts = [part for part in replaced if isinstance(part, Dict)] if isinstance(replaced, tuple) else []
+        if isinstance(replaced, tuple) and len(parts) == len(replaced):
+            replaced = Dict({key: item for part in parts for key, item in part.items.items()})
         if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
@@ -586,7 +587,7 @@ class Modules:
                 undo.append((home, last, home.attrs[last]))
                 home.attrs[last] = value
         try:
-            given = list(inputs) if isinstance(inputs, tuple) else [inputs]
+            given: list[Value] = [*inputs] if isinstance(inputs, tuple) else [inputs]
             return self.call(owner, given, {}, node)
         finally:
             for home, last, value in undo:
@@ -634,7 +635,7 @@ class _Registered(Attributes):
             return name in layer.buffers
         return _is_parameter(layer, name, value)
 
-    def __setitem__(self, key: Value, value: Value) -> None:
+    def __setitem__(self, key: Hashable, value: Value) -> None:
         super().__setitem__(key, value)
         if isinstance(key, str) and self.kind != "_modules":
             layer = _layer(self.owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers, visible
@@ -14,6 +14,7 @@ from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
     COUNTED,
+    NO_MODEL,
     Args,
     Bound,
     Dict,
@@ -135,23 +136,30 @@ def _rework(
         return value
     if depth == 0 or id(value) in seen:
         return value
+
+    def left(one: Value) -> Value:
+        return _left(torch, one, node, to, depth - 1, seen, found)
+
     if isinstance(value, tuple):
-        return tuple([_left(torch, one, node, to, depth - 1, seen, found) for one in value])
-    held: MutableMapping[Any, Value]
-    if isinstance(value, Instance):
-        held = value.attrs
-    elif isinstance(value, Dict):
-        held = value.items
-    elif isinstance(value, List):
+        return tuple([left(one) for one in value])
+    if isinstance(value, (Instance, Dict, List)):
         seen.add(id(value))
-        value.items[:] = [_left(torch, one, node, to, depth - 1, seen, found) for one in value.items]
-        return value
-    else:
-        return value
-    seen.add(id(value))
-    for key in list(held):
-        held[key] = _left(torch, held[key], node, to, depth - 1, seen, found)
+    if isinstance(value, Instance):
+        _each(value.attrs, left)
+    elif isinstance(value, Dict):
+        _each(value.items, left)
+    elif isinstance(value, List):
+        value.items[:] = [left(one) for one in value.items]
     return value
+
+
+_Key = TypeVar("_Key")
+
+
+def _each(held: MutableMapping[_Key, Value], left: Callable[[Value], Value]) -> None:
+    """Put in the place of each value what is left of it."""
+    for key in list(held):
+        held[key] = left(held[key])
 
 
 def _left(
@@ -234,7 +242,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             visible.may_freeze((*args, *kwargs.values()))
     if function.owner is not None and by_name:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
-        if known is not NotImplemented:
+        if known is not NO_MODEL:
             if hidden:
                 _by_name(torch, function, node)
             return known
@@ -340,14 +348,14 @@ def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST,
 
 
 def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Call a method that is known by its name, whatever it is called on; NotImplemented for any other."""
-    known: Value = NotImplemented
+    """Call a method that is known by its name, whatever it is called on; NO_MODEL for any other."""
+    known: Value = NO_MODEL
     if isinstance(owner, arguments.Parser):
         known = arguments.method(torch, owner, name, args, kwargs, node)
     method = _METHODS.get(name)
-    if known is NotImplemented and method is not None:
+    if known is NO_MODEL and method is not None:
         known = method(torch, owner, name, args, kwargs, node)
-    if known is NotImplemented and owner.node is not None and torch.facts.op(name) is not None:
+    if known is NO_MODEL and owner.node is not None and torch.facts.op(name) is not None:
         return torch.op(name, [owner, *args], kwargs, node)
     return known
 
@@ -362,12 +370,12 @@ def _backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
 
 
 def _manual_backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return torch.autograd.backward_method(args[0], args[1:], kwargs, node) if args else NotImplemented
+    return torch.autograd.backward_method(args[0], args[1:], kwargs, node) if args else NO_MODEL
 
 
 def _register_hook(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
-        return NotImplemented
+        return NO_MODEL
     if name == "register_forward_hook":
         torch.nn.loose_hooks.append(args[0])
     return Unknown("handle")
@@ -429,7 +437,7 @@ def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs,
 
 def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if owner.leaf is None:
-        return NotImplemented
+        return NO_MODEL
     # Text generation of transformers runs under no_grad.
     result = Unknown("generate()")
     result.data = True
@@ -439,7 +447,7 @@ def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
 def _prepare(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Give back what was handed over, as accelerator.prepare(model, optimizer) does."""
     if not args:
-        return NotImplemented
+        return NO_MODEL
     return args[0] if len(args) == 1 else tuple(args)
 
 
@@ -471,14 +479,14 @@ def _step(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, n
 
 def _scale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) != 1 or not isinstance(args[0], (Tensor, Unknown)):
-        return NotImplemented
+        return NO_MODEL
     # A gradient scaler that was handed in may be switched off.
     return scalers.scaled_by(torch, args[0], torch.world.graph.data("scale"), "may", node)
 
 
 def _unscale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
-        return NotImplemented
+        return NO_MODEL
     scalers.divided(torch.world, args[0], node)
     return None
 

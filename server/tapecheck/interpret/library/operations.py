@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers, visible
@@ -210,7 +210,7 @@ class _Call:
         self.inputs: dict[str, list[Tensor | Unknown]] = {}
         self.every: list[Tensor | Unknown] = []
         self.cuts: tuple[int, ...] = ()
-        self.storage: Any = None
+        self.storage: Storage | None = None
 
     def gather(self) -> list[str] | None:
         """Find the tensors among the arguments; return what a plan depends on, None where that is not known yet."""
@@ -453,7 +453,7 @@ def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None,
     raise Signal(kind, None, message, node)
 
 
-def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Any:
+def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Storage | None:
     source = target
     if source is None and fact.view != "no":
         source = bound.get(fact.view_of or "")

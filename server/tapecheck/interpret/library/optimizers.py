@@ -8,7 +8,7 @@ import re
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out, scalers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.library.states import OptimizerState, kept
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -170,7 +170,7 @@ class Optimizers:
             if isinstance(group, Dict):
                 group.items["params"] = listed
             groups.items.append(group if isinstance(group, Dict) else Dict({"params": listed}, more=True))
-        state: OptimizerState = owner.state
+        state = kept(owner, OptimizerState)
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
+    NO_MODEL,
     Args,
     Bound,
     Dict,
@@ -31,7 +32,7 @@ def worker(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
         given = {**dict(zip(("group", "target", "name", "args", "kwargs"), args)), **kwargs}
         target = given.get("target")
         if not isinstance(target, _STARTED):
-            return NotImplemented
+            return NO_MODEL
         made = Instance(None, kind)
 
         def start(m2: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
@@ -58,7 +59,7 @@ def spawn(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = {**dict(zip(("fn", "args", "nprocs"), args)), **kwargs}
     target = given.get("fn")
     if not isinstance(target, _STARTED):
-        return NotImplemented
+        return NO_MODEL
     _call(m, target, [Unknown.whole("rank"), *_items(m, given.get("args"), node)], {}, node)
     return None
 

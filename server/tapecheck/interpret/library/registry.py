@@ -29,6 +29,7 @@ from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
+    NO_MODEL,
     Args,
     Class,
     Dict,
@@ -44,7 +45,7 @@ from tapecheck.interpret.values import (
 )
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
-"""Calls a function or class of a library by its dotted path; NotImplemented where it does not know it."""
+"""Calls a function or class of a library by its dotted path; NO_MODEL where it does not know it."""
 
 
 def _builtin_class(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -56,7 +57,7 @@ def _builtin_class(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: as
 def _metrics(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if path.rsplit(".", 1)[-1][:1].isupper():
         return frameworks.metric(torch, args, kwargs, node)
-    return NotImplemented
+    return NO_MODEL
 
 
 FUNCTIONS = {**torchfunctions.FUNCTIONS, **frameworks.FUNCTIONS, "argparse.ArgumentParser": arguments.parser}
@@ -120,18 +121,18 @@ class Libraries:
             return known(torch, args, kwargs, node)
         if path.startswith("torch."):
             made = torch.call(path, args, kwargs, node)
-            if made is not NotImplemented:
+            if made is not NO_MODEL:
                 return made
         made = pretrained.model(torch, path, node)
         if made is not None:
             return made
         made = stdlib.standard_library(self.engine, path, args, kwargs, node)
-        if made is not NotImplemented:
+        if made is not NO_MODEL:
             return made
         model = MODELS.get(path.partition(".")[0])
         if model is not None:
             made = model(torch, path, args, kwargs, node)
-            if made is not NotImplemented:
+            if made is not NO_MODEL:
                 return made
         return torch.opaque_result(path, args, kwargs, node)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import OptimizerState, ScalerState
+from tapecheck.interpret.library.states import OptimizerState, ScalerState, kept
 from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
@@ -25,7 +25,7 @@ def scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
     """`scaler.scale(loss)`, or of several: the products with the scale."""
     value = args[0] if args else kwargs.get("outputs", Unknown("loss"))
     if isinstance(value, (Tensor, Unknown)):
-        state: ScalerState = owner.state
+        state = kept(owner, ScalerState)
         return scaled_by(modules.torch, value, state.scale, state.enabled, node)
     if isinstance(value, (List, tuple)):
         scaled = [scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tapecheck.interpret.values import Instance, Kwargs, Tensor, Unknown, Value
 from tapecheck.tape import Fact, Site
@@ -105,3 +106,14 @@ class ProcessState:
     """Ignite's engine: the function that it calls with every batch."""
 
     function: Value
+
+
+_Kept = TypeVar("_Kept")
+
+
+def kept(owner: Instance, kind: type[_Kept]) -> _Kept:
+    """Return what the model of a library keeps in one of its objects."""
+    state = owner.state
+    if not isinstance(state, kind):
+        raise TypeError(owner.lib)
+    return state

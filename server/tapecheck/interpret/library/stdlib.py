@@ -20,6 +20,7 @@ from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     CONSTANTS,
     MORE_KEYWORDS,
+    NO_MODEL,
     Args,
     Bound,
     Cached,
@@ -47,9 +48,9 @@ from tapecheck.interpret.values import (
 
 
 def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Call a function of the standard library; NotImplemented where it is none that matters here."""
+    """Call a function of the standard library; NO_MODEL where it is none that matters here."""
     if path.startswith("math."):
-        function = getattr(math, path[5:], None)
+        function: Callable[..., Value] | None = getattr(math, path[5:], None)
         values = [value for value in map(concrete, args) if isinstance(value, (int, float))]
         if callable(function) and values and len(values) == len(args):
             large = any(abs(value) > limits.MAX_EXPONENT for value in values)
@@ -68,7 +69,7 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
     handler = _STANDARD.get(path)
     if handler is None and path.startswith("operator."):
         handler = _operator(path[9:])
-    return NotImplemented if handler is None else handler(m, args, kwargs, node)
+    return NO_MODEL if handler is None else handler(m, args, kwargs, node)
 
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -89,7 +90,7 @@ def _defaultdict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _partial(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     function, given, named = args[0], args[1:], known_keywords(kwargs)
     made = Instance(None, "functools.partial")
-    made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named))})
+    made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named.items()))})
     made.attrs["__call__"] = Native(
         "partial", lambda m2, more, extra, at: m2.call(function, [*given, *more], {**named, **extra}, at)
     )

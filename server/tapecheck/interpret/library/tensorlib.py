@@ -9,10 +9,11 @@ from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
-from tapecheck.interpret.library.states import DistributionState
+from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
+    NO_MODEL,
     Args,
     Instance,
     Kwargs,
@@ -40,7 +41,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         result.extra = {Mark.DATA_OF: owner}
         return result
     if name == "requires_grad":
-        return {"yes": True, "no": False, "may": Unknown("requires_grad")}[owner.graph]
+        return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
     if name == "is_leaf":
         return owner.is_leaf or owner.node is None
     if name == "grad_fn":
@@ -127,7 +128,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     known = _METHODS.get(name)
     if known is not None:
         result = known(torch, owner, name, args, kwargs, node)
-        if result is not NotImplemented:
+        if result is not NO_MODEL:
             return result
     if name.endswith("_") and not name.endswith("__") and owner.extra and Mark.DATA_OF in owner.extra:
         return silent_write(torch, owner, node, name, args)
@@ -162,7 +163,7 @@ def _zeroed(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
     source = (owner.extra or {}).get(Mark.DATA_OF, owner)
     if isinstance(source, Tensor):
         torch.autograd.zeroed(source, node)
-    return NotImplemented
+    return NO_MODEL
 
 
 def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -435,7 +436,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
 def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown]:
     """Return the tensors that a distribution is made of, those of the distributions in it included."""
     if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
-        state: DistributionState = value.state
+        state = kept(value, DistributionState)
         return state.parameters
     return torch.tensors(value)
 

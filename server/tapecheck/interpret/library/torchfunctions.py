@@ -384,8 +384,8 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             return torch.machine.call(wrapped.function, args, kwargs, node)
         finally:
             context.leave(torch.machine, None)
-    if isinstance(wrapped.extra, CompiledState):
-        return wrappers.call_compiled(torch, wrapped.extra, args, kwargs, node)
+    if isinstance(wrapped.state, CompiledState):
+        return wrappers.call_compiled(torch, wrapped.state, args, kwargs, node)
     return torch.machine.call(wrapped.function, args, kwargs, node)
 
 
@@ -402,7 +402,8 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
         try:
             value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
-            return stop.value
+            returned: Value = stop.value
+            return returned
         finally:
             del torch.world.modes.grad_modes[depth - 1 :]
         thrown = None

@@ -24,6 +24,7 @@ from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     COUNTED,
     INERT,
+    NO_MODEL,
     Args,
     Instance,
     Kwargs,
@@ -139,7 +140,7 @@ class Torch:
     opaque = opaque.opaque
 
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """Call a function or class of torch by its dotted path; NotImplemented where it is none that is known."""
+        """Call a function or class of torch by its dotted path; NO_MODEL where it is none that is known."""
         name = path[6:]
         if name == "hub.load":
             return pretrained.model(self, path, node)
@@ -172,10 +173,10 @@ class Torch:
             return self.op(short, args, kwargs, node)
         if name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn.")):
             # Graphs go through what other processes compute, and a backward from one to the other.
-            return NotImplemented
+            return NO_MODEL
         if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
             return Unknown("result")
-        return NotImplemented
+        return NO_MODEL
 
     def known_name(self, path: str) -> Value:
         """Return what torch has under a path; None where the facts and classes know none."""

@@ -127,7 +127,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     depth = len(world.modes.grad_modes)
     try:
         entered = fresh(inputs)
-        passed = list(entered) if isinstance(entered, tuple) else [entered]
+        passed: list[Value] = [*entered] if isinstance(entered, tuple) else [entered]
         result = torch.machine.call(given.get("func"), passed, {}, node)
     finally:
         del world.modes.grad_modes[depth - 1 :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import CompiledState, ParallelState
+from tapecheck.interpret.library.states import CompiledState, ParallelState, kept
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
@@ -78,7 +78,7 @@ def _around(model: Instance, name: str, path: str) -> Instance:
 
 def no_sync(owner: Instance) -> Context:
     """Return the context in which forwards of a wrapped model do not prepare for gradients to be averaged."""
-    state: ParallelState = owner.state
+    state = kept(owner, ParallelState)
     before: list[Fact] = []
 
     def enter(machine: object) -> Value:
@@ -123,23 +123,27 @@ def compile_(target: Value, options: Kwargs) -> Value:
         owner.state = state
         return owner
     if isinstance(target, (Function, Bound, Wrapped)):
-        return Wrapped("compiled", target, state)
+        return Wrapped("compiled", target, state=state)
     return target
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
+def _wrapped(owner: Instance) -> CompiledState | ParallelState:
+    return owner.state if isinstance(owner.state, CompiledState) else kept(owner, ParallelState)
+
+
 def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return what a wrapped model has under a name that no module has: that of the model in it."""
     if name == "no_sync" and isinstance(owner.state, ParallelState):
         return Native(name, lambda m, args, kwargs, at: no_sync(owner))
-    return modules.machine.get_attribute(owner.state.model, name, node)
+    return modules.machine.get_attribute(_wrapped(owner).model, name, node)
 
 
 def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a wrapped model."""
-    state = owner.state
+    state = _wrapped(owner)
     if isinstance(state, CompiledState):
         return call_compiled(modules.torch, state, args, kwargs, node)
     world, first = modules.world, modules.world.writer.last_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -92,7 +92,7 @@ class _Nowhere:
     """What holds values without a name of their own: elements, closures, defaults."""
 
     def __init__(self) -> None:
-        self.slots: dict[Any, Slot] = {}
+        self.slots: dict[Hashable, Slot] = {}
 
 
 _NOWHERE = _Nowhere()
@@ -102,7 +102,7 @@ class _Owner(Protocol):
     """What values are stored in: a namespace, an object, a class, a container."""
 
     @property
-    def slots(self) -> dict[Any, Slot]: ...
+    def slots(self) -> dict[Hashable, Slot]: ...
 
 
 class _Scan:

@@ -79,7 +79,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
         return False
     now = machine.world.position.iteration
     by_chance = is_drawn(index)
-    for other in reversed(owner.items):
+    for other in reversed(list(owner.items)):
         slot = owner.slots.get(other)
         if slot is None or not (_unsure(key) or _unsure(other)):
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins as python
-from typing import Any
 
 from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value
 
@@ -51,7 +50,7 @@ def stop_iteration(result: Value) -> Instance:
     return made
 
 
-def matches(raised: Any, wanted: Value, node: ast.AST) -> bool:
+def matches(raised: Signal, wanted: Value, node: ast.AST) -> bool:
     """Whether an except clause names the class of an exception or a base of it."""
     if not raised.kind:
         return True

@@ -72,7 +72,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 
 def _of_constant(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
     if isinstance(owner, (int, float)) and name in ("real", "imag"):
-        return getattr(owner, name)
+        return owner.real if name == "real" else owner.imag
     if name in ("value", "name"):
         return owner if name == "value" else Unknown.text()
     expects_tensor(machine, name, node)
@@ -404,7 +404,7 @@ def _total(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) ->
 
 
 def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    for source in (*args, Dict(dict(kwargs))):
+    for source in (*args, Dict(dict(kwargs.items()))):
         counted(m, owner, source, -1, node)
     return None
 
@@ -412,7 +412,7 @@ def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 def counter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.Counter: a dict that answers 0 for what it has not counted."""
     result = Dict({}, kind="counter", born=m.world.position.clock)
-    for source in (*args, Dict(known_keywords(kwargs))):
+    for source in (*args, Dict(dict(known_keywords(kwargs).items()))):
         counted(m, result, source, 1, node)
     return result
 
@@ -448,7 +448,11 @@ def has_method(owner: Value, name: str) -> bool:
 
 _OTHERS: ByKind[Engine, [str, ast.AST], Value] = ByKind()
 """What is no method of a container, by the type of its owner."""
-_OTHERS.register(_of_constant, str, bytes, bool, int, float)
+_OTHERS.register(_of_constant, str)
+_OTHERS.register(_of_constant, bytes)
+_OTHERS.register(_of_constant, bool)
+_OTHERS.register(_of_constant, int)
+_OTHERS.register(_of_constant, float)
 _OTHERS.register(_of_type, Native)
 _OTHERS.register(_of_generator, Generator)
 _OTHERS.register(_of_slice, slice)

@@ -9,7 +9,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.algebra import ordered
 from tapecheck.interpret.objects.carry import tensors_in
 from tapecheck.interpret.objects.containers import append_all
-from tapecheck.interpret.values import Args, Kwargs, List, Order, Queue, Unknown, Value, concrete
+from tapecheck.interpret.values import NO_MODEL, Args, Kwargs, List, Order, Queue, Unknown, Value, concrete
 
 _THREADS = ("threading", "concurrent", "multiprocessing")
 """Modules whose import says that somebody else may fill a queue or empty it."""
@@ -22,7 +22,7 @@ def made(order: Order) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
         own = m.module_of(m.envs[-1])
         sources = [module.source for module in (own, *m.modules.values())]
         if own.source is None or any(name in source.text for source in sources if source for name in _THREADS):
-            return NotImplemented
+            return NO_MODEL
         result = Queue(order)
         size = concrete(args[0] if args else kwargs.get("maxsize"))
         # Whoever puts something into a full queue waits until it is taken out.
@@ -67,7 +67,7 @@ def inside(owner: Queue) -> Value:
 def push(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappush(heap, item)`."""
     if not isinstance(args[0], List):
-        return NotImplemented
+        return NO_MODEL
     append_all(m, args[0], args[1:2], node)
     return None
 
@@ -75,13 +75,13 @@ def push(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def pop(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappop(heap)`."""
     if not isinstance(args[0], List) or not args[0].items:
-        return NotImplemented
+        return NO_MODEL
     return _least(m, args[0], node)
 
 
 def push_and_pop(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappushpop(heap, item)` and `heapq.heapreplace(heap, item)`."""
-    return NotImplemented if push(m, args, kwargs, node) is NotImplemented else pop(m, args, kwargs, node)
+    return NO_MODEL if push(m, args, kwargs, node) is NO_MODEL else pop(m, args, kwargs, node)
 
 
 def _least(m: Engine, owner: List, node: ast.AST) -> Value:

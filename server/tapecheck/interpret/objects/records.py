@@ -88,7 +88,7 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
         if statement.value is not None:
             default = namespace.vars.get(name)
             if isinstance(default, Instance) and default.lib == "dataclasses.field":
-                facts: Kwargs = default.state
+                facts = default.state if isinstance(default.state, dict) else {}
                 field.spec = default
                 field.factory = facts.get("default_factory", facts.get("factory"))
                 field.given = "default" in facts
@@ -195,7 +195,7 @@ def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
         if name == "_make":
             return Native(name, lambda m, args, kwargs, at: Record(cls, list(m.elements(args[0], at)) if args else []))
     if cls.members is not None and name == "__members__":
-        return Dict(dict(cls.members), born=machine.world.position.clock)
+        return Dict(dict(cls.members.items()), born=machine.world.position.clock)
     if name == "__dataclass_fields__" and cls.kind == "dataclass":
         return Dict({field.name: Unknown("field") for field in cls.fields or ()}, born=machine.world.position.clock)
     return None

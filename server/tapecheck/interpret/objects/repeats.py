@@ -10,13 +10,14 @@ left out of the comparison.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import LoopKey, Row, World
+from tapecheck.interpret.values import ByKind
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -156,31 +157,45 @@ class _Reader:
         return 0 if number > self.begun.storages else number
 
 
-_READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
-    Node: lambda reader, event: (
-        event.op, reader.nodes(event.inputs), event.keeps, event.linked, reader.cuts(event.cuts),
+_READ: ByKind[_Reader, [], tuple[object, ...]] = ByKind()
+_READ.register(
+    lambda reader, event: (
+        event.op,
+        reader.nodes(event.inputs),
+        event.keeps,
+        event.linked,
+        reader.cuts(event.cuts),
         [(reader.storage(one.storage), one.name, reader.node(one.of), one.fact) for one in event.saved],
     ),
-    Cut: lambda reader, event: (event.how, reader.nodes(event.nodes), reader.nodes(event.leaves)),
-    Backward: lambda reader, event: (
-        event.call, [(reader.node(root.node), root.graph, reader.cuts(root.cuts)) for root in event.roots],
-        event.inputs if event.inputs is None else reader.nodes(event.inputs), event.retain, event.create,
+    Node,
+)
+_READ.register(lambda reader, event: (event.how, reader.nodes(event.nodes), reader.nodes(event.leaves)), Cut)
+_READ.register(
+    lambda reader, event: (
+        event.call,
+        [(reader.node(root.node), root.graph, reader.cuts(root.cuts)) for root in event.roots],
+        event.inputs if event.inputs is None else reader.nodes(event.inputs),
+        event.retain,
+        event.create,
     ),
-    InPlace: lambda reader, event: (reader.storage(event.storage), event.how, event.grad_mode, event.optimizer),
-    Step: lambda reader, event: (event.optimizer,),
-    GradientSet: lambda reader, event: (reader.node(event.leaf),),
-    GradientRead: lambda reader, event: (reader.node(event.of), event.how),
-    GraphRead: lambda reader, event: (reader.node(event.node),),
-    Scaled: lambda reader, event: (reader.node(event.node), event.enabled),
-    Unscaled: lambda reader, event: (event.leaves,),
-    WrapperCall: lambda reader, event: (event.wrapper, event.reduces, event.whole),
-    GradientsReduced: lambda reader, event: (),
-    LeafEscape: lambda reader, event: (reader.nodes(event.leaves), event.to),
-    Escape: lambda reader, event: (reader.nodes(event.nodes), event.to),
-    Hold: lambda reader, event: (event.holder, reader.nodes(event.nodes)),
-    Bind: lambda reader, event: (event.name, reader.node(event.node), event.item),
-    Loop: lambda reader, event: (event.inside_forward,),
-}  # fmt: skip
+    Backward,
+)
+_READ.register(
+    lambda reader, event: (reader.storage(event.storage), event.how, event.grad_mode, event.optimizer), InPlace
+)
+_READ.register(lambda reader, event: (event.optimizer,), Step)
+_READ.register(lambda reader, event: (reader.node(event.leaf),), GradientSet)
+_READ.register(lambda reader, event: (reader.node(event.of), event.how), GradientRead)
+_READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
+_READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
+_READ.register(lambda reader, event: (event.leaves,), Unscaled)
+_READ.register(lambda reader, event: (event.wrapper, event.reduces, event.whole), WrapperCall)
+_READ.register(lambda reader, event: (), GradientsReduced)
+_READ.register(lambda reader, event: (reader.nodes(event.leaves), event.to), LeafEscape)
+_READ.register(lambda reader, event: (reader.nodes(event.nodes), event.to), Escape)
+_READ.register(lambda reader, event: (event.holder, reader.nodes(event.nodes)), Hold)
+_READ.register(lambda reader, event: (event.name, reader.node(event.node), event.item), Bind)
+_READ.register(lambda reader, event: (event.inside_forward,), Loop)
 _INDEX = re.compile(r"\[\d+\]")
 """What is iterated is named by the number of the iteration."""
 _TELLING = (Backward, Cut, Node, Step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -21,7 +21,6 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     List,
-    Run,
     Signal,
     Unknown,
     Value,
@@ -130,7 +129,7 @@ def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     )
 
 
-def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) -> Run:
+def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) -> PyGenerator[Value, Value, Value]:
     """Run a generator function; its loops and frames are put in place whenever it is resumed."""
     assert not isinstance(function.node, ast.Lambda)
     run = machine.block(function.node.body, env)
@@ -190,7 +189,9 @@ def close(machine: Engine, generator: Generator) -> None:
         generator.done = True
 
 
-def make_function(machine: Engine, node: Any, env: Env, name: str) -> Function:
+def make_function(
+    machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, env: Env, name: str
+) -> Function:
     arguments: ast.arguments = node.args
     defaults = [machine.eval(default, env) for default in arguments.defaults]
     kw_defaults = [machine.eval(default, env) if default is not None else None for default in arguments.kw_defaults]

@@ -20,7 +20,6 @@ from tapecheck.interpret.values import (
     Extent,
     Generator,
     List,
-    Run,
     Set,
     Signal,
     Stream,
@@ -153,7 +152,9 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
     return Generator(lazily, inner, open_ended, extent=extent, guarded=stream.waits())
 
 
-def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
+def _lazily(
+    machine: Engine, element: ast.expr, rounds: PyGenerator[Value, Value, None], env: Env
+) -> PyGenerator[Value, Value, None]:
     """Yield the values of a generator expression, each worked out when it is asked for."""
     home = machine.world.position.frames[-1]
     while True:

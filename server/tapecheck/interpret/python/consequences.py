@@ -27,7 +27,6 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     expression,
-    hashable,
 )
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
@@ -278,13 +277,13 @@ def _identity(parts: tuple[Value, ...]) -> _Formula:
     """Return what works out `parts[1] is parts[2]`, or whether it is an instance of the classes named there."""
     left = _formula(parts[1])
     if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
-        kinds = parts[2][1:]
+        kinds = _types(parts[2][1:])
         return lambda given: _is_instance(left(given), kinds)
     right = _formula(parts[2])
 
     def same(given: dict[int, object]) -> bool:
         one = left(given)
-        return hashable(one) == hashable(right(given)) if not isinstance(one, _Kind) else False
+        return not isinstance(one, _Kind) and bool(one == right(given))
 
     return same
 
@@ -297,6 +296,11 @@ def _text_method(name: str, parts: list[_Formula]) -> _Formula:
         return getattr(values[0], name)(*values[1:])
 
     return call
+
+
+def _types(kinds: tuple[Value, ...]) -> tuple[_Type, ...]:
+    """Return the classes that a test of `isinstance` names."""
+    return tuple(kind for kind in kinds if isinstance(kind, (str, Class)))
 
 
 def _is_instance(example: object, kinds: tuple[_Type, ...]) -> bool:
@@ -353,7 +357,7 @@ class _Constants:
         if name == "test In" and isinstance(operands[0], CONSTANTS):
             self.searched.add(operands[0])
         if name == "test Is" and isinstance(operands[1], tuple):
-            self.kinds += [kind for kind in operands[1][1:] if kind not in self.kinds]
+            self.kinds += [kind for kind in _types(operands[1][1:]) if kind not in self.kinds]
             operands = operands[:1]
         for part in operands:
             self._collect(part)

@@ -6,7 +6,6 @@ import ast
 import builtins
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -17,6 +16,7 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     MORE_KEYWORDS,
     Args,
+    ByKind,
     Dict,
     Env,
     Instance,
@@ -112,7 +112,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     function = machine.eval(node.func, env)
     args, kwargs = _given(machine, node, env)
     if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
-        return Dict(dict(env.vars), more=True)
+        return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
         receiver = machine.eval(node.func.value, env)
         if isinstance(receiver, Instance):
@@ -389,15 +389,32 @@ def _yielded(machine: Engine, node: ast.AST, env: Env) -> Value:
     return Unknown("yield") if env.sent is None else env.sent.get(node)
 
 
-EVALUATE: dict[type[ast.expr], Callable[[Engine, Any, Env], Value]] = {
-    ast.Constant: lambda machine, node, env: node.value, ast.Name: _name, ast.Attribute: _attribute,
-    ast.Call: _call, ast.BinOp: _bin_op, ast.UnaryOp: _unary_op, ast.BoolOp: _bool_op, ast.Compare: _compare,
-    ast.IfExp: _if_exp, ast.Tuple: _tuple, ast.List: _list, ast.Set: _set, ast.Dict: _dict,
-    ast.Subscript: _subscript, ast.Slice: _slice, ast.Lambda: _lambda, ast.ListComp: comprehensions.list_comprehension,
-    ast.SetComp: comprehensions.list_comprehension, ast.GeneratorExp: comprehensions.generator_expression,
-    ast.DictComp: comprehensions.dict_comprehension, ast.JoinedStr: _joined, ast.FormattedValue: _formatted,
-    ast.NamedExpr: _named, ast.Starred: lambda machine, node, env: machine.eval(node.value, env),
-    ast.Await: lambda machine, node, env: machine.eval(node.value, env),
-    ast.Yield: _yielded, ast.YieldFrom: _yielded,
-}  # fmt: skip
+EVALUATE: ByKind[Engine, [Env], Value] = ByKind()
 """How each expression is evaluated."""
+EVALUATE.register(lambda machine, node, env: node.value, ast.Constant)
+EVALUATE.register(_name, ast.Name)
+EVALUATE.register(_attribute, ast.Attribute)
+EVALUATE.register(_call, ast.Call)
+EVALUATE.register(_bin_op, ast.BinOp)
+EVALUATE.register(_unary_op, ast.UnaryOp)
+EVALUATE.register(_bool_op, ast.BoolOp)
+EVALUATE.register(_compare, ast.Compare)
+EVALUATE.register(_if_exp, ast.IfExp)
+EVALUATE.register(_tuple, ast.Tuple)
+EVALUATE.register(_list, ast.List)
+EVALUATE.register(_set, ast.Set)
+EVALUATE.register(_dict, ast.Dict)
+EVALUATE.register(_subscript, ast.Subscript)
+EVALUATE.register(_slice, ast.Slice)
+EVALUATE.register(_lambda, ast.Lambda)
+EVALUATE.register(comprehensions.list_comprehension, ast.ListComp)
+EVALUATE.register(comprehensions.list_comprehension, ast.SetComp)
+EVALUATE.register(comprehensions.generator_expression, ast.GeneratorExp)
+EVALUATE.register(comprehensions.dict_comprehension, ast.DictComp)
+EVALUATE.register(_joined, ast.JoinedStr)
+EVALUATE.register(_formatted, ast.FormattedValue)
+EVALUATE.register(_named, ast.NamedExpr)
+EVALUATE.register(lambda machine, node, env: machine.eval(node.value, env), ast.Starred)
+EVALUATE.register(lambda machine, node, env: machine.eval(node.value, env), ast.Await)
+EVALUATE.register(_yielded, ast.Yield)
+EVALUATE.register(_yielded, ast.YieldFrom)

@@ -5,13 +5,25 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.values import Class, Dict, Env, List, Unknown, Value, behaviour, hashable, identical, unwrapped
+from tapecheck.interpret.values import (
+    Class,
+    Dict,
+    Env,
+    List,
+    Unknown,
+    Value,
+    WayOut,
+    behaviour,
+    hashable,
+    identical,
+    unwrapped,
+)
 
-BREAK = object()
-CONTINUE = object()
+BREAK = WayOut()
+CONTINUE = WayOut()
 
 
-class Returned:
+class Returned(WayOut):
     """The way out of a function, with what it gives back."""
 
     __slots__ = ("value",)

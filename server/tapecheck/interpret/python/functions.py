@@ -98,7 +98,7 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
         if machine.reads is not None:
             machine.reads.append(({parameter.arg: default}, parameter.arg, default))
     if arguments.kwarg is not None:
-        values[arguments.kwarg.arg] = Dict(dict(kwargs), more=open_ended)
+        values[arguments.kwarg.arg] = Dict(dict(kwargs.items()), more=open_ended)
     for name, value in values.items():
         if isinstance(value, (Tensor, List, Dict, tuple, Instance, Unknown)):
             if site is None:

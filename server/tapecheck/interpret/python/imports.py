@@ -125,7 +125,7 @@ def _inert(value: Value, module: Module) -> bool:
     if isinstance(value, Cached):
         return False
     if isinstance(value, Wrapped):
-        return _inert(value.function, module) and _inert(value.extra, module)
+        return value.state is None and _inert(value.function, module) and _inert(value.extra, module)
     if isinstance(value, Function):
         given = (*value.defaults, *value.kw_defaults, *value.attrs.values())
         return value.env is value.env.globals and all(isinstance(default, _PLAIN) for default in given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.unknowns import origins
@@ -55,7 +55,7 @@ class Given:
 
     def __init__(self, settled: dict[int, Unknown]) -> None:
         self.settled = settled
-        self.tokens: list[Any] = []
+        self.tokens: list[object] = []
         self.names: list[str] = []
         """What tensors and unknowns are called, the places in a list left out."""
         self.tensors: list[Tensor] = []

@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Stream,
     Unknown,
     Value,
+    WayOut,
     hashable,
     is_number,
 )
@@ -60,7 +61,7 @@ class _Inner:
 class _Loop:
     """A loop that is being run: how far it has come, and whether another iteration is worth running."""
 
-    def __init__(self, machine: Engine, node: ast.For | ast.While, env: Env) -> None:
+    def __init__(self, machine: Engine, node: ast.For | ast.AsyncFor | ast.While, env: Env) -> None:
         self.machine, self.node, self.env = machine, node, env
         self.world = world = machine.world
         self.outside = world.position.iteration
@@ -122,7 +123,7 @@ class _Loop:
     def entered_by(self, element: Value) -> list[Dict]:
         """Return the dicts that the last iteration came to under its element, or the first part of that."""
         key = hashable(element[0] if isinstance(element, tuple) and element else element)
-        return [owner for owner, entry in self.world.loops.entries if entry == key]
+        return [owner for owner, entry in self.world.loops.entries if entry == key and isinstance(owner, Dict)]
 
     def older(self, values: Iterable[Value]) -> bool:
         """Whether there is a graph in values that was built before the loop."""
@@ -164,12 +165,12 @@ class _Loop:
         world.loops.leave(self.number, self.outside, self.done, more)
 
 
-def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
+def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     value = machine.eval(node.iter, env)
     stream = machine.stream(value, node.iter)
     held = isinstance(value, (List, Dict, Set, tuple))
     loop = _Loop(machine, node, env)
-    signal: Value = None
+    signal: WayOut | None = None
     element: Value = None
     index = stream.next
     while True:
@@ -273,7 +274,7 @@ def _of_layers(length: int | None, element: Value) -> bool:
 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     loop = _Loop(machine, node, env)
-    signal: Value = None
+    signal: WayOut | None = None
     own: Guard | None = None
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
@@ -344,7 +345,7 @@ def _enough_iterations(machine: Engine, key: LoopKey) -> int:
     return max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(key), 1)
 
 
-def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
+def _end_of(machine: Engine, node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:
     """End a loop that was cut short: its variable has the last value that the real loop gives it."""
     target = node.target
     if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
@@ -376,7 +377,7 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
 
 
 def _forget_counters(
-    machine: Engine, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None
+    machine: Engine, node: ast.For | ast.AsyncFor | ast.While, env: Env, first: int, done: int, left: int | None
 ) -> None:
     """Note that a loop was left before its end: what it counted up has another value in the real program.
 

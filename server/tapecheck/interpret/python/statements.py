@@ -6,8 +6,6 @@ Those that hold other statements are generators, see `Engine.block`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records
@@ -15,6 +13,7 @@ from tapecheck.interpret.python import expressions, flow, functions, loops
 from tapecheck.interpret.values import (
     Args,
     Bound,
+    ByKind,
     Class,
     Context,
     Env,
@@ -28,6 +27,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    WayOut,
     Wrapped,
     behaviour,
 )
@@ -72,10 +72,10 @@ def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: E
     return signal
 
 
-def _with(machine: Engine, node: ast.With, env: Env) -> Run:
+def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
     entered: list[Value] = []
     raised: Signal | None = None
-    signal: Value = None
+    signal: WayOut | None = None
     iteration = machine.world.position.iteration
     handlers = machine.handlers
     try:
@@ -225,7 +225,7 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
     return None
 
 
-def _function_def(machine: Engine, node: ast.FunctionDef, env: Env) -> None:
+def _function_def(machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
     value: Value = machine.make_function(node, env, node.name)
     for decorator in reversed(node.decorator_list):
         value = decorate(machine, machine.eval(decorator, env), value, decorator)
@@ -427,17 +427,31 @@ def _nonlocal(machine: Engine, node: ast.Nonlocal, env: Env) -> None:
     env.names_outer.update(node.names)
 
 
-SIMPLE: dict[type[ast.stmt], Callable[[Engine, Any, Env], None]] = {
-    ast.FunctionDef: _function_def, ast.AsyncFunctionDef: _function_def, ast.ClassDef: _class_def,
-    ast.Delete: _delete, ast.AugAssign: _aug_assign, ast.AnnAssign: _ann_assign, ast.Raise: _raise,
-    ast.Assert: _assert, ast.Import: _import, ast.ImportFrom: _import_from, ast.Global: _global,
-    ast.Nonlocal: _nonlocal, ast.Expr: _expr, ast.Assign: _assign, ast.Pass: lambda machine, node, env: None,
-}  # fmt: skip
+SIMPLE: ByKind[Engine, [Env], None] = ByKind()
 """What to do with each statement that holds no other; `return`, `break` and `continue` aside."""
-COMPOUND: dict[type[ast.stmt], Callable[[Engine, Any, Env], Run]] = {
-    ast.For: loops.run_for, ast.AsyncFor: loops.run_for, ast.While: loops.run_while,
-    ast.With: _with, ast.AsyncWith: _with, ast.Try: _try, ast.Match: _match,
-}  # fmt: skip
+SIMPLE.register(_function_def, ast.FunctionDef)
+SIMPLE.register(_function_def, ast.AsyncFunctionDef)
+SIMPLE.register(_class_def, ast.ClassDef)
+SIMPLE.register(_delete, ast.Delete)
+SIMPLE.register(_aug_assign, ast.AugAssign)
+SIMPLE.register(_ann_assign, ast.AnnAssign)
+SIMPLE.register(_raise, ast.Raise)
+SIMPLE.register(_assert, ast.Assert)
+SIMPLE.register(_import, ast.Import)
+SIMPLE.register(_import_from, ast.ImportFrom)
+SIMPLE.register(_global, ast.Global)
+SIMPLE.register(_nonlocal, ast.Nonlocal)
+SIMPLE.register(_expr, ast.Expr)
+SIMPLE.register(_assign, ast.Assign)
+SIMPLE.register(lambda machine, node, env: None, ast.Pass)
+COMPOUND: ByKind[Engine, [Env], Run] = ByKind()
 """What to do with those that do; `if` aside, which is the most frequent."""
+COMPOUND.register(loops.run_for, ast.For)
+COMPOUND.register(loops.run_for, ast.AsyncFor)
+COMPOUND.register(loops.run_while, ast.While)
+COMPOUND.register(_with, ast.With)
+COMPOUND.register(_with, ast.AsyncWith)
+COMPOUND.register(_try, ast.Try)
+COMPOUND.register(_match, ast.Match)
 if hasattr(ast, "TryStar"):
-    COMPOUND[ast.TryStar] = _try
+    COMPOUND.register(_try, ast.TryStar)

@@ -12,9 +12,9 @@ import ast
 import itertools
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -33,19 +33,31 @@ from tapecheck.interpret.values import (
     Mark,
     Module,
     Native,
+    Read,
     Storage,
     Tensor,
     Unknown,
     Value,
     Wrapped,
 )
-from tapecheck.tape import Assumed, Bind, Cut, Decision, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
+from tapecheck.tape import (
+    Assumed,
+    Bind,
+    Cut,
+    Decision,
+    Event,
+    InPlace,
+    Iteration,
+    Loop,
+    LoopEnd,
+    Node,
+    Saved,
+    Site,
+    Span,
+)
 
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd, Assumed, Decision))
 _WORD = re.compile(r"\w+")
-
-Read = tuple[dict[str, Value], str, Value]
-"""A name that a call took from another namespace: that namespace, the name, and what it had there."""
 
 
 def _flags(value: Tensor) -> dict[str | Mark, Value]:
@@ -53,7 +65,7 @@ def _flags(value: Tensor) -> dict[str | Mark, Value]:
     return {name: item for name, item in value.extra.items() if type(item) in INERT} if value.extra else {}
 
 
-def _state(value: Tensor) -> tuple[Any, ...]:
+def _state(value: Tensor) -> tuple[object, ...]:
     """Return what a call would change of a tensor that it is given, were it to write a graph into it."""
     return (
         value.node, value.graph, value.is_leaf, value.oldest, value.cuts, value.of_leaf, value.changed, value.base,
@@ -94,12 +106,12 @@ class Summary:
 
     begun: _Point
     ended: _Point
-    events: list[Any]
+    events: list[Event]
     held: list[Value]
     numbers: _Numbers
     result: Callable[[_Again], Value]
     reads: list[Read]
-    parts: list[tuple[Unknown, dict[Any, Value]]]
+    parts: list[tuple[Unknown, dict[Hashable, Value]]]
     """What unknowns that were read by name had been asked for."""
     provisional: list[int]
     stored: list[tuple[int | None, int | None]]
@@ -137,7 +149,7 @@ class Calls:
     not be summed up since the last one that could.
     """
 
-    summaries: dict[tuple[Any, ...], Summary]
+    summaries: dict[tuple[Hashable, ...], Summary]
     failed: int = 0
 
 
@@ -201,7 +213,7 @@ def forward(
     return result
 
 
-def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
+def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
     """Return what else decides what is recorded; `function` is the id of the function's node."""
     world, modes = machine.world, machine.world.modes
     return (
@@ -246,7 +258,7 @@ class _Watch:
         self.results: list[str] = []
         """What the tensors of the result are called."""
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _asked(self) -> tuple[Hashable, ...]:
         world = self.world
         modes = world.modes
         return (
@@ -373,25 +385,24 @@ class _Watch:
         return make
 
 
-def _speaks(events: list[Any], names: list[str], results: list[str]) -> bool:
+def _speaks(events: list[Event], names: list[str], results: list[str]) -> bool:
     """Whether events or results say a name that was given; a part of one is taken for it."""
     said = set(results)
     for event in events:
-        kind = type(event)
-        if kind is Node:
+        if isinstance(event, Node):
             said.add(event.op)
             said.update([one.name for one in event.saved])
-        elif kind in (Bind, InPlace, Cut):
+        elif isinstance(event, (Bind, InPlace, Cut)):
             said.add(event.name)
-        elif kind is Assumed:
+        elif isinstance(event, Assumed):
             said.add(event.text)
     words = {word for name in said for word in _WORD.findall(name)}
     return any(not words.isdisjoint(_WORD.findall(name)) for name in names if name)
 
 
-def _parts_read(reads: list[Read]) -> list[tuple[Unknown, dict[Any, Value]]]:
+def _parts_read(reads: list[Read]) -> list[tuple[Unknown, dict[Hashable, Value]]]:
     """Return what unknowns that were read by name have been asked for, and their parts in turn."""
-    found: list[tuple[Unknown, dict[Any, Value]]] = []
+    found: list[tuple[Unknown, dict[Hashable, Value]]] = []
     waiting = list({id(value): value for _, _, value in reads if type(value) is Unknown}.values())
     seen = set(map(id, waiting))
     for unknown in waiting:
@@ -564,9 +575,8 @@ class _Again:
         }
         provisional.update([number + shift for number in summary.provisional])
         for event in summary.events:
-            kind = type(event)
-            made: Any
-            if kind is Node:
+            made: Event
+            if isinstance(event, Node):
                 saved = event.saved
                 if saved:
                     saved = tuple([
@@ -586,32 +596,34 @@ class _Again:
                     number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
                     event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
                 )  # fmt: skip
-            elif kind is Bind:
+            elif isinstance(event, Bind):
                 made = Bind(site(event.at), event.name, node(event.node), cuts(event.cuts), event.item)
-            elif kind is InPlace:
+            elif isinstance(event, InPlace):
                 made = InPlace(
                     site(event.at), storage(event.storage), event.how, self._name(event.name), node(event.leaf),
                     event.grad_mode, event.bumps, event.optimizer, event.on_view,
                     tuple([node(number) or number for number in event.lost]), event.refused,
                 )  # fmt: skip
                 ledger.feed(made)
-            elif kind is Cut:
+            elif isinstance(event, Cut):
                 made = self._cut(event, site)
                 ledger.feed(made)
-            elif kind is Loop:
+            elif isinstance(event, Loop):
                 made = Loop(
                     event.id + loops, site(event.at), event.inside_forward, event.hidden, event.off, event.trains
                 )
-            elif kind is Iteration:
+            elif isinstance(event, Iteration):
                 made = Iteration(event.loop + loops, event.index)
-            elif kind is Decision:
+            elif isinstance(event, Decision):
                 cut = cuts(event.cuts) if event.cuts else ()
                 made = Decision(site(event.at), event.text, event.taken, event.end_line, event.counted, cut)
-            elif kind is Assumed:
+            elif isinstance(event, Assumed):
                 about = tuple([node(number) or number for number in event.about])
                 made = Assumed(site(event.at), event.kind, event.text, about)
-            else:
+            elif isinstance(event, LoopEnd):
                 made = LoopEnd(event.loop + loops, event.iterations, event.more)
+            else:
+                continue
             written.append(made)
 
     def _shape(self, old: Value, then: Unknown, whole: Unknown | None = None) -> Unknown:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.interpret.values import Dict, Value
+from tapecheck.interpret.values import BaseValue
 from tapecheck.tape import Escape, Fact, Iteration, Loop, LoopEnd
 
 
@@ -23,7 +24,7 @@ class Loops:
         """The newest node or leaf before each loop."""
         self._iteration_starts: dict[int, int] = {}
         """The newest node or leaf before the last iteration of each loop outside of every forward."""
-        self.entries: list[tuple[Dict, Value]] = []
+        self.entries: list[tuple[BaseValue, Hashable]] = []
         """The entries of dicts that the running iteration came to, by their keys: the first few."""
 
     def enter(self, node: ast.AST, *, trains: bool) -> int:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar
+from types import EllipsisType
+from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar, Union
 
 from tapecheck.interpret import limits
 from tapecheck.tape import Fact, Site
 
-Value = object
-"""Any value of the dry run: one of the classes here or a Python constant or tuple.
+Value = Union["BaseValue", int, float, complex, str, bytes, None, EllipsisType, slice, tuple["Value", ...]]
+"""Any value of the dry run: one of the classes here, a Python constant, or a tuple or slice of values.
 
 What a value is has to be asked before anything is done with it.
 """
@@ -29,8 +30,18 @@ CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 INERT: frozenset[type] = frozenset([int, float, str, bytes, bool, type(None)])
 """Types of Python values that can hold no tensor."""
 
-Run = PyGenerator[Value, Value, Value]
-"""A statement being run: gives what the program yields, takes what is sent, ends in None or a way out of the block."""
+Read = tuple[dict[str, Value], str, Value]
+"""A name that a call has taken from another namespace, which that is, and its value."""
+
+
+class WayOut:
+    """How a statement leaves the block that it stands in."""
+
+    __slots__ = ()
+
+
+Run = PyGenerator[Value, Value, WayOut | None]
+"""A statement being run: it gives what the program yields and takes what is sent; its result is the way out, if any."""
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -64,7 +75,7 @@ class Loops(Protocol):
     """The running loops, as far as values add to what is known of them."""
 
     @property
-    def entries(self) -> list[tuple[Any, Any]]: ...
+    def entries(self) -> list[tuple[BaseValue, Hashable]]: ...
 
 
 class Stores(Protocol):
@@ -135,7 +146,7 @@ class Interpreter(Protocol):
     handlers: int
 
     @property
-    def reads(self) -> list[tuple[dict[str, Value], str, Value]] | None: ...
+    def reads(self) -> list[Read] | None: ...
     @property
     def world(self) -> State: ...
     @property
@@ -431,6 +442,9 @@ class Stream(BaseValue):
         return None
 
 
+NO_MODEL = BaseValue()
+"""The answer of a model that does not know a function or method: no value of the program."""
+
 _Behaviour = TypeVar("_Behaviour", bound=type[BaseValue])
 Key = TypeVar("Key", bound=Hashable)
 
@@ -539,7 +553,9 @@ def among(machine: Interpreter, items: Iterable[Value], item: Value, more: bool)
 
 def hashable(value: Value) -> Hashable:
     """Return a dict key for a value: constants by value, everything else and what has too many parts by identity."""
-    return value if type(value) in _KEYS else key_within(value, [limits.MOST_HASHED])
+    if type(value) in _KEYS and not isinstance(value, slice):
+        return value
+    return key_within(value, [limits.MOST_HASHED])
 
 
 def key_within(value: Value, left: list[int]) -> Hashable:

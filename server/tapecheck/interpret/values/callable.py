@@ -37,8 +37,10 @@ class Wrapped(BaseValue):
     kind: Wrapping
     function: Value
     extra: Value = None
-    """A property's setter, the name of a cached property, what is known of a compiled function."""
+    """A property's setter, the name of a cached property."""
     deleter: Value = None
+    state: object = None
+    """What the model of a library keeps of it."""
 
     is_callable: ClassVar[bool | None] = True
 

@@ -200,12 +200,13 @@ class Tuple(PythonValue):
 
 
 @of_python(list)
-class Several(PythonValue):
+class Several(BaseValue):
     """Several values that the dry run handles together."""
 
-    __slots__ = ()
+    __slots__ = ("value",)
 
-    value: list[Value]
+    def __init__(self, value: list[Value]) -> None:
+        self.value = value
 
     is_container: ClassVar[bool] = True
 

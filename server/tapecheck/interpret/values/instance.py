@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -46,7 +46,7 @@ class Layer:
     fact: ModuleFact | None = None
     kinds: tuple[list[str], dict[str, str]] | None = None
     given: Kwargs = field(default_factory=dict)
-    narrowed: dict[Any, ModuleFact] = field(default_factory=dict)
+    narrowed: dict[Hashable, ModuleFact] = field(default_factory=dict)
     parametrized: dict[str, Value] = field(default_factory=dict)
     named: bool = False
     path: str = ""
@@ -80,12 +80,12 @@ class Instance(BaseValue):
         self.lib = lib
         self.module = module
         self.attrs: dict[str, Value] = {}
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[Hashable, Slot] = {}
         self.hooks: list[tuple[str, Value]] = []
         self.quiet = -1
         self.layer = Layer() if module else None
         """What torch.nn keeps in a module; None of what is no module."""
-        self.state: Any = None
+        self.state: object = None
         self.inner: List | Dict | Set | None = None
         """What it holds as the dict, list or set that its class is made from."""
         self.args: list[Value] | None = None
@@ -285,7 +285,7 @@ class _Fields(Identity):
 
     __slots__ = ("cls", "fields")
 
-    def __init__(self, value: Instance, cls: Class, fields: tuple[Any, ...]) -> None:
+    def __init__(self, value: Instance, cls: Class, fields: tuple[Hashable, ...]) -> None:
         super().__init__(value)
         self.cls = cls
         self.fields = fields

@@ -1,4 +1,4 @@
-"""Tables of what is done with a value by its kind."""
+"""Tables of what is done with a value, or with a node of the program's text, by its kind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Given = ParamSpec("Given")
 
 
 class ByKind(dict[type, Callable[..., Result]], Generic[Owner, Given, Result]):
-    """What `Owner` does with a value by its type, exactly; each handler is declared for values of its own kind."""
+    """What `Owner` does with what it is given, by the exact type of that; each handler is declared for its own kind."""
 
     def register(self, handler: Callable[Concatenate[Owner, One, Given], Result], *kinds: type[One]) -> None:
-        """Let a handler see to values of some kinds."""
+        """Let a handler see to some kinds."""
         self.update(dict.fromkeys(kinds, handler))

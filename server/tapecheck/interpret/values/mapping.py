@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -37,10 +37,10 @@ class Dict(BaseValue):
     `rewritten` are the keys that were stored more than once.
     """
 
-    items: MutableMapping[Any, Value]
+    items: MutableMapping[Hashable, Value]
     more: bool = False
     factory: Value = None
-    slots: dict[Any, Slot] = field(default_factory=dict)
+    slots: dict[Hashable, Slot] = field(default_factory=dict)
     born: int = 0
     rewritten: set[Hashable] = field(default_factory=set)
     kind: Literal["dict", "counter"] = "dict"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -40,7 +40,7 @@ class Env:
         self.globals: Env = module_globals if module_globals is not None else self
         self.names_global: set[str] = set()
         self.names_outer: set[str] = set()
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[Hashable, Slot] = {}
         self.sent: dict[ast.AST, Value] | None = None
         """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
         self.cell: tuple[Class, Value] | None = None
@@ -187,7 +187,7 @@ class Class(BaseValue):
     members: dict[str, Value] | None = None
     order: tuple[Class, ...] | None = None
     library: list[str] | None = None
-    slots: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[Hashable, Slot] = field(default_factory=dict)
     quiet: int = -1
     plain: bool | None = None
     """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""

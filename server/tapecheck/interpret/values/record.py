@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Any
 
 from tapecheck.interpret.values.base import Interpreter, Value, of_python
 from tapecheck.interpret.values.constant import Tuple
 from tapecheck.interpret.values.program import Class
 
 
-class Record(tuple[Any, ...]):
+class Record(tuple[Value, ...]):
     """A named tuple: a tuple that knows its class."""
 
     cls: Class

@@ -296,7 +296,7 @@ class Unknown(BaseValue):
         known = self.key
         if known is not None and known[0] == Settlings.count:
             return known[1]
-        key = composed(self.parts[0], self.parts[1:], self)
+        key = composed(str(self.parts[0]), self.parts[1:], self)
         if all(map(_steady, self.parts[1:])):
             self.key = (Settlings.count, key)
         return key
@@ -346,7 +346,7 @@ def settle_on(value: Unknown, constant: Value) -> None:
         settle_on(right, constant - left if parts[0] == "Add" else left - constant)
 
 
-def expression(value: Value) -> tuple[Value, ...]:
+def expression(value: Value) -> tuple[Hashable, ...]:
     """Return what a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     return behaviour(value).expression()
 
