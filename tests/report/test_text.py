@@ -221,7 +221,7 @@ def test_the_preferred_fix_is_shown_as_lines_out_and_in() -> None:
                    the generator gets no gradient from `d_loss`
  5 |     fake = generator(noise)
  6 -     score = critic(fake)
- 6 +     score = critic(fake.detach())
+   +     score = critic(fake.detach())
  7 |     d_loss = score.mean()
    = or (unsafe): Call backward once on the sum
                   both networks learn from both losses
@@ -240,7 +240,7 @@ def test_a_fix_in_two_places_shows_both() -> None:
 ...
 11 |     g_loss = -score.mean()
 12 -     g_loss.backward()
-11 +     (d_loss + g_loss).backward()
+   +     (d_loss + g_loss).backward()
 13 |     g_opt.step()
 """
     )

@@ -208,7 +208,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     edits.add_argument("--ask", action="store_true", help="show each finding and ask which of its fixes to make")
     edits.add_argument(
-        "--verify", action="store_true", help="with --fix, run the program before and after, and write what holds"
+        "--verify",
+        action="store_true",
+        help="with --fix, execute the program before and after, and write no file whose program then fails",
     )
     edits.add_argument("--unsafe-fixes", action="store_true", help="make those that change what is learned, too")
     edits.add_argument("--diff", action="store_true", help="print what --fix would change as a patch, write nothing")

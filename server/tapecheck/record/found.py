@@ -244,8 +244,8 @@ def _frozen(story: Story) -> list[Finding]:
             certain=False, facts=GradientCutFacts(how="frozen"),
             evidence=Evidence(
                 "found-by-run",
-                f"{'1 parameter' if count == 1 else f'{count} parameters'} of an optimizer stood frozen in groups "
-                f"of their own at {steps} steps or more",
+                f"at {steps} steps or more, whole parameter groups of an optimizer were frozen: "
+                f"{'1 parameter' if count == 1 else f'{count} parameters'}",
                 None, {"count": count, "steps": steps},
             ),
         )

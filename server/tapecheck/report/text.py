@@ -201,7 +201,10 @@ def _fix_line(fix: Fix) -> str:
 
 
 def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> list[str]:
-    """Return the preferred fix as the lines it takes out and puts in, with a line around them."""
+    """Return the preferred fix as the lines it takes out and puts in, with a line around them.
+
+    The numbers are those of the file as it is: what is put in has none yet.
+    """
     rows: list[str] = []
     for file in dict.fromkeys(edit.span.file for edit in fix.edits):
         before = sources.lines(file)
@@ -216,8 +219,9 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
                 changed = tag != "equal"
                 for at, line in enumerate(before[old:old_end], old + 1):
                     rows.append(_diff_row("-" if changed else "|", at, line, gutter, limit, paint))
-                for at, line in enumerate(after[new:new_end] if changed else (), new + 1):
-                    rows.append(_diff_row("+", at, line, gutter, limit, paint))
+                rows.extend(
+                    _diff_row("+", "", line, gutter, limit, paint) for line in (after[new:new_end] if changed else ())
+                )
     return rows
 
 
@@ -227,7 +231,7 @@ def edited_lines(lines: list[str], edits: list[Edit]) -> list[str]:
     return apply(text, sorted(changes_of(text, edits))).replace("\r\n", "\n").split("\n")
 
 
-def _diff_row(sign: str, number: int, line: str, gutter: int, limit: int, paint: Paint) -> str:
+def _diff_row(sign: str, number: int | str, line: str, gutter: int, limit: int, paint: Paint) -> str:
     shown = printable(line.expandtabs(4).rstrip())
     if len(shown) > limit:
         shown = shown[: limit - 3] + "..."

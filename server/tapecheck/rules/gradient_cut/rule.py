@@ -124,7 +124,7 @@ class GradientCut(Rule):
         labels += called_from(reading, cut.at, cut.at)
         return Finding(
             self.code, self.name, self.severity, home, message,
-            f"{_advice(reading, cut)}; if they are meant to stay as they are, do not give them to the optimizer",
+            f"{_advice(reading, cut)}; if they are not to be trained, leave them out of the optimizer",
             tuple(labels),
             facts=GradientCutFacts(
                 how=cut.how,

@@ -60,7 +60,7 @@ def _frozen(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Eviden
         return None
     some = "1 parameter" if count == 1 else f"{count} parameters"
     return Evidence(
-        "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+        "confirmed", f"at {steps} steps or more, whole parameter groups of an optimizer were frozen: {some}",
         None, {"parameters": sorted(set(finding.facts.parameters)), "steps": steps},
     )  # fmt: skip
 

@@ -106,8 +106,7 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
     """Return why the optimizer lacks the leaves, and what to do; `shared` says that it has others of their owner."""
     they, were = ("they are", "they were") if plural else ("it is", "it was")
     of = f"`{owner}`" if owner else "the module"
-    keep = "if they are meant to stay as they are" if plural else "if it is meant to stay as it is"
-    frozen = f"; {keep}, switch `requires_grad` off"
+    frozen = f"; if {'they are' if plural else 'it is'} not to be trained, call `requires_grad_(False)`"
     if not event.registered and not event.whole:
         return (
             f"{they} in no module: `{optimizer.name}` was given the parameters of modules only",
