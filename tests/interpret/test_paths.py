@@ -59,6 +59,22 @@ def test_a_tensor_that_is_changed_under_a_condition_makes_a_may(change: str) -> 
     assert (found.code, found.certain, found.span.line) == ("TAPE102", False, 8)
 
 
+def test_a_tensor_that_one_side_changes_in_place_and_the_other_computes_makes_a_may() -> None:
+    program = HEAD + (
+        "def peak_(u):\n    u.zero_()\n    return u\n"
+        "def scaled(u, order):\n"
+        "    if not torch.is_tensor(order) and order == 2:\n        u = u * 2\n"
+        "    elif order == 1:\n        u = peak_(u)\n"
+        "    else:\n        u = u / u.abs().pow(order).sum()\n"
+        "    return u\n"
+        "order = nn.Parameter(torch.tensor(2.1))\n"
+        "weight = nn.Parameter(torch.randn(3))\n"
+        "scaled(weight.detach() * 2, order).sum().backward()\n"
+    )
+    (found,) = findings(program)
+    assert (found.code, found.certain, found.span.line) == ("TAPE103", False, 17)
+
+
 def test_a_mode_compared_with_several_values() -> None:
     program = HEAD + (
         "args = argparse.ArgumentParser().parse_args()\n"

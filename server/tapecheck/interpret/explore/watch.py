@@ -276,7 +276,7 @@ class Watcher:
 
     def _stored(self, open_: _Open, name: str, before: Value, now: Value) -> Stake:
         """Return what hangs on a name that this side stored: else it is what it was, or what that side stores."""
-        if before is now:
+        if before is now and name not in open_.other.facts.stored:
             return Stake.NOTHING
         if (is_plain(before) or is_plain(now)) and not is_same(before, now):
             last = name.rsplit(".", 1)[-1]
