@@ -55,9 +55,10 @@ class GradientCut(Rule):
         written: set[_Identity] = set()
         fed: set[_Identity] = set()
         for reading in readings:
-            reached |= _reached(reading)
             written |= _written(reading)
             fed |= {_identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
+            reached |= _reached(reading)
+        reached |= fed
         findings: list[Finding] = []
         for reading in readings:
             if reading.complete and reading.steps:
@@ -169,7 +170,8 @@ def _labels(reading: Reading, causes: Sequence[_Cause], others: Sequence[_Cause]
     if cut.copied is not None:
         labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
     gives = cut.how == "cleared"
-    path = f"this backward gives {them} a gradient" if gives else f"this backward does not reach {them}"
+    walk = "backward" if cut.run.backward.accumulates else "gradient"
+    path = f"this {walk} gives {them} a gradient" if gives else f"this {walk} does not reach {them}"
     return [*labels, Label(cut.run.at.span, path, "path")]
 
 
@@ -258,7 +260,9 @@ def _reached(reading: Reading) -> set[_Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
     for run in reading.runs:
-        reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
+        if run.backward.accumulates or run.backward.create != "yes":
+            reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
+        # What a gradient with a graph of its own goes into leads to the leaf, unless it is cut on the way.
     for _, escape in reading.escapes:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
@@ -374,7 +378,8 @@ def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> I
     wanted = set(lost)
     done: set[int] = set()
     told: dict[int, int] = {}
-    for run in reading.runs:
+    # A backward that gives leaves a gradient is the one that lacks them, rather than an `autograd.grad`.
+    for run in sorted(reading.runs, key=lambda run: not run.backward.accumulates):
         yield from _leaves_made_again(reading, run, wanted, done)
         # One cut value may go into several losses: the steps after each show whose step it is.
         numbers = {number for number in _cuts_met(reading, run) if number not in done}
