@@ -127,7 +127,7 @@ class Recording:
         if self._before is not None:
             sys.settrace(self._before)
         if error is not None:
-            recorder.uncaught(error)
+            recorder.raises.uncaught(error)
         recorder.finish("finished" if error is None else "raised", "" if error is None else f"{kind and kind.__name__}")
         recorder.detach()
         try:

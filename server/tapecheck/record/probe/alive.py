@@ -116,7 +116,7 @@ class Alive:
             nodes.clear()
             tensors.clear()
         event = recorder.writer.event
-        event("Measure", at=at, name="alive:" + moment, value=recorder.backwards, unit="calls")
+        event("Measure", at=at, name="alive:" + moment, value=recorder.walks.count, unit="calls")
         whole = sum(held.saved.values())
         kinds = ("parameters", held.parameters), ("gradients", held.gradients), ("optimizer", held.optimizer)
         for name, value in (*kinds, ("saved", whole), ("other", held.other)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from typing import List, Optional
 
@@ -22,6 +23,32 @@ m = u.module_from_spec(s)
 s.loader.exec_module(m)
 m.child(%r, %r, %r, %r)
 """
+
+
+class Process:
+    """The process that is recorded: its command, and the processes around it that are recorded, too."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.command = ""
+        # Where spawned processes leave their tapes; which process started this one.
+        self.children = ""
+        self.above = 0
+
+    def is_forked(self) -> bool:
+        """Return whether this is a fork of the process that is recorded."""
+        return os.getpid() != self.pid
+
+    def trains(self) -> None:
+        """Leave a note, once, where a forked process calls backward."""
+        if self.children and self.is_forked():
+            note_forked(self.children)
+            self.children = ""
+
+    def end_above(self) -> None:
+        """End the process that started this one: it would go on with half of its work."""
+        if self.above and self.above == os.getppid():
+            os.kill(self.above, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
 
 
 def record_spawned(arguments: List[str], path: str) -> None:

@@ -342,11 +342,12 @@ def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     if options.instead:
         replace(options.instead, sources)
     recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
-    recorder.seed = options.seed
-    recorder.command = " ".join(map(shlex.quote, ["python", *(["-m"] if options.module else []), *options.arguments]))
+    recorder.seeded.seed = options.seed
+    words = ["python", *(["-m"] if options.module else []), *options.arguments]
+    recorder.process.command = " ".join(map(shlex.quote, words))
     if options.bytes:
         recorder.alive = Alive(recorder)
-    recorder.children = options.children
+    recorder.process.children = options.children
     return recorder
 
 
@@ -359,7 +360,7 @@ def child(arguments: List[str], number: int, path: str, words: Dict[str, Any]) -
     program: Program = Module(options.script) if options.module else Script(path)
     program.path = path
     recorder = recorder_of(options, program, Writer(tape_of(options.children, number), PRODUCER))
-    recorder.above = os.getppid()
+    recorder.process.above = os.getppid()
     ending = Ending(recorder)
     atexit.register(ending.write)
     if hasattr(os, "register_at_fork"):
@@ -506,7 +507,7 @@ def run(program: Program, recorder: Recorder, ending: Ending) -> None:
     except BaseException as error:
         ending.how, ending.detail = "raised", "%s: %s" % (type(error).__name__, str(error).split("\n")[0])
         try:
-            recorder.uncaught(error)
+            recorder.raises.uncaught(error)
         except Exception:
             recorder.failed()
         strip(error)

@@ -168,7 +168,7 @@ class Discarded:
                     # Who drops a model has no use for its gradients.
                     gone = True
                     continue
-                now = _version(parameter) if self.recorder.may_read(parameter) else version
+                now = _version(parameter) if self.recorder.walks.may_read(parameter) else version
                 cleared = now is None or (now != version and self._zero(parameter))
                 # Of what cannot be read nothing is known.
                 gone = gone or cleared is None
@@ -199,7 +199,7 @@ class Discarded:
         for reference, _ in list(self.recorder.changes.optimizer_places.values()):
             optimizer = reference()
             for group in optimizer.param_groups if optimizer is not None else ():
-                yield from filter(self.recorder.may_read, group["params"])
+                yield from filter(self.recorder.walks.may_read, group["params"])
 
 
 def _version(parameter: Any) -> Optional[int]:

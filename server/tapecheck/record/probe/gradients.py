@@ -180,7 +180,7 @@ class UsedGradients:
     def _same(self, entry: _Used, where: Optional[_Where]) -> bool:
         """Return whether a gradient is still the one that was used, with nothing or something added to it."""
         parameter, gradient = entry.parameter(), entry.gradient()
-        if parameter is None or gradient is None or not self.recorder.may_read(parameter):
+        if parameter is None or gradient is None or not self.recorder.walks.may_read(parameter):
             return False
         if _GRADIENT(parameter) is not gradient:
             return False

@@ -110,7 +110,7 @@ class HiddenLoops:
             # An optimizer that is made anew each time, or another one that steps in the same loop.
             return
         loop = tracer.begin_hidden(lines, owner, text, line, before.ended if before is not None else lines.seen)
-        recorder.found_loop(lines, loop)
+        recorder.loops.found_loop(lines, loop)
         if end == key:
             self._turn(lines, loop)
 
@@ -122,7 +122,7 @@ class HiddenLoops:
             tracer.listener.iteration_ends(lines, loop, sys._getframe(1))
         loop.index += 1
         loop.began = lines.seen
-        loop.walked = self.recorder.backwards
+        loop.walked = self.recorder.walks.count
         lines.mark_loops()
 
 

@@ -100,7 +100,7 @@ class HoldFinder:
             return
         if recorder.alive is not None:
             recorder.alive.after_iteration(recorder.site(loop.place, lines.iteration(), loop.text.extent))
-        if loop.entry > 1 and _within_training(recorder.training_loops, lines, loop):
+        if loop.entry > 1 and _within_training(recorder.loops.training, lines, loop):
             return
         built = lines.seen - recorder.first_sequence
         if not self.searching.left(built):
@@ -122,17 +122,17 @@ class HoldFinder:
         By one thread only: another one may let go, in C++, of a tensor that is just being looked at, of which torch 2.1
         warns.
         """
-        exact = recorder.all_met(lines)
+        exact = recorder.walks.all_met(lines)
         # The two ways of counting are not to be compared with each other.
         if len(self.counted) > 1000:
             self.counted.clear()
         if self.counted.setdefault(loop.id, exact) != exact:
             return
         if exact:
-            self._write_alive(recorder, lines, loop, recorder.living(), 0)
-        elif recorder.backwards or loop.index <= _SEEN_BEFORE_TRAINING:
+            self._write_alive(recorder, lines, loop, recorder.walks.living(), 0)
+        elif recorder.walks.count or loop.index <= _SEEN_BEFORE_TRAINING:
             # What an earlier run of the same loop has shown need not be shown again by so dear a look.
-            part = (1.0 if recorder.keeping else _WITHOUT_KEPT) * (1.0 if loop.entry == 1 else _OF_LATER_RUNS)
+            part = (1.0 if recorder.walks.keeping else _WITHOUT_KEPT) * (1.0 if loop.entry == 1 else _OF_LATER_RUNS)
             if not self.measuring.left(built, part):
                 self._note_stopped(recorder, lines, loop)
                 return
@@ -146,7 +146,7 @@ class HoldFinder:
         younger, began = self.reader.is_younger, loop.began
         found = [entry for entry in self._search(frame, loop.hidden) if not younger(entry[1].grad_fn, began)]
         try:
-            recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
+            recorder.described.graph([tensor.grad_fn for _, tensor in found], frame)
             holders: Dict[Holder, Dict[int, Any]] = {}
             kept: Dict[Holder, List[Any]] = {}
             for holder, tensor in found:

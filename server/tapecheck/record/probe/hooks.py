@@ -68,7 +68,7 @@ def _announce(recorder: Any, frame: FrameType) -> None:
     else:
         return
     wanted = list(inputs) if inputs else None
-    recorder.backward(frame, _roots(local), wanted, bool(retain), bool(create), bool(accumulates))
+    recorder.walks.backward(frame, _roots(local), wanted, bool(retain), bool(create), bool(accumulates))
 
 
 def roots_of(frame: FrameType) -> List[Any]:

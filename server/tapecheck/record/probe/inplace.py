@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 import sys
 import threading
 import weakref
@@ -109,7 +108,7 @@ class Changes:
                 leaf = recorder.reader.leaf_of_storage.get(storage)
             recorder.writer.event(
                 "InPlace", at=recorder.site(change.place, change.iteration), storage=storage, how=change.how,
-                name=change.name or recorder.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
+                name=change.name or recorder.described.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
                 change.optimizer is not None else "yes", optimizer=change.optimizer,
             )  # fmt: skip
         return number
@@ -142,7 +141,7 @@ class Changes:
             found: List[NewLeaf] = []
             leaf = recorder.reader.leaf(tensor, found)
             if found:
-                recorder.write_leaves(found, None)
+                recorder.described.leaves(found, None)
         change = Change(stamp, place, iteration, how, name, None, leaf)
         self._remember(storage, [change])
         self.statements.append((storage, change))
@@ -225,16 +224,16 @@ class Changes:
         if recorder.disabled or recorder.ended:
             return False
         watched = self.optimizers.get(id(optimizer))
-        passed = getattr(recorder.last_backward, "mark", None) is not None
+        passed = getattr(recorder.walks.last, "mark", None) is not None
         if watched is not None and watched.wait > 0 and passed and watched.reference() is optimizer:
             watched.wait -= 1
             watched.passing = True
             return watched.own
         if watched is None or watched.reference() is not optimizer or not passed:
-            if recorder.pid != os.getpid():
+            if recorder.process.is_forked():
                 return False
             with recorder.group() as lines:
-                recorder.flush_raised(caught=True)
+                recorder.raises.flush(caught=True)
                 recorder.tracer.catch_up(lines)
                 recorder.declare_loops(lines)
                 watched = self._optimizer(optimizer, lines)
@@ -271,7 +270,7 @@ class Changes:
             del watched.steps[-unseen:]
         if versions:
             watched.versions = versions
-        self.recorder.had_gradient.update(watched.ids)
+        self.recorder.walks.had_gradient.update(watched.ids)
 
     def _steps(self, watched: Watched, params: List[Any]) -> None:
         """Look at the parameters before a step: their versions, and whether they have gradients."""
@@ -279,7 +278,7 @@ class Changes:
         watched.versions = _versions(params)
         missing = [grad is None for grad in map(_GRADIENT, params)]
         if watched.complete and not any(missing):
-            recorder.had_gradient.update(watched.ids)
+            recorder.walks.had_gradient.update(watched.ids)
         else:
             watched.regular = 0
             complete = True
@@ -294,10 +293,10 @@ class Changes:
                     counts[0] += 1
                     if not lacks:
                         counts[1] += 1
-                        recorder.had_gradient.add(id(p))
+                        recorder.walks.had_gradient.add(id(p))
                     complete = complete and counts[1] > 0
             watched.complete = complete
-        if recorder.seed is not None:
+        if recorder.seeded.seed is not None:
             # Only a run whose results are compared keeps what it looks at.
             self.learning.update(zip(watched.ids, params))
 
@@ -333,10 +332,10 @@ class Changes:
                 changed = watched.changed
             watched.changed = changed
             self._stepped(watched, changed)
-            if watched.regular >= _REGULAR and watched.plain and recorder.seed is None:
+            if watched.regular >= _REGULAR and watched.plain and recorder.seeded.seed is None:
                 watched.wait = min(1 << (watched.regular - _REGULAR), _MOST_UNSEEN)
         watched.versions = versions
-        if getattr(recorder.last_backward, "mark", None) is None:
+        if getattr(recorder.walks.last, "mark", None) is None:
             with recorder.group():
                 self.write()
 
@@ -348,13 +347,13 @@ class Changes:
             counts = self.gradients.get(entry[1]) if entry is not None and entry[0]() is p else None
             if counts is not None and not counts[1] and counts[0] <= _EVALUATED and _GRADIENT(p) is not None:
                 counts[1] += 1
-                self.recorder.had_gradient.add(id(p))
+                self.recorder.walks.had_gradient.add(id(p))
 
     def count_gradients(self) -> None:
         """Count the parameters of optimizers whose steps were let pass among those that had gradients."""
         for watched in self.optimizers.values():
             if watched.unseen:
-                self.recorder.had_gradient.update(watched.ids)
+                self.recorder.walks.had_gradient.update(watched.ids)
 
     def _stepped(self, watched: Watched, changed: Tuple[bool, ...]) -> None:
         tracer = self.recorder.tracer
@@ -381,7 +380,7 @@ class Changes:
             for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.is_leaf
         ]  # fmt: skip
         if found:
-            recorder.write_leaves(found, sys._getframe(0))
+            recorder.described.leaves(found, sys._getframe(0))
         made = self.optimizer_places.get(key)
         place, iteration = made[1] if made is not None and made[0]() is optimizer else (lines.place, lines.iteration())
         recorder.writer.event(

@@ -69,8 +69,9 @@ class Passing:
         """
         recorder, kind, own = self.recorder, calls.kind, frame.f_code
         if (
-            kind is None or calls.wait <= 0 or calls.count + 1 >= calls.look or recorder.told is not None or self.kept
-            or recorder.disabled or recorder.ended or lines.thread != threading.get_ident() or not lines.stack
+            kind is None or calls.wait <= 0 or calls.count + 1 >= calls.look or self.kept
+            or recorder.raises.told is not None or recorder.disabled or recorder.ended
+            or lines.thread != threading.get_ident() or not lines.stack
         ):  # fmt: skip
             return False
         user: Optional[FrameType] = frame
@@ -82,8 +83,8 @@ class Passing:
             or reader.retaining or reader.retained_before
         ):  # fmt: skip
             return False
-        if recorder.limited:
-            recorder.check_limits()
+        if recorder.bounds.any:
+            recorder.bounds.check()
         stamp = recorder.tracer.sequence()
         if stamp != lines.seen:
             lines.advance(stamp)
@@ -93,18 +94,18 @@ class Passing:
     def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: Any, stamp: int, root: int) -> object:
         """Remember a call that passes without a look at its graph."""
         recorder = self.recorder
-        reader, kept = recorder.reader, recorder.last_backward
+        reader, kept = recorder.reader, recorder.walks.last
         calls.count += 1
         calls.wait -= 1
-        recorder.backwards += 1
+        recorder.walks.count += 1
         mark = (
-            recorder.backwards, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, root, stamp - self.stamp,
+            recorder.walks.count, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, root, stamp - self.stamp,
         )  # fmt: skip
         reader.put_off += mark
         reader.put_off_until = self.stamp = stamp
         if len(reader.put_off) > MAX_PUT_OFF:
             reader.forget_put_off()
-        kept.id, kept.code, kept.mark = recorder.backwards, own, mark
+        kept.id, kept.code, kept.mark = recorder.walks.count, own, mark
         self.count += 1
         if not self.count & 15 and seconds() - self.told_at > 1.0:
             self._tell()
@@ -119,7 +120,7 @@ class Passing:
         recorder = self.recorder
         tracer = recorder.tracer
         lines = tracer.threads.get(threading.get_ident())
-        if lines is None or not lines.stack or recorder.told is not None or len(tracer.threads) != 1:
+        if lines is None or not lines.stack or recorder.raises.told is not None or len(tracer.threads) != 1:
             return False
         # The innermost user frame, unless torch runs this backward for itself within another one.
         code, own, user = lines.stack[-1].code, frame.f_code, frame.f_back
@@ -173,7 +174,7 @@ class Passing:
             calls = self.calls[place] = Calls(place)
         count = calls.count = calls.count + 1
         calls.look = next_sample(count)
-        if recorder.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
+        if recorder.raises.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
             return False
         if count <= WRITTEN_FIRST or count in SAMPLED:
             calls.wait = 0
@@ -189,8 +190,8 @@ class Passing:
         if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
             return False
         call = (user.f_code, user.f_lineno, user.f_lasti)
-        kept, reader = recorder.last_backward, recorder.reader
-        mark = Passed(recorder.backwards, place, lines.iteration(), call, retain, create, accumulates)
+        kept, reader = recorder.walks.last, recorder.reader
+        mark = Passed(recorder.walks.count, place, lines.iteration(), call, retain, create, accumulates)
         if inputs is not None:
             wanted = reader.wanted(inputs)
             if wanted is None:
@@ -217,7 +218,7 @@ class Passing:
         """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other
         call.
         """
-        text, _ = self.recorder.call(call)
+        text, _ = self.recorder.walks.call(call)
         if text is None or not text.bare or text.function != "backward":
             return 0
         depth, step = 0, frame
@@ -310,7 +311,7 @@ class Passing:
         self.count -= 1
         if type(mark) is tuple:
             mark = recorder.reader.take_back(mark, nodes_of(roots_of(frame))[0])
-        kept = recorder.last_backward
+        kept = recorder.walks.last
         kept.place, kept.iteration, kept.mark = mark.place, mark.iteration, None
         mark.void = True
         user = None
@@ -321,13 +322,13 @@ class Passing:
             step = step.tb_next
         with recorder.group() as lines:
             recorder.declare_loops(lines)
-            recorder.write_backward(mark, roots_of(frame), None, user)
+            recorder.walks.write_backward(mark, roots_of(frame), None, user)
 
     def write_passed(self, mark: Passed, nodes: List[int]) -> None:
         """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""
         recorder = self.recorder
-        call, extent = recorder.call(mark.call)
-        fields = recorder.retaining(mark, call)
+        call, extent = recorder.walks.call(mark.call)
+        fields = recorder.walks.retaining(mark, call)
         if mark.inputs is not None:
             # The graph of what is written here may not lead to all of them.
             fields.update(inputs=recorder.reader.on_tape(mark.inputs), allow_unused=True)

@@ -188,7 +188,7 @@ class Rests:
         self.calls = True
         self._stack = _value_stack()
         # A limit of seconds is looked at when iterations end.
-        self.loops = self._stack is not None and not self.listener.limits.seconds
+        self.loops = self._stack is not None and not self.listener.bounds.limits.seconds
 
         def undo() -> None:
             self.calls = self.loops = False

@@ -1,0 +1,157 @@
+"""Exceptions of autograd that pass the user's code: each is written once, with whether somebody catches it."""
+
+from __future__ import annotations
+
+import threading
+from types import CodeType, FrameType
+from typing import Any, Dict, Optional, Tuple
+
+from .hooks import nodes_of, roots_of
+from .lines import Context, Place, ThreadLines
+from .memory import MemoryReport, ran_out
+from .parallel import ParallelReport, not_reduced
+
+_SECOND_TIME = "backward through the graph a second time"
+_INPLACE = "modified by an inplace operation"
+_OF_INTEREST = (
+    _SECOND_TIME, _INPLACE, "does not require grad", "a leaf Variable that requires grad",
+    "leaf Variable that requires grad is being used in an in-place operation",
+    "appears to not have been used in the graph", "a leaf variable has been moved into the graph interior",
+)  # fmt: skip
+
+
+class Raises:
+    """The exception that waits to be seen caught or not, and the reports of those that are not autograd's."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.told: Any = None
+        self.told_within: Tuple[int, Any] = (0, None)
+        self.memory = MemoryReport()
+        self.parallel = ParallelReport()
+
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+        """Note an exception that passes a user frame; only autograd's own are kept, each once, where it left torch."""
+        recorder = self.recorder
+        if recorder.torch is None or recorder.disabled or recorder.ended or not isinstance(error, RuntimeError):
+            return
+        text = str(error)
+        if ran_out(error) and len(recorder.tracer.threads) == 1:
+            self.memory.write(recorder, lines, error, traceback)
+            return
+        if not_reduced(error):
+            self.parallel.write(recorder, lines, error, traceback)
+            return
+        if not any(part in text for part in _OF_INTEREST):
+            return
+        step, own = traceback, getattr(recorder.walks.last, "code", None)
+        # A custom Function's own backward may raise it, further in: where it asks for what it saved.
+        asked = _SECOND_TIME in text or _INPLACE in text
+        while step is not None and step.tb_next is not None and not (asked and step.tb_frame.f_code is own):
+            step = step.tb_next
+        engine = None
+        if step is not None and step.tb_frame.f_code is own:
+            recorder.walks.keeping = True
+            engine = recorder.walks.last.id
+            if recorder.walks.last.mark is not None:
+                recorder.passing.write_failed(recorder.walks.last.mark, step.tb_frame, traceback)
+        elif asked and own is not None and _called_by(traceback.tb_frame, own):
+            return
+        lines.stirs += 1
+        # The same exception passes every frame up to its handler.
+        identity = (id(error), text, engine)
+        if self.told is not None and self.told[0] == identity:
+            return
+        with recorder.group():
+            self.flush(caught=True)
+            node = None
+            if engine is not None and _INPLACE in text:
+                node = self._explain_stale(step.tb_frame)
+            recorder.declare_loops(lines)
+            at = recorder.here(lines)
+            if engine is not None:
+                at = recorder.walks.last.site
+            # Kept until it is known whether somebody catches it: the id alone, never the exception.
+            self.told = (identity, at, type(error).__name__, text.split("\n")[0], engine, node)
+            own = (call for call in lines.stack if not recorder.sources.is_library(call.code.co_filename))
+            self.told_within = (threading.get_ident(), next(own, None))
+        recorder.tracer.wait()
+
+    def _explain_stale(self, frame: FrameType) -> Optional[int]:
+        recorder = self.recorder
+        newest: Optional[Tuple[int, Any, str]] = None
+        for node in recorder.reader.walk_all(nodes_of(roots_of(frame)), 50_000):
+            known = recorder.reader.known(node)
+            if known is None or (newest is not None and known.id <= newest[0]):
+                continue
+            stale = recorder.reader.stale(node)
+            if stale is not None:
+                newest = (known.id, node, stale[0])
+        return newest[0] if newest is not None else None
+
+    def line_after_raise(self) -> None:
+        if self.told is not None and len(self.told) == 6:
+            with self.recorder.group():
+                self.flush(caught=True)
+
+    def flush(self, caught: bool) -> None:
+        """Write the exception that waits to be seen caught or not."""
+        recorder = self.recorder
+        if self.told is None or len(self.told) < 6:
+            return
+        identity, at, kind, message, backward, node = self.told
+        self.told = (identity, at)
+        fields: Dict[str, Any] = {"at": at, "exception": kind, "message": message, "caught": caught}
+        if backward is not None:
+            fields["backward"] = backward
+        if node is not None:
+            fields["node"] = node
+        thread, outermost = self.told_within
+        if caught and outermost is not None and thread == threading.get_ident():
+            if all(call is not outermost for call in recorder.tracer.lines().stack):
+                # It left all of the user's code: who runs that, a test runner, has caught it.
+                fields["left"] = True
+        recorder.writer.event("Raised", **fields)
+
+    def uncaught(self, error: BaseException) -> None:
+        """Note the exception that ends the program."""
+        recorder = self.recorder
+        if recorder.disabled or recorder.ended:
+            return
+        with recorder.group() as lines:
+            text = str(error)
+            backward = None
+            if self.told is not None and self.told[0][:2] == (id(error), text):
+                if len(self.told) == 6:
+                    self.flush(caught=False)
+                    return
+                # A `finally` ran in between: the exception went onto the tape as caught.
+                backward, at = self.told[0][2], self.told[1]
+            else:
+                self.flush(caught=True)
+                at = recorder.site(self._place_of(error), lines.iteration())
+            fields: Dict[str, Any] = {
+                "exception": type(error).__name__,
+                "message": text.split("\n")[0],
+                "caught": False,
+            }
+            if backward is not None:
+                fields["backward"] = backward
+            recorder.writer.event("Raised", at=at, **fields)
+
+    def _place_of(self, error: BaseException) -> Optional[Place]:
+        """Return where in user code an exception was raised, with the calls that led there."""
+        place: Optional[Place] = None
+        step = error.__traceback__
+        while step is not None:
+            function = self.recorder.tracer.function(step.tb_frame.f_code)
+            if function is not None:
+                place = Place(Context(function, place), step.tb_lineno)
+            step = step.tb_next
+        return place
+
+
+def _called_by(frame: Optional[FrameType], code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
