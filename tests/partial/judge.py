@@ -16,6 +16,7 @@ from typing import Any
 from tapecheck.check import Report, check
 from tapecheck.fixes import Effort, fixes_for
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.source import from_text
 from tests.cases import under_torch
 from tests.partial.hide import Variant, variants
@@ -148,7 +149,9 @@ def judge_program(program: Path, wanted: Sequence[int] | None = None, *, fixes: 
 
 
 def _lines_of(finding: Finding) -> set[int]:
-    return {finding.span.line, *(label.span.line for label in finding.labels)}
+    """Return the lines that a finding may be told at: in another file than the optimizer, the calls that lead there."""
+    calls = finding.facts.lacking.calls if isinstance(finding.facts, UntrainedParameterFacts) else ()
+    return {finding.span.line, *(label.span.line for label in finding.labels), *(span.line for span in calls)}
 
 
 def _row(finding: Finding, line: int) -> Row:
@@ -175,6 +178,8 @@ def _judge(one: Judged, scratch: Path, truth: Sequence[Truth], of_whole: Report 
         if of_whole is not None:
             whole = {_row(one, one.span.line): _lines_of(one) for one in of_whole.findings}
             # What is stored in another file than that of its loop is told at the call in the loop.
+            # The file of the part is checked by itself as well, where less is certain.
+            rows = {now: None for now in rows if now[2] or (*now[:2], True, now[3]) not in rows}
             alike = {
                 row: [now for now in rows if (now[0], now[2:]) == (row[0], row[2:]) and now[1] in lines]
                 for row, lines in whole.items()

@@ -114,6 +114,19 @@ def test_a_sample_of_the_cases_is_judged_alike_under_other_names() -> None:
     assert [(one.program, one.lost, one.fresh) for one in renamed if one.lost or one.fresh] == []
 
 
+SPLIT_BEFORE = ("amp_unscale_too_late", "discriminator_input_noise_gp", "value_head_not_given")
+"""Programs of which something more or elsewhere was once said when they were split over files."""
+
+
+def test_a_sample_of_the_cases_is_judged_alike_over_several_files() -> None:
+    programs = random.Random(6).sample(score.programs_in(score.PROGRAMS), 16)
+    programs += [score.PROGRAMS / f"{name}.py" for name in SPLIT_BEFORE]
+    result = judge_all([(path, _of_kinds(path, "split")) for path in programs], jobs=1, fixes=False)
+    assert len(result.judged) >= 15 and not any(one.failed for one in result.judged)
+    changed = [one for one in result.judged if one.lost or one.fresh]
+    assert [(one.program, one.variant.part, one.lost, one.fresh) for one in changed] == []
+
+
 def test_a_name_of_what_is_hidden_says_nothing() -> None:
     several = [
         (path, _of_kinds(path, "named")[::4]) for path in random.Random(4).sample(score.programs_in(score.PROGRAMS), 8)

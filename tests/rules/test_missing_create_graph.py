@@ -136,3 +136,24 @@ total = sum(norm * loss for norm, loss in zip(norms, losses))
 total.backward()
 """
     assert check(from_text(text, "train.py")).findings == []
+
+
+@pytest.mark.parametrize("weight", ["strength=4.0", "strength"])
+def test_an_unknown_weight_leaves_the_place_where_a_penalty_is_added(weight: str) -> None:
+    text = f"""
+import torch
+from torch import nn
+def train({weight}):
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(4, 3, requires_grad=True)
+        out = net(x).mean()
+        penalty = strength * torch.autograd.grad(net(x).sum(), x)[0].norm()
+        loss = out + penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE401", 11)

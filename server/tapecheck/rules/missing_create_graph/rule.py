@@ -11,6 +11,7 @@ from tapecheck.rules.reading import SUMS, Reading, Run, plain, undifferentiable,
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, line
 from tapecheck.tape import Cut, Node, Span
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
 """Cuts that say themselves that the value is meant as a constant from there on."""
@@ -162,18 +163,28 @@ def _labels(reading: Reading, cuts: Iterable[Cut]) -> list[Label]:
 
 
 def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
-    """Return the first operation that takes the constant gradient into the graph that the backward runs."""
+    """Return the first operation that takes the constant gradient into the graph that the backward runs.
+
+    An unknown weight, which may require grad, makes a graph of its own: that goes without it where there is another.
+    """
     roots = [root.node for root in run.backward.roots if root.node is not None]
     nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
     if run.backward.inputs is not None:
         # What the inputs were made of is behind them: parameters that earlier steps have moved.
         nodes = (nodes & run.traversal.executed.keys()) - set(run.backward.inputs)
-    for number in sorted(nodes):
-        node = reading.ledger.nodes[number]
-        for cut in node.cuts:
-            if cut == term or term in _derived(reading, cut):
-                return node
-    return None
+    ledger, order = reading.ledger, sorted(nodes)
+    met = next((one for one in order if any(term in _derived(reading, cut) for cut in ledger.nodes[one].cuts)), None)
+    if met is None or not _is_unknown(reading, met):
+        return None if met is None else ledger.nodes[met]
+    known = (one for one in order if met in ledger.ancestry([one]) and not _is_unknown(reading, one))
+    return ledger.nodes[next(known, met)]
+
+
+def _is_unknown(reading: Reading, number: int) -> bool:
+    """Return whether a node leads to nothing but values that are not known."""
+    ledger = reading.ledger
+    ends = [one for one in ledger.ancestry([number]) if one in ledger.leaves or not ledger.nodes[one].inputs]
+    return all(one not in ledger.leaves and ledger.nodes[one].op == UNKNOWN_SOURCE for one in ends)
 
 
 def _derived(reading: Reading, number: int) -> set[int]:
