@@ -75,6 +75,21 @@ def test_a_tensor_that_one_side_changes_in_place_and_the_other_computes_makes_a_
     assert (found.code, found.certain, found.span.line) == ("TAPE103", False, 17)
 
 
+@pytest.mark.parametrize(("default", "certain"), (("1", False), ("5", True)))
+def test_a_leak_of_a_loop_that_only_an_option_repeats_is_a_may(default: str, certain: bool) -> None:
+    program = HEAD + (
+        "parser = argparse.ArgumentParser()\n"
+        f"parser.add_argument('--restarts', type=int, default={default})\n"
+        "args = parser.parse_args()\n"
+        "net = nn.Linear(3, 1)\n"
+        "worst = torch.zeros(5, 1)\n"
+        "for _ in range(args.restarts):\n    worst = torch.max(worst, net(torch.randn(5, 3)))\n"
+        "print(worst.detach())\n"
+    )
+    (found,) = findings(program)
+    assert (found.code, found.certain, found.span.line) == ("TAPE201", certain, 10)
+
+
 def test_a_mode_compared_with_several_values() -> None:
     program = HEAD + (
         "args = argparse.ArgumentParser().parse_args()\n"

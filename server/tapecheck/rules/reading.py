@@ -63,7 +63,8 @@ def plain(op: str) -> str:
 class LoopRun:
     """One run of a loop, from entering it to leaving it; positions count events of the tape.
 
-    `iterations` is the highest iteration that began, `more` whether the real loop would go on after it.
+    `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
+    many there are where the option that says so keeps its default.
     """
 
     event: Loop
@@ -71,6 +72,7 @@ class LoopRun:
     end: int | None = None
     iterations: int = 0
     more: Fact = "may"
+    usual: int | None = None
 
     @property
     def id(self) -> int:
@@ -187,7 +189,7 @@ class Reading:
             elif isinstance(event, LoopEnd):
                 if event.loop in self.loops:
                     run = self.loops[event.loop]
-                    run.end, run.more = position, event.more
+                    run.end, run.more, run.usual = position, event.more, event.usual
             elif isinstance(event, Step):
                 self.steps.append((position, event))
             elif isinstance(event, Optimizer):

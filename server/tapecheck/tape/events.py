@@ -477,11 +477,15 @@ class Iteration:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class LoopEnd:
-    """A loop was left after `iterations` iterations; `more` says whether the real loop would go on."""
+    """A loop was left after `iterations` iterations; `more` says whether the real loop would go on.
+
+    `usual` is how many it has where the option that says so keeps its default; None where no option does.
+    """
 
     loop: int
     iterations: int
     more: Fact = "may"
+    usual: int | None = None
 
 
 @built_directly

@@ -103,6 +103,7 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
+    usual: int | None = None
     step = concrete(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
         value = concrete(arg)
@@ -112,6 +113,8 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             start = values[0] if values else 0
             if index == (0 if len(args) == 1 else 1):
                 # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+                default = value.usual[0] if value.usual is not None else None
+                usual = default - start if isinstance(default, int) and step == 1 else None
                 value = resolved(m, value, node)
                 if isinstance(value, Unknown):
                     times = limits.LOOP_BOUND * (step if isinstance(step, int) and step else 1)
@@ -126,9 +129,8 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         values.append(value)
     if not values or (len(values) > 2 and values[2] == 0):
         return Unknown("range")
-    if len(values) == 1:
-        return Range(0, values[0])
-    return Range(*values[:3])
+    start, stop, *more = (0, *values) if len(values) == 1 else values
+    return Range(start, stop, more[0] if more else 1, usual)
 
 
 def following(inner: Stream) -> Callable[[int], Value]:

@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Env,
     Instance,
     List,
+    Range,
     Run,
     Set,
     Stream,
@@ -154,15 +155,15 @@ class _Loop:
         elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
-    def leave(self, more: Fact) -> None:
-        """Leave it; `more` says whether the program's own loop goes on."""
+    def leave(self, more: Fact, usual: int | None = None) -> None:
+        """Leave it; `more` says whether the program's own loop goes on, `usual` how often it does by default."""
         machine, world = self.machine, self.world
         if not self.outside:
             del world.comparisons.counted[:]
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.loops.leave(self.number, self.outside, self.done, more)
+        world.loops.leave(self.number, self.outside, self.done, more, usual)
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
@@ -207,7 +208,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     if signal is None and more != "no":
         _forget_counters(machine, node, env, loop.counted, loop.done, None if length is None else length - index)
         _end_of(machine, node, stream, env)
-    loop.leave(more)
+    loop.leave(more, value.usual if isinstance(value, Range) else None)
     if isinstance(signal, flow.Returned):
         return signal
     if signal is not flow.BREAK and node.orelse:

@@ -621,7 +621,7 @@ class _Again:
                 about = tuple([node(number) or number for number in event.about])
                 made = Assumed(site(event.at), event.kind, event.text, about)
             elif isinstance(event, LoopEnd):
-                made = LoopEnd(event.loop + loops, event.iterations, event.more)
+                made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual)
             else:
                 continue
             written.append(made)

@@ -50,9 +50,11 @@ class Loops:
         if isinstance(events[-1], Iteration):
             events.pop()
 
-    def leave(self, loop: int, outside: tuple[tuple[int, int], ...], iterations: int, more: Fact) -> None:
+    def leave(
+        self, loop: int, outside: tuple[tuple[int, int], ...], iterations: int, more: Fact, usual: int | None = None
+    ) -> None:
         self._position.leave_loop(outside)
-        self._writer.emit(LoopEnd(loop, iterations, more))
+        self._writer.emit(LoopEnd(loop, iterations, more, usual))
 
     @property
     def before_iteration(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tapecheck.interpret import limits
@@ -345,11 +345,12 @@ class Set(BaseValue):
 
 @dataclass(frozen=True, slots=True)
 class Range(BaseValue):
-    """A range of known bounds."""
+    """A range of known bounds; `usual` is how long it is where the option that says so keeps its default."""
 
     start: int
     stop: int
     step: int = 1
+    usual: int | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))

@@ -63,6 +63,9 @@ class GraphKeptAcrossIterations(Rule):
 
     def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
         held = growth.held
+        # Where no option is given there is no iteration after the first.
+        once = held.loop.usual is not None and held.loop.usual < 2
+        certain = certain and not once
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
@@ -100,7 +103,7 @@ class GraphKeptAcrossIterations(Rule):
                 kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
                 saved_tensors_kept=kept, backwarded=freeing is not None,
             ),
-            notes=(note,),
+            notes=(note, "by default this loop has no second iteration") if once else (note,),
         )  # fmt: skip
 
 
