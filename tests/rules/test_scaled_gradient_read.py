@@ -210,6 +210,7 @@ def test_a_step_of_gradients_that_are_or_may_be_unscaled(body: str) -> None:
             "for step in",
             "optimizer.register_step_pre_hook(lambda one, args, kwargs: scaler.unscale_(one))\nfor step in",
         ),
+        ("for step in", "from helpers import setup\nsetup(scaler)\nfor step in"),
         ("for step in", "from helpers import Watcher\nwatcher = Watcher(optimizer, scaler)\nfor step in"),
         ("scaler.scale(loss).backward()", "(scaler.scale(loss) if mixed else loss).backward()"),
         ("scaler.scale(loss).backward()", "if mixed:\n        loss = scaler.scale(loss)\n    loss.backward()"),

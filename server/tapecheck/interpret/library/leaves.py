@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.library.states import OptimizerState, ScalerState
 from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
-from tapecheck.tape import LeafEscape
+from tapecheck.tape import LeafEscape, both
 
 LOOKING = (
     "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "fvcore.nn.", "json.", "logging.", "loguru.",
@@ -58,7 +58,14 @@ def escape(
     """
     world = torch.world
     path = to if function is None else _root(function).name
-    if not world.graph.leaf_tensors or path.startswith((*LOOKING, *SCHEDULING)):
+    if path.startswith((*LOOKING, *SCHEDULING)):
+        return ()
+    values = list(values)
+    for value in values:
+        if isinstance(value, Instance) and isinstance(value.state, ScalerState):
+            # It may be switched off there.
+            value.state.enabled = both("may", value.state.enabled)
+    if not world.graph.leaf_tensors:
         return ()
     found: dict[int, None] = {}
     for value in values:
