@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Read,
     Run,
     Signal,
+    Storage,
     Stream,
     Super,
     Tensor,
@@ -143,6 +144,16 @@ class Engine(Protocol):
     def escape(self, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None: ...
 
 
+class Rewritten(Protocol):
+    """What stands for the nodes and memory of a call that was written again."""
+
+    def node(self, number: int | None) -> int | None:
+        """Return the node or leaf that stands for one of the call."""
+
+    def storage(self, number: int) -> Storage:
+        """Return the memory that stands for one of the call."""
+
+
 class Library(Protocol):
     """The models of libraries: torch, the standard library and frameworks, and what nobody can look into."""
 
@@ -208,7 +219,7 @@ class Library(Protocol):
     def left_behind(self) -> tuple[int, ...]:
         """Return how much there is that a call may leave with the models of libraries besides nodes."""
 
-    def written_again(self, first: int, last: int, shift: int, stands: Any) -> None:
+    def written_again(self, first: int, last: int, shift: int, stands: Rewritten) -> None:
         """Note that the nodes from `first` to `last` are those that were built `shift` before them."""
 
     # -- objects --------------------------------------------------------------------------------------------
@@ -256,4 +267,4 @@ class Library(Protocol):
     def opaque_result(self, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
 
 
-__all__ = ["Engine", "Library"]
+__all__ = ["Engine", "Library", "Rewritten"]

@@ -27,7 +27,7 @@ RUN = "tapecheck.run"
 _OWN = ("arguments", "cwd", "env", "launcher", "program")
 
 
-async def run(ls: Host, *arguments: Any) -> dict[str, Any]:
+async def run(ls: Host, *arguments: object) -> dict[str, Any]:
     """Run a file under the recorder and return counts and a summary.
 
     `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
@@ -94,7 +94,7 @@ def _tell(ls: Host, summary: str, exit_status: int, next_step: str) -> None:
     ls.window_show_message(t.ShowMessageParams(kinds.get(exit_status, t.MessageType.Warning), text))
 
 
-async def try_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
+async def try_fix(ls: Host, *arguments: object) -> dict[str, Any]:
     """Run a file as it is and with the preferred fix of a finding, `[{"uri": …, "finding": [code, line, column]}]`.
 
     Further members are those of the run command. Answers `{"ok", "helped", "summary", "markdown"}`: whether both runs
@@ -142,7 +142,7 @@ async def try_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _under_way(ls: Host, path: str, asked: Any, doing: str) -> AsyncIterator[RecordedRun]:
+async def _under_way(ls: Host, path: str, asked: object, doing: str) -> AsyncIterator[RecordedRun]:
     """Show a run of a file while it lasts, with its progress."""
     under_way = RecordedRun(ls, Path(path).name, doing, _member(asked, "token"), ls.protocol.msg_id)
     ls.runs[path] = under_way
@@ -175,7 +175,7 @@ async def _tell_about(ls: Host, order: RunOrder, under_way: RecordedRun) -> None
         ls.log(f"{order.name} is run by {told}")
 
 
-def _own(asked: Any) -> dict[str, Any]:
+def _own(asked: object) -> dict[str, Any]:
     """Return what a request says that the settings would say otherwise."""
     own = {name: value for name in _OWN if (value := _member(asked, name)) is not None}
     if "env" in own and not isinstance(own["env"], dict):
@@ -191,7 +191,7 @@ def _answer(
     return {"exit": exit_status, **(counts or none), **more, "summary": summary, "next": help_by}
 
 
-async def apply_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
+async def apply_fix(ls: Host, *arguments: object) -> dict[str, Any]:
     """Make the edits of a fix that was tried, `[{"uri": …, "finding": [code, line, column]}]`, as `tapecheck.tryFix`
     took them: in the text as it is now, where the fix still holds. Answers `{"ok", "summary"}`.
     """
@@ -214,7 +214,7 @@ async def apply_fix(ls: Host, *arguments: Any) -> dict[str, Any]:
     return {"ok": answer.applied, "summary": title if answer.applied else answer.failure_reason or "it was refused"}
 
 
-async def run_report(ls: Host, *arguments: Any) -> dict[str, Any] | None:
+async def run_report(ls: Host, *arguments: object) -> dict[str, Any] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
     there.
     """
@@ -233,7 +233,7 @@ async def run_report(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     return {"html": text}
 
 
-async def show_graph(ls: Host, *arguments: Any) -> dict[str, Any] | None:
+async def show_graph(ls: Host, *arguments: object) -> dict[str, Any] | None:
     """Return the graphs around a place, `[{"uri": …, "position": {"line", "character"}}]`, as `{"svg", "markdown",
     "measured", "files"}`.
     """
@@ -250,7 +250,7 @@ async def show_graph(ls: Host, *arguments: Any) -> dict[str, Any] | None:
     return {"svg": found.svg, "markdown": found.markdown, "measured": found.measured, "files": found.files}
 
 
-async def use_tool(ls: Host, *arguments: Any) -> dict[str, Any]:
+async def use_tool(ls: Host, *arguments: object) -> dict[str, Any]:
     """Call a tool for agents, `[{"tool": …, "input": "{…}", "folder"?: …}]`, and return its answer as `{"text": …}`.
 
     The files are taken as they are saved. What executes the user's program is asked of its user by the client.
@@ -261,7 +261,7 @@ async def use_tool(ls: Host, *arguments: Any) -> dict[str, Any]:
     return {"text": await asyncio.get_running_loop().run_in_executor(ls.running, call)}
 
 
-def explain_rule(ls: Host, *arguments: Any) -> dict[str, Any] | None:
+def explain_rule(ls: Host, *arguments: object) -> dict[str, Any] | None:
     """Return the page of a rule: `[{"code": …}]`."""
     asked = arguments[0] if arguments else None
     return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
@@ -273,12 +273,12 @@ def cancel_progress(ls: Host, params: t.WorkDoneProgressCancelParams) -> None:
             under_way.stopped.set()
 
 
-def _member(value: Any, name: str) -> Any:
+def _member(value: object, name: str) -> Any:
     """Return a member of a JSON object, which pygls hands on as a dictionary or as an object."""
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
-ALL: Mapping[str, Callable[..., Any]] = {
+ALL: Mapping[str, Callable[..., object]] = {
     RUN: run,
     "tapecheck.tryFix": try_fix,
     "tapecheck.applyFix": apply_fix,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from lsprotocol import types as t
 from pygls.lsp.server import LanguageServer
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pygls.protocol import LanguageServerProtocol
 
 logger = logging.getLogger(__name__)
+
+Done = TypeVar("Done")
 
 
 @dataclass(eq=False)
@@ -67,9 +70,9 @@ class Connection(LanguageServer):
         why = " ".join(f"{type(error).__name__}: {error}".split())
         self.log(f"{what}: {why}", t.MessageType.Warning)
 
-    def spawn(self, work: Any) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[object, object, Done]) -> asyncio.Task[Done]:
         """Run a coroutine beside the rest; errors in it go to the log."""
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
@@ -83,7 +86,7 @@ class Connection(LanguageServer):
                 self.report_server_error(error, type(error))
 
 
-async def quietly(request: Any) -> None:
+async def quietly(request: Awaitable[object]) -> None:
     """Await a request to the client whose failure changes nothing."""
     try:
         await request

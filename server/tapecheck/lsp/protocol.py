@@ -41,7 +41,7 @@ class Protocol(LanguageServerProtocol):
     _server: Connection
     _initialized = False
 
-    def receive(self, message: Any) -> None:
+    def receive(self, message: object) -> None:
         """Handle what a client sent, whatever it is: every request is answered, once."""
         if isinstance(message, Broken):
             self._refuse(None, JsonRpcParseError(message.reason))
@@ -65,7 +65,7 @@ class Protocol(LanguageServerProtocol):
             if asks:
                 self._refuse(number, JsonRpcInternalError(f"{type(error).__name__}: {error}"))
 
-    def _handle(self, message: Any, number: str | int | None, asks: bool) -> None:
+    def _handle(self, message: object, number: str | int | None, asks: bool) -> None:
         if not isinstance(message, dict):
             raise JsonRpcInvalidRequest("a message is an object")
         if "method" not in message:
@@ -129,37 +129,37 @@ class Protocol(LanguageServerProtocol):
         self._send_data({"jsonrpc": self.VERSION, "id": number, "error": answer})
 
     @lsp_method(t.INITIALIZE)
-    def lsp_initialize(self, params: t.InitializeParams) -> Generator[Any, Any, t.InitializeResult]:
+    def lsp_initialize(self, params: t.InitializeParams) -> Generator[object, object, t.InitializeResult]:
         result: t.InitializeResult = yield from super().lsp_initialize(params)
         self._initialized = True
         return result
 
     @lsp_method(t.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: t.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
+    def lsp_text_document__did_open(self, params: t.DidOpenTextDocumentParams) -> Generator[object, object, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_OPEN], (params,), None
 
     @lsp_method(t.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: t.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
+    def lsp_text_document__did_change(self, params: t.DidChangeTextDocumentParams) -> Generator[object, object, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_CHANGE], (params,), None
 
     @lsp_method(t.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
+    def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[object, object, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_CLOSE], (params,), None
 
     @lsp_method(t.NOTEBOOK_DOCUMENT_DID_OPEN)
-    def lsp_notebook_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
+    def lsp_notebook_document__did_open(self, params: object) -> Generator[object, object, None]:
         yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_OPEN], (params,), None
 
     @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CHANGE)
-    def lsp_notebook_document__did_change(self, params: Any) -> Generator[Any, Any, None]:
+    def lsp_notebook_document__did_change(self, params: object) -> Generator[object, object, None]:
         yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CHANGE], (params,), None
 
     @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CLOSE)
-    def lsp_notebook_document__did_close(self, params: Any) -> Generator[Any, Any, None]:
+    def lsp_notebook_document__did_close(self, params: object) -> Generator[object, object, None]:
         yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CLOSE], (params,), None
 
     @lsp_method(t.SHUTDOWN)
-    def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
+    def lsp_shutdown(self, *args: object) -> Generator[object, object, None]:
         yield self.fm.features[t.SHUTDOWN], args, None
         # pygls walks the futures themselves, from which each cancelled one is taken away meanwhile.
         own = self.msg_id
@@ -175,7 +175,7 @@ class Protocol(LanguageServerProtocol):
         if future is not None:
             future.add_done_callback(lambda done: self._forget(msg_id, done))
 
-    def _forget(self, msg_id: str | int, done: Future[Any]) -> None:
+    def _forget(self, msg_id: str | int, done: Future[object]) -> None:
         if self._request_futures.get(msg_id) is done:
             del self._request_futures[msg_id]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
 
 from tapecheck.tape import Assumed, Bind, Cut, Decision, Hold, InPlace, Node, Tape
 
-_TOLD_BY: dict[type, Callable[[Any], Any]] = {
+_TOLD_BY: dict[type, Callable[..., object]] = {
     Bind: attrgetter("name", "node", "cuts", "item"),
     Cut: attrgetter("id", "how", "nodes", "leaves", "name", "sources", "off_at", "within"),
     InPlace: attrgetter("storage", "how", "name", "leaf", "grad_mode", "bumps", "optimizer", "on_view", "lost"),

@@ -132,7 +132,7 @@ class Watcher:
             found.append(watched)
         inert = not here.effects & _DROP or present.inert(here)
         events = len(world.writer.tape.events)
-        return _Open(present, shapes, shape, here, other, before, objects, events, found, places, inert, most)
+        return _Open(self, present, shapes, shape, here, other, before, objects, events, found, places, inert, most)
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
@@ -221,15 +221,8 @@ class Watcher:
                 effects |= side.effects | of_calls(side, present, shapes)
         return effects if effects & _OF_PROGRAMS else 0
 
-    def broken(self, open_: _Open | None) -> None:
-        """Note that an exception ended the side taken: what lies beyond has not been seen."""
-        for watched in open_.watched if open_ is not None else ():
-            watched.stake = Stake.VERDICT
-
-    def left(self, world: World, open_: _Open | None) -> None:
+    def left(self, world: World, open_: _Open) -> None:
         """Look at what the side that was taken did, now that it is done."""
-        if open_ is None:
-            return
         stake = Stake.NOTHING
         here, other, shape = open_.here, open_.other, open_.shape
         if here.effects & _DROP and not open_.inert:
@@ -500,6 +493,7 @@ def _code_of(value: Value) -> set[tuple[str, int]]:
 class _Open:
     """An `if` whose side is being run."""
 
+    watcher: Watcher
     present: Present
     shapes: Shapes
     shape: Shape
@@ -512,3 +506,11 @@ class _Open:
     places: Sequence[Place]
     inert: bool
     most: Stake
+
+    def left(self, world: World) -> None:
+        self.watcher.left(world, self)
+
+    def broken(self) -> None:
+        """Note that an exception ended the side: what lies beyond has not been seen."""
+        for watched in self.watched:
+            watched.stake = Stake.VERDICT

@@ -6,9 +6,10 @@ import ast
 import bisect
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.engine import Rewritten
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
@@ -88,16 +89,6 @@ class _Gradient(BaseValue):
         self.cut = cut
         self.constant = constant
         self.tensor: Tensor | None = None
-
-
-class Rewritten(Protocol):
-    """What stands for the nodes and memory of a call that was written again."""
-
-    def node(self, number: int | None) -> int | None:
-        """Return the node or leaf that stands for one of the call."""
-
-    def storage(self, number: int) -> Storage:
-        """Return the memory that stands for one of the call."""
 
 
 class Autograd:

@@ -66,9 +66,11 @@ def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: E
     try:
         signal = yield from machine.block(node.body if taken else node.orelse, env)
     except Signal:
-        world.watcher.broken(watch)
+        if watch is not None:
+            watch.broken()
         raise
-    world.watcher.left(world, watch)
+    if watch is not None:
+        watch.left(world)
     return signal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tapecheck.interpret.state.assumptions import Assumptions
 from tapecheck.interpret.state.budget import Budget
@@ -24,17 +24,21 @@ from tapecheck.interpret.values import Env, Value
 from tapecheck.tape import Ending
 
 
+class WatchedSide(Protocol):
+    """A side of an `if` that is being run, as an observer watches it."""
+
+    def left(self, world: World) -> None:
+        """Take note that the side has been run."""
+
+    def broken(self) -> None:
+        """Take note that an exception ended the side."""
+
+
 class Watching(Protocol):
     """An observer of undecided conditions, which finds out on which of them a verdict can depend."""
 
-    def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> Any:
-        """Take note of an `if` before its side is run; what it returns is given to `left`."""
-
-    def left(self, world: World, open_: Any) -> None:
-        """Take note that the side has been run."""
-
-    def broken(self, open_: Any) -> None:
-        """Take note that an exception ended the side."""
+    def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> WatchedSide | None:
+        """Take note of an `if` before its side is run; return what is to be told of that, None where nothing is."""
 
     def chosen(
         self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
