@@ -10,7 +10,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.liveness import free_names
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
-from tapecheck.interpret.objects import carry
+from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -170,6 +170,11 @@ class Present:
             return False
         value = _lookup(self.env, test.left.id)
         return isinstance(value, Unknown) and value.data
+
+    def equates_a_graph(self, test: ast.expr) -> bool:
+        """Whether a test asks whether a tensor that has a graph is equal to a constant."""
+        compared = syntax.equated(test)
+        return compared is not None and carry.has_graph(_lookup(self.env, syntax.text_of(compared)))
 
 
 def _lookup(env: Env, name: str) -> Value:

@@ -110,8 +110,9 @@ class Watcher:
             if here.attributes
             else []
         )
-        # No collection of data has None among its elements.
-        most = Stake.CERTAINTY if present.asks_data_for_none(node.test) else Stake.VERDICT
+        # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
+        unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
+        most = Stake.CERTAINTY if unlikely else Stake.VERDICT
         modes = self._of_modes(present, shapes, node)
         if modes:
             stake = Stake.VERDICT

@@ -475,6 +475,11 @@ def is_leaf(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_leaf
 
 
+def has_graph(value: Value) -> bool:
+    """Whether a value is a tensor with a graph, or a leaf that requires grad."""
+    return isinstance(value, Tensor) and value.node is not None
+
+
 def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Tensor | Unknown]:
     """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
     found: list[Tensor | Unknown] = []

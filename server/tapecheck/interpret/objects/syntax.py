@@ -61,6 +61,16 @@ def default_branch(node: ast.AST) -> bool:
     return True
 
 
+def equated(test: ast.expr) -> ast.Name | ast.Attribute | None:
+    """Return what a test asks to be equal to a constant, or not to be: a name or an attribute."""
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq))):
+        return None
+    left = test.left
+    return (
+        left if isinstance(left, (ast.Name, ast.Attribute)) and isinstance(test.comparators[0], ast.Constant) else None
+    )
+
+
 def counted_names(node: ast.AST) -> set[str]:
     """Return the names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
     found: set[str] = set()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import algebra, records, syntax, unknowns
+from tapecheck.interpret.objects import algebra, carry, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import Growth, merge_cuts
 from tapecheck.interpret.values import (
@@ -76,6 +76,8 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     if answer is None:
         if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
             default = value.likely
+        elif isinstance(value, Tensor) and (unlike := _equated(machine, expression, env)) is not None:
+            default = unlike
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
         deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
         if deep and isinstance(node, ast.If):
@@ -129,11 +131,26 @@ def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
     """Return the container whose length a side of a test asks: `len(pending)`, `len(self.pending)`."""
     if not (isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "len" and side.args):
         return None
-    given = side.args[0]
+    return _named(machine, side.args[0], env)
+
+
+def _named(machine: Engine, given: ast.expr, env: Env) -> Value:
+    """Return the value of a name, or of an attribute of one ("self.pending"); None for any other expression."""
     if isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
         owner = machine.eval(given.value, env)
         return owner.attrs.get(given.attr) if isinstance(owner, Instance) else None
     return machine.eval(given, env) if isinstance(given, ast.Name) else None
+
+
+def _equated(machine: Engine, expression: ast.expr, env: Env) -> bool | None:
+    """Return what a test for equality of a tensor that has a graph and a constant comes to: they are hardly ever equal.
+
+    None for other tests.
+    """
+    compared = syntax.equated(expression)
+    if compared is None or not carry.has_graph(_named(machine, compared, env)):
+        return None
+    return isinstance(expression, ast.Compare) and isinstance(expression.ops[0], ast.NotEq)
 
 
 def _taken_out(value: Value) -> tuple[int, ...]:
