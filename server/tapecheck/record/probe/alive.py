@@ -7,6 +7,7 @@ alive is kept.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
@@ -70,7 +71,7 @@ def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: s
     return Bytes(parameters, gradients, states, saved, other)
 
 
-def _tensors_in(value: Any, torch: Any, depth: int = 0) -> List[object]:
+def _tensors_in(value: Any, torch: ModuleType, depth: int = 0) -> List[object]:
     if isinstance(value, torch.Tensor):
         return [value]
     if depth > 3:

@@ -15,6 +15,7 @@ import tokenize
 import traceback
 import types
 from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import PRODUCER
@@ -160,7 +161,7 @@ class TorchFinder:
             return
         execute = loader.exec_module
 
-        def exec_module(module: Any) -> None:
+        def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             # Torch makes some 200,000 calls while it is imported, none of them of interest.
             trace = sys.gettrace()
@@ -176,7 +177,7 @@ class TorchFinder:
         loader.exec_module = exec_module
 
 
-def attach(recorder: Recorder, torch: object) -> None:
+def attach(recorder: Recorder, torch: ModuleType) -> None:
     try:
         recorder.attach(torch)
     except Exception:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
+from types import ModuleType
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .lines import Place
@@ -208,7 +209,7 @@ class UsedGradients:
         recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")
 
 
-def _of_several(torch: Any) -> bool:
+def _of_several(torch: ModuleType) -> bool:
     """Return whether this process is one of several that are joined by torch.distributed."""
     joined = torch.distributed
     return bool(joined.is_available() and joined.is_initialized() and joined.get_world_size() > 1)

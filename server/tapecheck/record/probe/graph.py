@@ -6,6 +6,7 @@ import itertools
 import sys
 import threading
 import weakref
+from types import ModuleType
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .lines import State, iterations
@@ -215,7 +216,7 @@ class Reader:
     leaves are numbered below all nodes.
     """
 
-    def __init__(self, torch: Any, max_depth: int) -> None:
+    def __init__(self, torch: ModuleType, max_depth: int) -> None:
         self.torch = torch
         self.values = Values(torch)
         self.max_depth = max_depth

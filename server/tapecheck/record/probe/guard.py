@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType
-from typing import Any, Iterator, Set
+from types import CodeType, TracebackType
+from typing import Any, Iterator, Optional, Set
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -28,7 +28,7 @@ class Guard:
             except Exception:
                 self._recorder.failed()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+    def __exit__(self, kind: Any, error: Any, traceback: Optional[TracebackType]) -> bool:
         if self._plainly is not None:
             self._plainly.__exit__(None, None, None)
         if not isinstance(error, Exception):

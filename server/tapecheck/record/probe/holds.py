@@ -13,7 +13,7 @@ import gc
 import itertools
 import sys
 import weakref
-from types import CellType, FrameType, FunctionType, MethodType
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
@@ -79,7 +79,7 @@ class Holder(NamedTuple):
 class HoldFinder:
     """Finds, at the end of an iteration, who keeps graph nodes that are older than it."""
 
-    def __init__(self, torch: Any, reader: Any, sources: Sources) -> None:
+    def __init__(self, torch: ModuleType, reader: Any, sources: Sources) -> None:
         self.torch = torch
         # The tensors that were met so far, and where the objects begin that were made since.
         self.met: List[TensorRef] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Callable, List
 
 from .guard import Guard, keep_uncompiled
@@ -87,7 +87,7 @@ def nodes_of(roots: List[Any]) -> List[Any]:
     return [getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None) for root in roots]
 
 
-def install(torch: Any, recorder: Any) -> Callable[[], None]:
+def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
     """Watch torch; what is answered undoes it."""
     variable = torch.autograd.Variable
     engine = variable._execution_engine
@@ -172,7 +172,7 @@ def _unhooked(optimizer: Any, around_all: List[Any]) -> bool:
     return all(len(hooks) == 1 for hooks in around_all) and not any(own)
 
 
-def _watch_saved_tensor_hooks(torch: Any, recorder: Any) -> None:
+def _watch_saved_tensor_hooks(torch: ModuleType, recorder: Any) -> None:
     # Before torch 2.7 a saved tensor can be read only by unpacking it: that must stop once somebody packs.
     hooks = torch.autograd.graph.saved_tensors_hooks
     enter = hooks.__enter__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .sources import LoopText, SourceText
@@ -308,7 +308,7 @@ class Listener:
 
     def line_ran(self, lines: ThreadLines, watch: object, frame: Optional[FrameType]) -> None: ...
 
-    def raised(self, lines: ThreadLines, error: BaseException, traceback: object) -> None: ...
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]) -> None: ...
 
     def line_after_raise(self) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Dict, List, Set
 
 from .device import DeviceTimes
@@ -28,7 +28,7 @@ class TrainingLoops:
         self.counts: Dict[Any, List[int]] = {}
         self.training: Set[Any] = set()
 
-    def attach(self, torch: Any) -> None:
+    def attach(self, torch: ModuleType) -> None:
         self.device = DeviceTimes(torch.cuda)
 
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-from typing import Any
+from types import TracebackType
+from typing import Any, Optional
 
 from .alive import count
 from .lines import ThreadLines
@@ -27,7 +28,9 @@ class MemoryReport:
     def __init__(self) -> None:
         self._told = 0
 
-    def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+    def write(
+        self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
+    ) -> None:
         """Write it as measures; an exception passes every frame up to its handler and is written in the innermost."""
         if recorder.tracer.passed_on(traceback):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .sources import CallText, Sources
@@ -125,7 +125,7 @@ def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def leaf_names(
-    torch: Any, tensors: List[Any], frame: Optional[FrameType], sources: Sources
+    torch: ModuleType, tensors: List[Any], frame: Optional[FrameType], sources: Sources
 ) -> Dict[int, Tuple[str, str]]:
     """Return the names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the
     function
@@ -164,7 +164,7 @@ def leaf_names(
     return found
 
 
-def _name(torch: Any, value: Any, name: str, wanted: Any, names: Dict[int, str]) -> None:
+def _name(torch: ModuleType, value: Any, name: str, wanted: Any, names: Dict[int, str]) -> None:
     if isinstance(value, torch.nn.Module):
         for inner, tensor in parameters(value):
             if id(tensor) in wanted:
@@ -198,7 +198,7 @@ def describe(call: Optional[CallText], index: int, count: int, root: object, fra
     return call.receiver if call.function == "backward" and call.receiver not in ("torch.autograd", "autograd") else ""
 
 
-def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, object]]:
+def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[Tuple[str, object]]:
     """Return the tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
     value: Any = local.get(path[0], frame.f_globals.get(path[0]))

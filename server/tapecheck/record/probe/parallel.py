@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from types import ModuleType, TracebackType
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .hooks import nodes_of, roots_of
@@ -29,7 +30,9 @@ class ParallelReport:
     def __init__(self) -> None:
         self._told = False
 
-    def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+    def write(
+        self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
+    ) -> None:
         """Write it as measures, in the innermost user frame that the exception passes."""
         if recorder.tracer.passed_on(traceback):
             return
@@ -56,7 +59,7 @@ class ParallelReport:
                         event("Measure", at=at, name="parallel-use:" + name, value=1, unit="place")
 
 
-def _model(traceback: Any) -> Any:
+def _model(traceback: Optional[TracebackType]) -> Any:
     """Return the DistributedDataParallel whose forward an exception passes."""
     while traceback is not None:
         frame = traceback.tb_frame
@@ -68,7 +71,7 @@ def _model(traceback: Any) -> Any:
     return None
 
 
-def _only(torch: Any) -> Any:
+def _only(torch: ModuleType) -> Any:
     """Return the one DistributedDataParallel there is: the backward does not lead to it."""
     import gc
 
@@ -153,7 +156,7 @@ def _assigned(text: SourceText, first: int, attribute: str) -> Optional[int]:
     return None
 
 
-def _uses(recorder: Any, parameter: Any, traceback: Any) -> List[int]:
+def _uses(recorder: Any, parameter: Any, traceback: Optional[TracebackType]) -> List[int]:
     """Return the sites of the operations, checkpointed functions included, that use a parameter in a graph."""
     roots: List[Any] = []
     while traceback is not None and not roots:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Dict, List, Optional, Tuple
 
 from .effort import WRITTEN_CALL, WRITTEN_NODE, Effort, seconds
@@ -304,7 +304,7 @@ class Passing:
         """Count the work of a call that was written with so many nodes, begun at a CPU time."""
         self.effort.took(WRITTEN_CALL + WRITTEN_NODE * nodes, since)
 
-    def write_failed(self, mark: Any, frame: FrameType, traceback: Any) -> None:
+    def write_failed(self, mark: Any, frame: FrameType, traceback: Optional[TracebackType]) -> None:
         """Write a backward after all that was let pass and failed, with what it came upon."""
         recorder = self.recorder
         # It is counted as one that was written.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Dict, Optional, Tuple
 
 from .hooks import nodes_of, roots_of
@@ -30,7 +30,7 @@ class Raises:
         self.memory = MemoryReport()
         self.parallel = ParallelReport()
 
-    def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]) -> None:
         """Note an exception that passes a user frame; only autograd's own are kept, each once, where it left torch."""
         recorder = self.recorder
         if recorder.torch is None or recorder.disabled or recorder.ended or not isinstance(error, RuntimeError):
@@ -55,7 +55,7 @@ class Raises:
             engine = recorder.walks.last.id
             if recorder.walks.last.mark is not None:
                 recorder.passing.write_failed(recorder.walks.last.mark, step.tb_frame, traceback)
-        elif asked and own is not None and _called_by(traceback.tb_frame, own):
+        elif asked and own is not None and traceback is not None and _called_by(traceback.tb_frame, own):
             return
         lines.stirs += 1
         # The same exception passes every frame up to its handler.
@@ -65,7 +65,7 @@ class Raises:
         with recorder.group():
             self.flush(caught=True)
             node = None
-            if engine is not None and _INPLACE in text:
+            if engine is not None and step is not None and _INPLACE in text:
                 node = self._explain_stale(step.tb_frame)
             recorder.declare_loops(lines)
             at = recorder.here(lines)

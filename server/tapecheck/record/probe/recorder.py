@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .alive import Alive
@@ -86,7 +86,7 @@ class Recorder(Listener):
 
     # Life
 
-    def attach(self, torch: Any, deeper: bool = True) -> None:
+    def attach(self, torch: ModuleType, deeper: bool = True) -> None:
         """Begin to watch torch; `deeper` where this process's stack may be made larger for deep graphs."""
         if not hasattr(torch._C._autograd, "_get_sequence_nr"):
             # Nothing of it is watched: half of what happens would be told as all of it.
@@ -329,7 +329,7 @@ class Recorder(Listener):
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         self.loops.loop_ends(lines, loop)
 
-    def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]) -> None:
         self.raises.raised(lines, error, traceback)
 
     def line_after_raise(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
+from types import ModuleType
 from typing import Any, Dict, List, Optional, Tuple
 
 from .lines import RunningLoop, ThreadLines
@@ -21,7 +22,7 @@ class Seeded:
         self.seed: Optional[int] = None
         self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
 
-    def begin(self, torch: Any) -> None:
+    def begin(self, torch: ModuleType) -> None:
         """Seed what the program draws from."""
         if self.seed is not None:
             seed_everything(torch, self.seed)
@@ -62,7 +63,7 @@ class Seeded:
         return [tensor for reference, _, _ in leaves for tensor in (reference(),) if tensor is not None]
 
 
-def seed_everything(torch: Any, seed: int) -> None:
+def seed_everything(torch: ModuleType, seed: int) -> None:
     """Seed Python's, torch's and, where it is loaded, NumPy's generator; the program's own seeds come later."""
     import random
 

@@ -8,6 +8,7 @@ while a CUDA graph is captured, something is compiled, or a mode or a profiler o
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any, Optional
 
 _STEP = 64 << 20
@@ -40,7 +41,7 @@ def version_of(tensor: Any) -> int:
 class Values:
     """Reads values of tensors, at most so many bytes until `allow` is called again."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
         self.left = _STEP
         functorch = getattr(torch._C, "_functorch", None)
