@@ -112,7 +112,7 @@ def _moved(event: Any, by: int) -> Any:
     """Return an event with all its numbers moved."""
     if not by:
         return event
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
         if isinstance(value, Site):

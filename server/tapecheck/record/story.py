@@ -8,7 +8,6 @@ import textwrap
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tapecheck.rules import Finding, Reading
 from tapecheck.rules.backward_twice.rule import BackwardTwice
@@ -90,7 +89,7 @@ class Series:
     def text(self, what: str = "nodes") -> str:
         return ", ".join(str(getattr(sample, what)) for sample in self.samples[:5])
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> dict[str, object]:
         return {
             "iterations": [sample.index for sample in self.samples],
             "nodes": [sample.nodes for sample in self.samples],

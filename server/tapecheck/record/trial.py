@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Union
 
 from tapecheck.fixes.edit import Edit, apply, changes_of, settle
 from tapecheck.record.evidence import judge
@@ -141,7 +141,7 @@ class Trial:
             rows.append(("time an iteration", _time(self.times[0]), _time(self.times[1])))
         return rows
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> dict[str, object]:
         """Return the same as data."""
         return {
             "text": self.text(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tapecheck.source.configuration import LEVELS
 
@@ -52,7 +52,7 @@ class Tried(Protocol):
 
     def text(self) -> str: ...
 
-    def measured(self) -> dict[str, Any]: ...
+    def measured(self) -> dict[str, object]: ...
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Checked:
     refused: list[str] = field(default_factory=list)
     facts: str = ""
     """The version of torch whose facts the check used."""
-    peak: list[dict[str, Any]] = field(default_factory=list)
+    peak: list[dict[str, object]] = field(default_factory=list)
     """What a recorded run held where most was alive, for each of its processes."""
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)

@@ -28,7 +28,7 @@ class Guard:
             except Exception:
                 self._recorder.failed()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Optional[TracebackType]) -> bool:
+    def __exit__(self, kind: object, error: object, traceback: Optional[TracebackType]) -> bool:
         if self._plainly is not None:
             self._plainly.__exit__(None, None, None)
         if not isinstance(error, Exception):

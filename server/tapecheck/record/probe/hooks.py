@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import FrameType, ModuleType
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sized
 
 from .guard import Guard, keep_uncompiled
 
@@ -101,7 +101,7 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
     keep_uncompiled()
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
-    def before(optimizer: Any, args: Any, words: Any) -> None:
+    def before(optimizer: Any, args: Sized, words: object) -> None:
         if recorder.failures or compiling():
             return
         paused = alone = False
@@ -123,7 +123,7 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
             else:
                 tracer.go_on()
 
-    def after(optimizer: Any, args: Any, words: Any) -> None:
+    def after(optimizer: Any, args: object, words: object) -> None:
         if recorder.failures or compiling():
             return
         paused = False

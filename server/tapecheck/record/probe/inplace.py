@@ -30,7 +30,7 @@ class Change(NamedTuple):
     """An in-place change seen, not yet known to matter."""
 
     stamp: int
-    place: Any
+    place: object
     iteration: Tuple[Tuple[int, int], ...]
     how: str
     name: str

@@ -214,7 +214,7 @@ class Passing:
             self._tell()
         return True
 
-    def _depth(self, frame: FrameType, user: FrameType, call: Tuple[Any, int, int]) -> int:
+    def _depth(self, frame: FrameType, user: FrameType, call: Tuple[object, int, int]) -> int:
         """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other
         call.
         """

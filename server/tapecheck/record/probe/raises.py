@@ -101,7 +101,7 @@ class Raises:
             return
         identity, at, kind, message, backward, node = self.told
         self.told = (identity, at)
-        fields: Dict[str, Any] = {"at": at, "exception": kind, "message": message, "caught": caught}
+        fields: Dict[str, object] = {"at": at, "exception": kind, "message": message, "caught": caught}
         if backward is not None:
             fields["backward"] = backward
         if node is not None:
@@ -130,7 +130,7 @@ class Raises:
             else:
                 self.flush(caught=True)
                 at = recorder.site(self._place_of(error), lines.iteration())
-            fields: Dict[str, Any] = {
+            fields: Dict[str, object] = {
                 "exception": type(error).__name__,
                 "message": text.split("\n")[0],
                 "caught": False,

@@ -106,7 +106,7 @@ class Unused:
                     return around if around.iterations <= _ITERATIONS else None
         return None
 
-    def _look(self, loop: _Loop, output: Any) -> None:
+    def _look(self, loop: _Loop, output: object) -> None:
         loop.calls += 1
         reader = self.recorder.reader
         roots = [tensor.grad_fn for tensor in self._tensors(output, 0) if tensor.grad_fn is not None]

@@ -64,7 +64,7 @@ class Writer:
         return number
 
     def event(self, kind: str, **fields: object) -> None:
-        line: Dict[str, Any] = {"event": kind}
+        line: Dict[str, object] = {"event": kind}
         line.update(fields)
         self._add(line)
 
