@@ -248,6 +248,34 @@ def test_a_method_is_torch_s_by_its_name_where_it_is_given_no_tensor_and_the_tap
     assert [one.certain for one in found(twice)] == [True]
 
 
+STATE = """\
+import torch
+from torch import nn
+
+class Cell(nn.Module):
+    {}
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.state = torch.zeros(3)
+
+    def forward(self, x):
+        self.state = torch.tanh(self.layer(x) + self.state)
+        return self.state
+
+cell = Cell()
+for step in range(5):
+    {}
+    cell(torch.randn(3)).sum().backward()
+"""
+
+
+def test_a_method_that_is_not_visible_may_cut_what_its_object_keeps() -> None:
+    assert found(STATE.format("from elsewhere import part", "cell.part()")) == []
+    assert [one.code for one in found(STATE.format("from elsewhere import part", "pass"))] == ["TAPE101"]
+    assert [one.code for one in found(STATE.format("def part(self): pass", "cell.part()"))] == ["TAPE101"]
+
+
 def test_a_leaf_is_changed_in_place_where_recording_is_known_to_be_on() -> None:
     text = (
         "import torch\nfrom elsewhere import part\nweight = torch.ones(3, requires_grad=True)\n{}\n    weight.mul_(2)\n"

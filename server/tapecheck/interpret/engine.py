@@ -181,8 +181,8 @@ class Library(Protocol):
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
 
-    def trusted_method(self, method: Lib, node: ast.AST) -> None:
-        """Note that a method which is not visible is taken to leave its object as it is."""
+    def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
+        """Note that a method which is not visible has its object."""
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""

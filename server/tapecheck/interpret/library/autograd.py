@@ -318,6 +318,10 @@ class Autograd:
         traversal = self.world.writer.run_backward(event)
         # Leaves that were reached before a node fails have their gradients all the same.
         self._accumulate(event, traversal, wanted, starts, node)
+        fails = traversal.problem is not None and traversal.problem.certain == "yes"
+        if fails:
+            # So have the hooks been called of what was reached.
+            self._fire_hooks(traversal, node)
         self._check(event, traversal, node)
         for root in roots:
             # It did not raise, so there is a graph.

@@ -576,6 +576,7 @@ class Modules:
         if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
+        tied = concrete(kwargs.get("tie_weights", True)) is not False
         for key, value in replaced.items.items():
             home: Value = owner
             last = str(key)
@@ -584,8 +585,14 @@ class Modules:
                 part, _, last = last.partition(".")
                 home = home.attrs.get(part)
             if isinstance(home, Instance) and last in home.attrs:
-                undo.append((home, last, home.attrs[last]))
+                known = home.attrs[last]
+                undo.append((home, last, known))
                 home.attrs[last] = value
+                others = [one for _, one in self.modules(owner)] if tied and isinstance(known, Tensor) else []
+                # Whoever has the same parameter under another name has the new one as well.
+                for other, name in [(one, name) for one in others for name, held in one.attrs.items() if held is known]:
+                    undo.append((other, name, known))
+                    other.attrs[name] = value
         try:
             given: list[Value] = [*inputs] if isinstance(inputs, tuple) else [inputs]
             return self.call(owner, given, {}, node)

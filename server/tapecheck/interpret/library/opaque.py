@@ -115,6 +115,13 @@ def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         visible.may_freeze((*args, *kwargs.values()))
 
 
+def handed_over(torch: Torch, owner: Value, to: str, node: ast.AST) -> None:
+    """Note that unknown code has an object."""
+    visible.called(torch, to, (owner,), node)
+    leaves.escape(torch, (owner,), node, to)
+    _reworked(torch, (owner,), node, to)
+
+
 def _reworked(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
     """Unknown code can come to what the objects that it is given hold: it may detach, empty or store that anew, and run
     a backward through it.

@@ -17,6 +17,7 @@ from tapecheck.interpret.library import (
     frameworks,
     leaves,
     names,
+    opaque,
     pretrained,
     stdlib,
     tensorlib,
@@ -166,10 +167,10 @@ class Libraries:
         if isinstance(function, Function) and not visible.decorator_modelled(path):
             self.world.assumptions.decorated[id(function.node)] = path
 
-    def trusted_method(self, method: Lib, node: ast.AST) -> None:
-        """Note that a method which is not visible is taken to leave its object as it is."""
+    def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
+        """Note that a method which is not visible has its object."""
         if not visible.modelled(method.path):
-            self.world.assumptions.note("effect", f"`{method.path}` leaves its object as it is", node)
+            opaque.handed_over(self.torch, owner, method.path, node)
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""

@@ -131,7 +131,7 @@ def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value
         owner = receiver.cls if isinstance(receiver, Instance) else receiver
         return machine.call(find_method(machine, value, "__get__"), [receiver if instance else None, owner], {}, node)
     if instance and isinstance(value, Lib):
-        machine.library.trusted_method(value, node)
+        machine.library.hidden_method(value, receiver, node)
     return value
 
 
