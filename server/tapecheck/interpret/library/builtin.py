@@ -109,12 +109,15 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         value = concrete(arg)
         if isinstance(value, Tensor):
             value = Unknown.number()
+        start = values[0] if values else 0
+        last = index == (0 if len(args) == 1 else 1)
+        if last and isinstance(arg, Unknown) and arg.usual is not None and step == 1:
+            # Settled on or not: that is for this way only.
+            default = arg.usual[0]
+            usual = default - start if isinstance(default, int) else None
         if isinstance(value, Unknown):
-            start = values[0] if values else 0
-            if index == (0 if len(args) == 1 else 1):
+            if last:
                 # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-                default = value.usual[0] if value.usual is not None else None
-                usual = default - start if isinstance(default, int) and step == 1 else None
                 value = resolved(m, value, node)
                 if isinstance(value, Unknown):
                     times = limits.LOOP_BOUND * (step if isinstance(step, int) and step else 1)
