@@ -192,6 +192,7 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
 def known_truth(machine: Engine, value: Value) -> bool | None:
     """Whether a value is true; None where nobody knows."""
     if isinstance(value, Unknown):
+        machine.world.knowledge.asked += 1
         if value.negated is not None:
             inner = known_truth(machine, value.negated)
             return None if inner is None else not inner
@@ -304,6 +305,7 @@ def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
 def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:
     """Return an undecided comparison; the same question about the same unknown is the same value."""
     kind: type[ast.cmpop] = type(op)
+    machine.world.knowledge.asked += 1
     if not isinstance(left, Unknown) and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]
     positive = _NEGATED.get(kind, kind)

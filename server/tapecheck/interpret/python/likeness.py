@@ -58,6 +58,8 @@ class Given:
         self.tokens: list[object] = []
         self.names: list[str] = []
         """What tensors and unknowns are called, the places in a list left out."""
+        self.answered: list[int] = []
+        """The unknowns that answered tests were about, by id."""
         self.tensors: list[Tensor] = []
         self.unknowns: list[Unknown] = []
         self.known: dict[int, int] = {}
@@ -168,8 +170,11 @@ class Given:
         if type(concrete) not in INERT:
             raise Unlike
         self.names.append(_ITEM.sub("[]", value.name))
+        settled = self._is_settled(value)
+        if settled:
+            self.answered.append(id(value))
         self.tokens.append((
-            "unknown", id(value) if self._is_settled(value) else None, value.kind, value.data, value.assumed,
+            "unknown", settled, value.kind, value.data, value.assumed,
             value.certain, value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts),
             value.storage is None, value.bounds, value.negated is None, value.node is None,
         ))  # fmt: skip

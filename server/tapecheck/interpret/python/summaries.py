@@ -56,6 +56,9 @@ from tapecheck.tape import (
     Span,
 )
 
+_Apart = tuple[tuple[int, ...] | None, tuple[str, ...] | None]
+"""What tells calls that are alike apart: unknowns that were tested before, by id, and names."""
+
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd, Assumed, Decision))
 _WORD = re.compile(r"\w+")
 
@@ -123,6 +126,8 @@ class Summary:
     tests: list[Test]
     speaks: bool
     """Whether the events say how something is called that the call was given."""
+    tests_made: int
+    """How often it asked for the answer to a test of an unknown."""
     breaks: int
     """How often it called code that nobody can look into."""
     decisions: list[Decision]
@@ -145,12 +150,29 @@ class Summary:
 class Calls:
     """What is known of the calls of one function, by what they were given.
 
-    Where the events of a call say how that is called, the names are part of the key. `failed` is how many calls could
-    not be summed up since the last one that could.
+    Calls that are alike are told apart by which unknowns were tested before, where a call tests any, and by the names
+    of what they were given, where its events say these. `failed` is how many calls could not be summed up since the
+    last one that could.
     """
 
-    summaries: dict[tuple[Hashable, ...], Summary]
+    summaries: dict[tuple[Hashable, ...], dict[_Apart, Summary]]
     failed: int = 0
+
+    def find(self, key: tuple[Hashable, ...], given: Given) -> Summary | None:
+        """Return the summary of a call like this one, None where there is none."""
+        alike = self.summaries.get(key)
+        if alike is None:
+            return None
+        answered, names = tuple(given.answered), tuple(given.names)
+        ways: tuple[_Apart, ...] = ((None, None), (None, names), (answered, None), (answered, names))
+        return next((alike[way] for way in ways if way in alike), None)
+
+    def add(self, key: tuple[Hashable, ...], given: Given, summary: Summary) -> None:
+        """Keep the summary of a call."""
+        self.failed = 0
+        answered = tuple(given.answered) if summary.tests_made else None
+        apart = answered, tuple(given.names) if summary.speaks else None
+        self.summaries.setdefault(key, {})[apart] = summary
 
 
 def forward(
@@ -181,9 +203,7 @@ def forward(
         calls.failed += 1
         return run()
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
-    known = calls.summaries.get(key)
-    if known is None:
-        known = calls.summaries.get((*key, *given.names))
+    known = calls.find(key, given)
     if known is not None and known.reads_the_same():
         again = _Again(machine, known, given, node)
         if again.fits():
@@ -206,8 +226,7 @@ def forward(
             around += made
     summary = watch.summary(receiver, result, reads, node)
     if summary is not None:
-        calls.failed = 0
-        calls.summaries[(*key, *given.names) if summary.speaks else key] = summary
+        calls.add(key, given, summary)
     elif watch.spent >= limits.FEWEST_WORK:
         calls.failed += 1
     return result
@@ -250,7 +269,7 @@ class _Watch:
         self.asked = self._asked()
         self.standing = _standing(machine, given)
         self.settled = len(machine.world.knowledge.settled)
-        self.facts = len(machine.world.knowledge.facts)
+        self.facts, self.tested = len(machine.world.knowledge.facts), machine.world.knowledge.asked
         self.begun = self.ended = _point(machine.world)
         self.work, self.breaks = machine.world.budget.work, machine.world.modes.breaks
         self.spent = 0
@@ -316,7 +335,8 @@ class _Watch:
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
             stored, call, world.position.call_stack, world.position.iteration, shapes, tests,
-            _speaks(events, given.names, self.results), world.modes.breaks - self.breaks, decisions, self.standing,
+            _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
+            world.modes.breaks - self.breaks, decisions, self.standing,
         )  # fmt: skip
 
     def _of_loop(self, decision: Decision) -> bool:
@@ -552,6 +572,7 @@ class _Again:
         )
         world.position.advance(ended.clock - begun.clock, ended.stamp - begun.stamp - 1)
         world.modes.breaks += summary.breaks
+        world.knowledge.asked += summary.tests_made
         for decision in summary.decisions:
             world.choices.repeat(decision)
         first = self.begun.ids + 1

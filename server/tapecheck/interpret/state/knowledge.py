@@ -17,6 +17,8 @@ class Knowledge:
         self.known: dict[Hashable, Unknown] = {}
         """Unknown values by what they were worked out from: the same expression is one value."""
         self.truths: dict[Hashable, bool] = {}
+        self.asked = 0
+        """How often the answer to a test of an unknown was asked for."""
         self.facts: list[Fact] = []
         """Undecided tests that were answered, see `python/consequences.py`."""
         self.settled: dict[int, Unknown] = {}
