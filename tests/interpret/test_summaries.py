@@ -55,6 +55,21 @@ for step in range(3):
         for part in range(2):
             total += net(torch.randn(3, 4)).sum()
 """,
+    "layers whose widths were compared": """
+import yaml
+settings = yaml.safe_load(open(input()))
+class Wide(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width, self.layer = width, nn.Linear(4, 4)
+    def forward(self, x):
+        return (self.layer(x).relu().exp() * x.sigmoid()).view(-1, self.width).tanh().exp()
+layers = [Wide(settings[name]) for name in ("first", "second")]
+if layers[0].width % 2 != layers[1].width % 2:
+    print("odd")
+for layer in layers:
+    layer(torch.randn(3, 4)).mean().backward()
+""",
     "a backward through a graph that is gone": """
 kept = net(torch.randn(3, 4))
 for step in range(3):
@@ -583,6 +598,22 @@ reader = Reader(read)
 for step in range(3):
     reader(torch.randn(3, 4)).backward()
     double()
+""",
+    "it asks what was asked of one width and not of the other": """
+import yaml
+settings = yaml.safe_load(open(input()))
+class Wide(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width, self.layer = width, nn.Linear(4, 4)
+    def forward(self, x):
+        x = self.layer(x).relu().exp().sigmoid().tanh()
+        return x.detach() if self.width % 2 == 1 else x
+layers = [Wide(settings[name]) for name in ("first", "second")]
+if layers[0].width % 2 == 0 and layers[1].width % 2 == 1:
+    for layer in (*layers, *layers):
+        print(layer(torch.randn(3, 4)).mean().requires_grad)
+        layers[0](torch.randn(3, 4)).mean().backward()
 """,
     "it draws lots": """
 def forward(self, x):
