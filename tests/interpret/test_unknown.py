@@ -318,3 +318,29 @@ for step in range(4):
 def test_a_saved_model_may_have_cut_the_states_that_it_hands_back() -> None:
     assert not [one for one in check(from_text(SAVED_WITH_STATES, "train.py")).findings if one.certain]
     assert not [one for one in check(from_text(SAVED_WITH_STATES, "train.py")).findings if one.severity == "error"]
+
+
+BENT = """\
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(self.net(x).sum(), x, create_graph=True)
+        return torch.autograd.grad(slope.pow(2).sum(), (x, *self.net.parameters()), allow_unused=True)
+"""
+
+
+def test_the_gradient_of_a_model_nobody_sees_may_lead_into_the_graph_of_its_result() -> None:
+    """So it does for `tanh`, which saves its result, and not for a linear layer."""
+    (tape,) = [tape for tape in check(from_text(BENT, "t.py")).interpretation.tapes if tape.started == "Block.forward"]
+    assert tape.ledger is not None
+    (net,) = [number for number, node in tape.ledger.nodes.items() if node.op == "net"]
+    walked = [traversal.executed.get(net) for traversal in tape.ledger.traversals.values()]
+    assert walked == ["yes", "may"]

@@ -263,6 +263,8 @@ class Autograd:
         if not node.saved and node.keeps != "no":
             inputs += node.inputs
             certain = node.linked if cut is None else "may"
+            # What saved a result, or stands for several operations, leads to what was built in it, too.
+            inputs.append(self._gradient_node([number], [], "no", "may", at))
         if not inputs:
             return
         built = self._gradient_node(inputs, [], node.keeps, certain, at), certain
