@@ -299,6 +299,27 @@ def test_keys_that_a_round_goes_over_differ() -> None:
     assert [finding.code for finding in check(from_text(HEAD + text, "t.py")).findings] == ["TAPE201"]
 
 
+CACHE = """\
+import sys
+from torch import nn
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+made = {}
+for key in map(int, sys.argv):
+    if key not in made:
+        made[key] = net(torch.ones(4))
+    opt.zero_grad()
+    made[key].pow(2).sum().backward()
+    opt.step()
+"""
+
+
+def test_what_is_made_once_for_each_key_does_not_grow_with_the_steps() -> None:
+    """No key is in an empty dict; of the keys that follow each may be there, and then its graph was freed."""
+    (finding,) = check(from_text(HEAD + CACHE, "t.py")).findings
+    assert (finding.code, finding.span.line, finding.certain) == ("TAPE101", 13, False)
+
+
 SAVED_WITH_STATES = """\
 import torch
 

@@ -42,6 +42,12 @@ for step in range(12):
     last[step % 4] = train()
     pass  # count
 """,
+    "a ring of keys for pairs": """
+last = {}
+for step in range(12):
+    last[step % 4] = (step, train())
+    pass  # count
+""",
     "a dict under the number of each step": """
 history = {}
 for step in range(12):

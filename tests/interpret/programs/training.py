@@ -2,6 +2,15 @@
 """Training programs as people write them, with the line that torch raises at (`# raises`) where it does."""
 
 PROGRAMS = {
+    "pairs made once for each key, whose keys come round in the fifth step": """
+source = nn.Linear(3, 6)
+made = {}
+for step in range(8):
+    if step % 4 not in made:
+        made[step % 4] = source(torch.ones(3)).chunk(2)
+    gain, shift = made[step % 4]
+    (torch.randn(3) * gain + shift).sum().backward()  # raises
+""",
     "dict of lambdas dispatch with graph": """
 w = torch.randn(3, requires_grad=True)
 ops = {"a": lambda t: t.exp(), "b": lambda t: t.sin()}

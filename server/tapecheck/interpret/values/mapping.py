@@ -130,6 +130,8 @@ class Dict(BaseValue):
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
         found = hashable(item) in self.items
+        if not self.items and not self.more:
+            return False
         if found or not behaviour(item).plain_key:
             return found or None
         return None if self.more or self.unsure_keys() else False

@@ -260,10 +260,15 @@ def at_least(count: int) -> Unknown:
 
 def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:
     """Note that a place gets its first graph: only when the places come round again a ring shows as one."""
-    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.position.iteration:
-        if not isinstance(before, (Tensor, Unknown)) or before.node is None:
-            machine.world.comparisons.varying += 1
-            machine.world.comparisons.first_graphs += 1
+    if machine.world.position.iteration and _has_graph(value) and not _has_graph(before):
+        machine.world.comparisons.varying += 1
+        machine.world.comparisons.first_graphs += 1
+
+
+def _has_graph(value: Value) -> bool:
+    """Whether a value has a graph, or is a tuple with a part that has one."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(part, (Tensor, Unknown)) and part.node is not None for part in parts)
 
 
 Order = Literal["first", "last", "least"]
