@@ -48,6 +48,24 @@ for step in range(12):
     last[step % 4] = (step, train())
     pass  # count
 """,
+    "a list of what a training generator gives": """
+def training(steps):
+    for _ in range(steps):
+        yield train()
+history = []
+for loss in training(12):
+    history.append(loss)  # grows
+    pass  # count
+""",
+    "the last of what a training generator gives": """
+def training(steps):
+    for _ in range(steps):
+        yield train()
+last = [None]
+for loss in training(12):
+    last[0] = loss
+    pass  # count
+""",
     "a dict under the number of each step": """
 history = {}
 for step in range(12):

@@ -185,11 +185,13 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
             break
         index = following
         loop.look()
+        # What a generator does for an element belongs to the iteration that gets it.
+        loop.begin()
         try:
             element = stream.item(index)
         except IndexError:
+            machine.world.loops.forget()
             break
-        loop.begin()
         machine.assign(node.target, element, env, node)
         signal = yield from machine.block(node.body, env)
         index += 1
