@@ -1,6 +1,33 @@
 """Views of which several come from one op, and views made under no_grad: what torch says of changing them in place."""
 
 PROGRAMS = {
+    "data counts its own changes": """
+w = torch.randn(3, requires_grad=True)
+x = torch.randn(3, requires_grad=True).data
+y = (w * x).sum()
+x.add_(1)
+y.backward()  # raises
+""",
+    "data gets the graph of what is added to it": """
+w = torch.randn(3, requires_grad=True)
+x = torch.randn(3, requires_grad=True).data
+x.add_(w * 2)
+x.sum().backward()
+y = x.exp().sum()
+y.backward(retain_graph=True)
+y.backward()
+y.backward()  # raises
+""",
+    "what was saved of a leaf does not count the changes of its data": """
+w = torch.randn(3, requires_grad=True)
+x = torch.randn(3, requires_grad=True)
+data = x.data
+y, z = (w * x).sum(), (w * data).sum()
+data.add_(w.detach())
+y.backward()
+x.data.mul_(2)
+z.backward()  # raises
+""",
     "in place on split": """
 w = torch.rand(4, 4, requires_grad=True)
 x = w * 2

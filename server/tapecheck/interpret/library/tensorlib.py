@@ -131,7 +131,8 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         if result is not NO_MODEL:
             return result
     if name.endswith("_") and not name.endswith("__") and owner.extra and Mark.DATA_OF in owner.extra:
-        return silent_write(torch, owner, node, name, args)
+        # Its own version counts the change, which may give it a graph: that of what it is the data of does not.
+        _silent_write(torch, owner, node, name, args)
     if name == "apply_" or name == "map_":
         torch.change(owner, node, name)
         return owner
@@ -265,15 +266,14 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
 """What methods do that are no ops, or more than one."""
 
 
-def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
-    """Write through `.data`: no version moves, no graph is built."""
+def _silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> None:
+    """Note that a tensor is written to through its `.data`: its version does not move, and it gets no graph."""
     target = (owner.extra or {}).get(Mark.DATA_OF)
     if torch.world.modes.scaled and (leaf := scalers.leaf_of(owner)) is not None:
         scalers.used(torch, leaf, how, [owner, *args], node)
     if isinstance(target, Tensor):
         torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
-    return owner
 
 
 def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
