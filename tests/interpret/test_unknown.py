@@ -223,6 +223,23 @@ y = Scale.apply(torch.ones(3, requires_grad=True), False).sum()
 y.backward()
 y.backward()
 """,
+    "a loss that hidden code is given as an attribute": """\
+from hidden import engine
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2, 3)).exp().sum()
+    loss.backward(retain_graph=True)
+    engine.loss = loss
+    engine.step()
+    optimizer.step()
+""",
+    "a parametrization that is taken away": """\
+layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+del layer.parametrizations
+layer(torch.ones(2, 3)).sum().backward()
+""",
     "a test that wants the exception": f"""\
 def test_twice():
 {LOSS}    y.backward()
@@ -232,6 +249,15 @@ test_twice()
 """,
 }
 RAISES = {
+    "a state that hidden code may have detached": ("""\
+from hidden import engine
+weight, state = torch.ones(3, requires_grad=True), torch.zeros(3)
+for step in range(5):
+    state = state + weight.exp()
+    engine.state = state
+    engine.detach_()
+    state.sum().backward()
+""", 10, False),
     "a number between two ints": (f"""\
 def train(alpha):
 {LOSS}    if alpha > 0:

@@ -428,6 +428,18 @@ b = dict(net.named_buffers())
 y = torch.func.functional_call(net, (p, b), (torch.rand(3, 4),)).sum()
 y.backward()  # raises
 """,
+    "functional_call puts tied weights back": """
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.b.weight = self.a.weight
+    def forward(self, x):
+        return self.b(self.a(x).tanh())
+net, w = Tied(), torch.rand(4, 4)
+torch.func.functional_call(net, {"a.weight": w, "b.weight": w}, (torch.rand(3, 4),))
+net(torch.rand(3, 4)).sum().backward()
+""",
     "functional_call single arg": """
 net = nn.Linear(4, 1)
 p = {k: v * 2 for k, v in net.named_parameters()}

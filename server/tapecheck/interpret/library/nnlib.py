@@ -597,7 +597,8 @@ class Modules:
             given: list[Value] = [*inputs] if isinstance(inputs, tuple) else [inputs]
             return self.call(owner, given, {}, node)
         finally:
-            for home, last, value in undo:
+            # A tied parameter may be there twice: what it was before the first time is what it was.
+            for home, last, value in reversed(undo):
                 home.attrs[last] = value
 
 

@@ -50,8 +50,10 @@ def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return a computed weight as a forward sees it."""
     assert owner.layer is not None
     how = owner.layer.parametrized[name]
-    holder = _holders(owner)[name]
-    assert isinstance(holder, Instance)
+    holder = _holders(owner).get(name)
+    if not isinstance(holder, Instance):
+        # The program has taken away what computes it.
+        return torch.machine.unknown(name)
     if isinstance(how, str):
         given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
         return torch.op(how, given, {}, node)

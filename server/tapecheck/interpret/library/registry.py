@@ -244,6 +244,13 @@ class Libraries:
     def object_length(self, owner: Value, node: ast.AST) -> Value:
         return builtin.length_unknown(self.engine, owner, node)
 
+    def stored_on(self, path: str, name: str, value: Value, node: ast.AST) -> None:
+        """Note that a name of a library was given a value as an attribute: its code may use that at any time."""
+        if not visible.modelled(path):
+            visible.called(self.torch, path, [value], node)
+            leaves.escape(self.torch, [value], node, path)
+            self.engine.escape(value, node, f"{path}.{name}")
+
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)
 

@@ -259,10 +259,13 @@ def _identity(reading: Reading, leaf: Leaf) -> _Identity:
 def _reached(reading: Reading) -> set[_Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
+    by_hand = set_by_hand(reading)
     for run in reading.runs:
-        if run.backward.accumulates or run.backward.create != "yes":
-            reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
         # What a gradient with a graph of its own goes into leads to the leaf, unless it is cut on the way.
+        sure = run.backward.accumulates or run.backward.create != "yes"
+        reached.update(
+            node for node in run.traversal.executed if node in reading.ledger.leaves and (sure or node in by_hand)
+        )
     for _, escape in reading.escapes:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
