@@ -238,5 +238,5 @@ def test_programs_of_hostile_shapes_cost_no_other_file(tmp_path: Path) -> None:
     done = tapecheck(tmp_path, "check", "--no-fixes", "--jobs", "1", ".")
     assert done.returncode == 1, done.stderr[-1000:]
     assert "internal-error" not in done.stdout and done.stderr == "", done.stderr
-    found = {line.split(":")[0] for line in done.stdout.splitlines() if line.startswith(" --> ./b")}
+    found = {line.split(":")[0] for line in done.stdout.splitlines() if line.startswith(" --> b")}
     assert len(found) == len(SHAPES) == done.stdout.count("error[TAPE101]")
