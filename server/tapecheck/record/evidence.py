@@ -75,7 +75,7 @@ def confirm(
 
 def _judged(story: Story, finding: Finding) -> Finding:
     """Return a finding with what a run shows about it, as far as the run saw enough for that."""
-    evidence = never_ran(story, finding)
+    evidence, notes = never_ran(story, finding), finding.notes
     if evidence is None:
         evidence = verdict_on(story, finding)
     if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
@@ -86,7 +86,7 @@ def _judged(story: Story, finding: Finding) -> Finding:
     if story.blind and evidence is not None and not _seen_happen(finding, evidence):
         note = f"{story.blind}: what came later was not seen"
         finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
-    elif evidence is None and (note := _too_little(story, finding)):
+    elif evidence is None and finding.notes == notes and (note := _too_little(story, finding)):
         finding = dataclasses.replace(finding, notes=(*finding.notes, f"too little was seen: {note}"))
     return dataclasses.replace(finding, evidence=evidence)
 
