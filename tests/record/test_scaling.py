@@ -33,7 +33,7 @@ LINE = 12
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "said"),
     [
-        ("pass", "pass", "confirmed", "the gradients were 512 times too large"),
+        ("pass", "pass", "confirmed", "the scaler had a scale of 512, and had not unscaled"),
         ("pass", "scaler.unscale_(optimizer)", "refuted", "the gradients had been unscaled"),
         ("init_scale=512.0", "enabled=False", "refuted", "or the scaler was off"),
     ],
@@ -50,10 +50,11 @@ def test_the_scaler_is_asked_where_the_line_runs(
 
 
 def test_a_step_without_the_scaler_is_confirmed(record: Callable[..., RunResult], tmp_path: Path) -> None:
-    lines = [line for line in PROGRAM.splitlines() if "clip" not in line and "update" not in line]
+    program = PROGRAM.replace(", init_scale=512.0", "")
+    lines = [line for line in program.splitlines() if "clip" not in line and "update" not in line]
     text = "\n".join(lines).replace("scaler.step(optimizer)", "optimizer.step()") + "\n"
     (finding,) = [each for each in check(from_text(text, "script.py")).findings if each.code == "TAPE501"]
     result = record(text, watch={(str(tmp_path / "script.py"), finding.span.line)})
     (judged,) = [each for each in judge([finding], result.tape, directory=str(tmp_path)) if each.code == "TAPE501"]
     assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
-    assert "the gradients were 512 times too large" in judged.evidence.detail
+    assert judged.evidence.detail.startswith("the scaler had a scale of 65,536, and had not unscaled this optimizer's")

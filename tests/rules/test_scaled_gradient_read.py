@@ -238,3 +238,92 @@ def test_the_step_is_handed_to_the_scaler() -> None:
     (fix,) = fixes_for(report, finding)
     assert fix.title == "Step by the scaler: `scaler.step(optimizer)`"
     assert fixed(text, fix) == HEAD + TAIL
+
+
+OWN = """\
+class Divided(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / 65536
+
+
+for step in"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("optimizer.zero_grad()", "optimizer.zero_grad()\n    print(scaler.get_scale())"),
+        ("optimizer.zero_grad()", "optimizer.zero_grad()\n    print(scaler._scale)"),
+        ("for step in", "torch.save(scaler.state_dict(), 'scaler.pt')\nfor step in"),
+        ("for step in", "scaler.load_state_dict(torch.load('scaler.pt'))\nfor step in"),
+        ("for step in", "scaler.update(1.0)\nfor step in"),
+        ("for step in", "scaler._scale = torch.ones(1)\nfor step in"),
+        ('GradScaler("cpu")', 'GradScaler("cpu", init_scale=1.0)'),
+        ('GradScaler("cpu")', 'GradScaler("cpu", 1.0)'),
+        ('GradScaler("cpu")', 'GradScaler("cpu", **options)'),
+        ("scaler.scale(loss).backward()", "(scaler.scale(loss) / 65536).backward()"),
+        ("scaler.scale(loss).backward()", "scaler.scale(loss).backward(torch.tensor(1 / 65536))"),
+        ("scaler.scale(loss).backward()", "scaler.scale(loss).backward(gradient=torch.tensor(1 / 65536))"),
+        ("scaler.scale(loss).backward()", "torch.autograd.backward(scaler.scale(loss), torch.tensor(1 / 65536))"),
+        ("for step in", "for p in model.parameters():\n    p.register_hook(lambda g: g / 65536)\nfor step in"),
+        ("for step in", "model.register_full_backward_hook(lambda m, ins, outs: None)\nfor step in"),
+        ("for step in", "model.register_full_backward_pre_hook(lambda m, outs: (outs[0] / 65536,))\nfor step in"),
+        ("    optimizer.zero_grad()", "    loss.register_hook(lambda g: g / 65536)\n    optimizer.zero_grad()"),
+        (
+            "optimizer.zero_grad()",
+            "optimizer.zero_grad()\n    loss.grad_fn.register_prehook(lambda g: (g[0] / 65536,))",
+        ),
+        ("for step in", "nn.modules.module.register_module_full_backward_hook(lambda m, ins, outs: None)\nfor step in"),
+        (
+            "    optimizer.zero_grad()",
+            "    loss = loss / scaler.scale(torch.ones(1)).item()\n    optimizer.zero_grad()",
+        ),
+        ("for step in", OWN, "scale(loss)", "scale(Divided.apply(loss))"),
+        ("for step in", "from helpers import engine\nengine.scaler = scaler\nfor step in"),
+        ("for step in", "from helpers import engine\nengine.parts['optimizer'] = optimizer\nfor step in"),
+        ("for step in", "from helpers import Engine\nengine = Engine()\nengine.step_with = optimizer\nfor step in"),
+        ("for step in", "from helpers import Engine\nengine = Engine([{'scaler': scaler}])\nfor step in"),
+    ],
+)
+def test_a_step_where_something_else_may_divide_by_the_scale(edit: tuple[str, ...]) -> None:
+    head = HEAD
+    for old, new in zip(edit[::2], edit[1::2]):
+        head = head.replace(old, new)
+    assert steps(PLAIN, "from helpers import options\n" + head) == []
+
+
+@pytest.mark.parametrize("owner", ["", "self."])
+def test_no_second_update_is_written(owner: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.scaler = torch.amp.GradScaler("cpu")
+
+    def update(self):
+        self.scaler.update()
+
+    def train(self):
+        scaler = self.scaler
+        for step in range(3):
+            self.optimizer.zero_grad()
+            {owner}scaler.scale(self.model(torch.randn(5, 4)).pow(2).mean()).backward()
+            self.optimizer.step()
+            self.update()
+
+
+Trainer().train()
+"""
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    assert fixes_for(report, finding) == []

@@ -172,6 +172,9 @@ class Library(Protocol):
     def stored_on(self, path: str, name: str, value: Value, node: ast.AST) -> None:
         """Note that a name of a library was given a value as an attribute: its code may use that at any time."""
 
+    def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
+        """Note that an attribute or item of an object is set, as far as a model has to know."""
+
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for: its value where it is a constant."""
 

@@ -38,6 +38,7 @@ from tapecheck.tape import (
     Node,
     Optimizer,
     Raised,
+    Rescaled,
     Scaled,
     Site,
     Span,
@@ -144,7 +145,7 @@ class Reading:
         """The leaves that the program itself gives a gradient."""
         self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
-        self.scalings: list[tuple[int, Scaled | Unscaled]] = []
+        self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
         self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.kept: dict[str, object] = {}
@@ -205,7 +206,7 @@ class Reading:
                 self.left_out.append((position, event))
             elif isinstance(event, (GradientRead, LeafEscape)):
                 self.gradient_events.append((position, event))
-            elif isinstance(event, (Scaled, Unscaled)):
+            elif isinstance(event, (Scaled, Unscaled, Rescaled)):
                 self.scalings.append((position, event))
             elif isinstance(event, (Wrapper, WrapperCall, GradientsReduced)):
                 self.wrappers.append((position, event))

@@ -391,6 +391,18 @@ class Unscaled:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class Rescaled:
+    """Something other than a gradient scaler may divide by its scale.
+
+    The program reads or sets the scale, unknown code has the scaler or the optimizer, or a backward from a scaled loss
+    is given a gradient, or runs hooks or a custom Function.
+    """
+
+    at: Site
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class Wrapper:
     """A model was wrapped by DistributedDataParallel, which averages the gradients of `leaves` between processes.
 
@@ -646,6 +658,6 @@ class End:
 
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
-    GradientRead, LeafEscape, Scaled, Unscaled, Wrapper, WrapperCall, GradientsReduced, Loop, Iteration, LoopEnd, Hold,
-    Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
+    GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, Loop, Iteration,
+    LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

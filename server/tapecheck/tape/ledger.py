@@ -42,6 +42,7 @@ from tapecheck.tape.events import (
     Node,
     Optimizer,
     Raised,
+    Rescaled,
     Saved,
     Scaled,
     Step,
@@ -57,7 +58,8 @@ UNKNOWN_SOURCE = "UnknownSource"
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced, GraphRead, Hold,
-    Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled, Wrapper,
+    Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Rescaled, Scaled, Step, Unscaled,
+    Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)

@@ -23,7 +23,7 @@ _KINDS: dict[str, Any] = {
         vocabulary.InPlace,
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
-        vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
+        vocabulary.Rescaled, vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
         vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure,
         vocabulary.Assumed, vocabulary.End,

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
-from tapecheck.interpret.library import visible
+from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
@@ -106,6 +106,8 @@ class Autograd:
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
+        self._functions: set[int] = set()
+        """Nodes of custom Functions."""
         self._rewritten: list[tuple[int, int, int, Rewritten]] = []
         """Of nodes that were written again the first and the last, how far on they are, and what stands for what."""
 
@@ -318,6 +320,8 @@ class Autograd:
         event = self._event("backward", roots, wanted, given, node, span, known)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.writer.run_backward(event)
+        if self.world.modes.scaled and (starts or self._meets_code(traversal)):
+            scalers.rescaled(self.world, node)
         # Leaves that were reached before a node fails have their gradients all the same.
         self._accumulate(event, traversal, wanted, starts, node)
         fails = traversal.problem is not None and traversal.problem.certain == "yes"
@@ -332,6 +336,14 @@ class Autograd:
             elif isinstance(root, Unknown) and root.node is not None:
                 root.certain = True
         self._fire_hooks(traversal, node)
+
+    def _meets_code(self, traversal: Traversal) -> bool:
+        """Whether the program's own code may change gradients in a backward: hooks, or a custom Function."""
+        return bool(self.hooked or self.module_hooks) or any(map(self._of_function, traversal.executed))
+
+    def _of_function(self, number: int) -> bool:
+        original = self._original(number) if self._rewritten and number not in self._functions else None
+        return number in self._functions if original is None else self._of_function(original[0])
 
     def _give_graphs(self, roots: Sequence[Value], node: ast.AST) -> None:
         """Note that what a backward is called on has a graph, wherever it comes from."""
@@ -685,6 +697,8 @@ class Autograd:
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
         built = world.graph.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
         own = _differentiable_again(backward)
+        if built.node is not None:
+            self._functions.add(built.node)
         if own != "yes" and built.node is not None:
             self._own_gradients[built.node] = own
         made = [self._output(value, built, carriers[0], constant, dirty, node) for value in outputs]

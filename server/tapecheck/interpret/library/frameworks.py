@@ -148,7 +148,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
 
 OBJECTS: dict[str, dict[str, Handler]] = {
     "torch.amp.GradScaler": {
-        "scale": scalers.scale, "step": scalers.step, "update": _ignore, "unscale_": scalers.unscale,
+        "scale": scalers.scale, "step": scalers.step, "update": scalers.update, "unscale_": scalers.unscale,
         "get_scale": scalers.get_scale,
         "state_dict": _ignore, "load_state_dict": _ignore, "is_enabled": _ignore,
     },

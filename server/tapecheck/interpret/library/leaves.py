@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState
 from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
@@ -65,6 +66,7 @@ def escape(
         if isinstance(value, Instance) and isinstance(value.state, ScalerState):
             # It may be switched off there.
             value.state.enabled = both("may", value.state.enabled)
+    scaling_escapes(torch, values, node, (ScalerState,))
     if not world.graph.leaf_tensors:
         return ()
     found: dict[int, None] = {}
@@ -107,27 +109,46 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int], *, graphs
         if leaf is not None and leaf.node is not None:
             yield leaf.node
         return
-    if depth == 0 or not isinstance(value, (Instance, List, tuple, Dict, Set, Generator, Bound, Unknown)):
-        return
-    if id(value) in seen:
+    if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
-    inner: Iterable[Value] = ()
-    if isinstance(value, Unknown):
-        inner = () if value.leaf is None else (value.leaf,)
-    elif isinstance(value, Bound):
-        inner = (value.receiver,)
-    elif isinstance(value, Generator):
-        inner = value.env.vars.values()
-    elif isinstance(value, Instance):
-        inner = (*value.attrs.values(), *(value.state.params if isinstance(value.state, OptimizerState) else ()))
-    elif isinstance(value, Dict):
-        inner = value.items.values()
-    else:
-        inner = value if isinstance(value, tuple) else value.items
-    for one in list(inner):
-        below = depth if isinstance(value, Instance) and value.module else depth - 1
+    below = depth if isinstance(value, Instance) and value.module else depth - 1
+    for one in list(_inner(value)):
         yield from _leaves_in(torch, one, below, seen, graphs=graphs)
+
+
+def _inner(value: Value) -> Iterable[Value]:
+    """Return what whoever has a value can come to next."""
+    if isinstance(value, Unknown):
+        return () if value.leaf is None else (value.leaf,)
+    if isinstance(value, Bound):
+        return (value.receiver,)
+    if isinstance(value, Generator):
+        return value.env.vars.values()
+    if isinstance(value, Instance):
+        return (*value.attrs.values(), *(value.state.params if isinstance(value.state, OptimizerState) else ()))
+    if isinstance(value, Dict):
+        return value.items.values()
+    if isinstance(value, (List, Set)):
+        return value.items
+    return value if isinstance(value, tuple) else ()
+
+
+def scaling_escapes(torch: Torch, values: Iterable[Value], node: ast.AST, kinds: tuple[type, ...]) -> None:
+    """Note that unknown code comes to objects of some kinds in programs with a gradient scaler."""
+    if torch.world.modes.scaler:
+        seen: set[int] = set()
+        if any(_leads_to(value, kinds, limits.ESCAPE_DEPTH, seen) for value in values):
+            scalers.rescaled(torch.world, node)
+
+
+def _leads_to(value: Value, kinds: tuple[type, ...], depth: int, seen: set[int]) -> bool:
+    if isinstance(value, Instance) and isinstance(value.state, kinds):
+        return True
+    if depth == 0 or id(value) in seen:
+        return False
+    seen.add(id(value))
+    return any(_leads_to(one, kinds, depth - 1, seen) for one in list(_inner(value)))
 
 
 def _gradient_of(value: Tensor) -> Tensor | None:

@@ -8,9 +8,25 @@ from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained, submodules, wrappers
+from tapecheck.interpret.library import (
+    averaging,
+    frameworks,
+    loaders,
+    parametrized,
+    pretrained,
+    scalers,
+    submodules,
+    wrappers,
+)
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import CompiledState, EngineState, HandleState, OptimizerState, ParallelState
+from tapecheck.interpret.library.states import (
+    CompiledState,
+    EngineState,
+    HandleState,
+    OptimizerState,
+    ParallelState,
+    ScalerState,
+)
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
@@ -234,6 +250,8 @@ class Modules:
             return submodules.method(self, owner, name)
         if owner.lib.startswith("torch.optim.") or isinstance(owner.state, OptimizerState):
             return self.torch.optimizers.attribute(owner, name)
+        if isinstance(owner.state, ScalerState):
+            scalers.asked(self.torch.world, name, node)
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]

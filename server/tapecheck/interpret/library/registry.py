@@ -19,6 +19,7 @@ from tapecheck.interpret.library import (
     names,
     opaque,
     pretrained,
+    scalers,
     stdlib,
     tensorlib,
     torchfunctions,
@@ -26,6 +27,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.copies import Copier
+from tapecheck.interpret.library.states import OptimizerState, ScalerState
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
 from tapecheck.interpret.state import World
@@ -140,6 +142,13 @@ class Libraries:
     def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
         """Note that code nobody can look into got values, and the leaves in them."""
         leaves.escape(self.torch, values, node, to)
+
+    def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
+        """Note that an attribute or item of an object is set, as far as a model has to know."""
+        if isinstance(owner, (Unknown, Lib)):
+            leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
+        elif isinstance(owner, Instance) and isinstance(owner.state, ScalerState):
+            scalers.rescaled(self.torch.world, node)
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for."""

@@ -9,7 +9,7 @@ from tapecheck.interpret.library.states import OptimizerState, ScalerState, kept
 from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
-from tapecheck.tape import Fact, GradientRead, Scaled, Unscaled
+from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
 
 _SIZES = frozenset((
     "abs", "amax", "amin", "clamp", "clamp_", "clamp_max_", "clamp_min_", "clip", "clip_", "max", "mean", "min", "norm",
@@ -18,6 +18,8 @@ _SIZES = frozenset((
 """Ops whose result hangs on how large a gradient is. A sum mostly serves to find what is not finite."""
 _ADDING = frozenset(("add_", "sub_"))
 _PASSING = frozenset(("clone", "detach", "flatten", "reshape", "view"))
+_PLAIN = frozenset(("is_enabled", "scale", "step", "unscale_", "update"))
+"""What a scaler has that leaves the scale with it."""
 _FACTORS = frozenset(("div_", "mul_", "true_divide_", "multiply_", "divide_"))
 
 
@@ -40,6 +42,9 @@ def scaled_by(torch: Torch, value: Value, factor: Value, enabled: Fact, node: as
     if number is not None and enabled != "no":
         torch.world.modes.scaled = True
         torch.world.writer.emit(Scaled(torch.world.position.site(node), number, enabled))
+    elif enabled != "no":
+        # The product with a constant tells the scale.
+        rescaled(torch.world, node)
     return product
 
 
@@ -51,6 +56,42 @@ def divided(world: World, optimizer: Value, node: ast.AST) -> None:
         if isinstance(state, OptimizerState) and state.complete:
             leaves = tuple(tensor.node for tensor in state.params if tensor.node is not None)
         world.writer.emit(Unscaled(world.position.site(node), leaves))
+
+
+def rescaled(world: World, node: ast.AST) -> None:
+    """Note that something else than a scaler may divide by the scale."""
+    world.writer.emit(Rescaled(world.position.site(node)))
+
+
+def asked(world: World, name: str, node: ast.AST) -> None:
+    """Note that the program reads an attribute of a scaler: others than those of a usual step tell the scale."""
+    if name not in _PLAIN:
+        rescaled(world, node)
+
+
+def hooked(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`register_module_full_backward_hook(hook)` and the like: a hook that the backwards of all modules run."""
+    rescaled(torch.world, node)
+    return Unknown.plain("handle")
+
+
+def made(torch: Torch, place: int, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
+    """`GradScaler(...)` with the argument `enabled` at `place`, four places after the scale that it starts with."""
+    truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
+    result = Instance(None, "torch.amp.GradScaler")
+    result.state = ScalerState(torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no")
+    torch.world.modes.scaler = True
+    more = isinstance(node, ast.Call) and any(keyword.arg is None for keyword in node.keywords)
+    if more or len(args) > place - 4 or "init_scale" in kwargs:
+        rescaled(torch.world, node)
+    return result
+
+
+def update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`scaler.update()`, which may be given a new scale."""
+    if args or kwargs:
+        rescaled(modules.world, node)
+    return None
 
 
 def unscale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

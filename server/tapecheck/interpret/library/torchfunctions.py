@@ -9,7 +9,7 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import averaging, loaders, parametrized, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import CompiledState, ScalerState
+from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -296,16 +296,7 @@ def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     """Return a GradScaler whose argument `enabled` stands at `place`."""
-
-    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
-        result = Instance(None, "torch.amp.GradScaler")
-        result.state = ScalerState(
-            torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no"
-        )
-        return result
-
-    return make
+    return lambda torch, args, kwargs, node: scalers.made(torch, place, args, kwargs, node)
 
 
 def _accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -433,6 +424,10 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": loaders.dataset, "torch.utils.data.DataLoader": loaders.loader,
+    **{
+        f"torch.nn.modules.module.register_module_{kind}_hook": scalers.hooked
+        for kind in ("backward", "full_backward", "full_backward_pre")
+    },
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "accelerate.Accelerator": _accelerator,

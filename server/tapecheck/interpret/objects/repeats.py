@@ -36,6 +36,7 @@ from tapecheck.tape import (
     LoopEnd,
     Node,
     Raised,
+    Rescaled,
     Scaled,
     Step,
     Unscaled,
@@ -189,6 +190,7 @@ _READ.register(lambda reader, event: (reader.node(event.of), event.how), Gradien
 _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
+_READ.register(lambda reader, event: (), Rescaled)
 _READ.register(lambda reader, event: (event.wrapper, event.reduces, event.whole), WrapperCall)
 _READ.register(lambda reader, event: (), GradientsReduced)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.to), LeafEscape)

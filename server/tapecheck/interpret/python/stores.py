@@ -40,6 +40,7 @@ def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement:
         written = isinstance(owner, Tensor)
         if not written:
             name_tensor(machine, target, value)
+        machine.library.stored(owner, value, statement)
         behaviour(owner).set_item(machine, machine.eval(target.slice, env), value, statement)
         if written and isinstance(target.value, (ast.Name, ast.Attribute)):
             name_tensor(machine, target.value, owner)
@@ -119,6 +120,7 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
     machine.world.stores.attributes += 1
+    machine.library.stored(owner, value, node)
     behaviour(owner).set_attribute(machine, name, value, node)
 
 

@@ -21,6 +21,8 @@ class Modes:
         """How many calls lead to the `with` block that has switched recording off; None outside of one."""
         self.autocast: Fact = "no"
         """Whether matrix products and convolutions compute with copies of lower precision."""
+        self.scaler = False
+        """Whether a gradient scaler was made."""
         self.scaled = False
         """Whether a gradient scaler has scaled a loss: gradients may be scaled from there on."""
         self.checkpointed: set[Span] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, walk
@@ -60,7 +60,11 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
     (scaler,) = scalers
     stepped = f"{scaler}.step({code.segment(call.func.value)})"
     changes = [code.replace(call, stepped)]
-    if not any(dotted(node.func) == f"{scaler}.update" for node in walk(function) if isinstance(node, ast.Call)):
+    if not any(name == scaler for name in _updated(walk(function))):
+        nodes = (node for each in {code, *context.codes.values()} for node in ast.walk(each.tree))
+        if any(name.rpartition(".")[2] == scaler.rpartition(".")[2] for name in _updated(nodes)):
+            # Whether that runs once a step is not known, and `step` raises where it does not.
+            return
         update = code.insert_after(statement, [f"{scaler}.update()"])
         if update is None:
             return
@@ -71,6 +75,15 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
         changes,
         group="step",
     )
+
+
+def _updated(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the objects whose `update` is called."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+            name = dotted(node.func.value)
+            if name is not None:
+                yield name
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -18,6 +18,7 @@ from tapecheck.tape import (
     GradientRead,
     GradientSet,
     LeafEscape,
+    Rescaled,
     Scaled,
     Site,
     Span,
@@ -187,8 +188,11 @@ def _scaled_steps(readings: Sequence[Reading]) -> Iterator[_ScaledStep]:
     """Yield the steps that use scaled gradients on every path that comes to them.
 
     Where something unscales the gradients of any of the parameters on some path, this one may be a mixture of modes.
+    Where anything but the scaler may divide by the scale, whether it does is not known.
     """
     if not any(isinstance(event, Scaled) for reading in readings for _, event in reading.scalings):
+        return
+    if any(map(_may_be_rescaled, readings)):
         return
     found: dict[Span, _ScaledStep] = {}
     plain: set[Span] = set()
@@ -210,6 +214,22 @@ def _scaled_steps(readings: Sequence[Reading]) -> Iterator[_ScaledStep]:
         names = {identity(one.reading, one.reading.ledger.leaves[leaf]) for leaf in one.leaves}
         if span not in plain and names.isdisjoint(unscaled) and not _in_a_mode(one):
             yield one
+
+
+def _may_be_rescaled(reading: Reading) -> bool:
+    """Return whether something else may divide by the scale.
+
+    So may a hook of a node that the program looks at, and what a backward starts from that is not the product itself.
+    """
+    if any(isinstance(event, Rescaled) for _, event in reading.scalings):
+        return True
+    products = {event.node for _, event in reading.scalings if isinstance(event, Scaled)}
+    scaled = [run for run in reading.runs if not products.isdisjoint(run.traversal.executed)]
+    return any(
+        not run.traversal.executed.keys().isdisjoint(reading.looked_at)
+        or any(root.node not in products for root in run.backward.roots)
+        for run in scaled
+    )
 
 
 def _in_a_mode(one: _ScaledStep) -> bool:

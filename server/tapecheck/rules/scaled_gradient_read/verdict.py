@@ -24,7 +24,11 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     scale = max((scale for _, scale in seen), default=0.0)
     if scale > 1:
         return Evidence(
-            "confirmed", f"the gradients were {scale:,.0f} times too large when this line ran", None, {"scale": scale}
+            "confirmed",
+            f"the scaler had a scale of {scale:,.0f}, and had not unscaled this optimizer's gradients, when this line"
+            " ran",
+            None,
+            {"scale": scale},
         )
     if seen:
         return Evidence("refuted", "the gradients had been unscaled, or the scaler was off, when this line ran")
