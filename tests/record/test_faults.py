@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.record.harness import QUIET
 HERE = Path(__file__).parent
 SAMPLE = int(os.environ.get("TAPECHECK_TEST_FAULTS", "8"))
 """So many functions of the probe are broken, at two moments each; 0 for all of them."""
-ALWAYS_CALLED = "recorder.Recorder.backward"
+ALWAYS_CALLED = "walks.Walks.backward"
 OUTSIDE = ("command.", "guard.Guard.")
 """What starts the program, and what catches the faults of all else: nothing is left that could catch their own."""
 
@@ -128,6 +129,7 @@ def test_the_tape_says_where_the_recording_ended(broken: tuple[Path, list[tuple[
         end = events[-1] if events else None
         if isinstance(end, End) and "Fault" in end.detail:
             assert end.how == "stopped" and end.detail.startswith("the recording ended"), end
-            assert "the recorder failed 1 times, first with Fault: broken" in end.detail
+            # What is broken may be called once more, for the summary.
+            assert re.search("the recorder failed [12] times, first with Fault: broken", end.detail)
             told += 1
     assert told >= 2

@@ -514,17 +514,18 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
     """Return by parameters those of their names that were made after the optimizer and trained in their place."""
     leaves, gradients = reading.ledger.leaves, gradients_of(reading)
     made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
-    trained = {
-        leaves[number].name: number
-        for run in reading.runs
-        for number, fact in run.traversal.executed.items()
-        if number in leaves and fact == "yes" and leaves[number].name
-    }
+    last = {step.optimizer: position for position, step in reading.steps}
+    trained: dict[str, tuple[int, int]] = {}
+    for run in reading.runs:
+        for number, fact in run.traversal.executed.items():
+            if number in leaves and fact == "yes" and leaves[number].name:
+                trained[leaves[number].name] = number, run.position
     found = {}
     for leaf in lost:
-        other = trained.get(leaves[leaf].name)
+        other, walked = trained.get(leaves[leaf].name, (leaf, 0))
         owner = min(gradients.steppable.get(leaf, ()), default=None)
-        if other is not None and owner is not None and other > leaf:
+        # The old one's optimizer steps after it: parameters of another model may have the same name.
+        if other > leaf and owner is not None and walked < last.get(owner, 0):
             if made.get(other, 0) > reading.optimizers_made[owner][0][0]:
                 found[leaf] = other
     return found
