@@ -313,3 +313,95 @@ for step in range(3):
 def test_attention_weights_through_data() -> None:
     (finding,) = check(from_text(THROUGH_DATA, "train.py")).findings
     assert (finding.code, finding.span.line) == (CODE, 11)
+
+
+FAST_WEIGHTS = """\
+import torch
+from torch import nn
+from torch.func import functional_call
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    x, y = torch.randn(6, 3), torch.randn(6, 1)
+    fast = dict(model.named_parameters())
+    inner = (functional_call(model, fast, (x,)) - y).pow(2).mean()
+    gradients = torch.autograd.grad(inner, list(fast.values()), create_graph=True)
+    fast = {
+        name: (weight - 0.1 * gradient).detach().requires_grad_()  # TAPE402
+        for (name, weight), gradient in zip(fast.items(), gradients)
+    }
+    outer = (functional_call(model, fast, (x,)) - y).pow(2).mean()
+    optimizer.zero_grad()
+    outer.backward()
+    optimizer.step()
+"""
+
+
+def test_fast_weights_that_are_made_leaves_again() -> None:
+    found = check(from_text(FAST_WEIGHTS, "train.py")).findings
+    (line,) = [number for number, text in enumerate(FAST_WEIGHTS.splitlines(), 1) if CODE in text]
+    assert [(one.code, one.span.line) for one in found] == [(CODE, line)]
+
+
+TRAINED = {
+    "the gradients of the fast weights are handed over": """\
+import torch
+from torch import nn
+from torch.func import functional_call
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    x, y = torch.randn(6, 3), torch.randn(6, 1)
+    fast = dict(model.named_parameters())
+    inner = (functional_call(model, fast, (x,)) - y).pow(2).mean()
+    gradients = torch.autograd.grad(inner, list(fast.values()), create_graph=True)
+    fast = {
+        name: (weight - 0.1 * gradient).detach().requires_grad_()
+        for (name, weight), gradient in zip(fast.items(), gradients)
+    }
+    outer = (functional_call(model, fast, (x,)) - y).pow(2).mean()
+    optimizer.zero_grad()
+    outer.backward()
+    for parameter, weight in zip(model.parameters(), fast.values()):
+        parameter.grad = weight.grad
+    optimizer.step()
+""",
+    "the program moves the parameters itself": """\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+parameters = list(model.parameters())
+optimizer = torch.optim.SGD(parameters, lr=0.1, weight_decay=0.01)
+for step in range(3):
+    loss = (model(torch.randn(6, 3)) - torch.randn(6, 1)).pow(2).mean()
+    gradients = torch.autograd.grad(loss, parameters, create_graph=True)
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.add_(gradient, alpha=-0.1)
+    optimizer.step()
+""",
+    "a product with the Hessian is stepped with": """\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+parameters = list(model.parameters())
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+for step in range(3):
+    x, y = torch.randn(6, 3), torch.randn(6, 1)
+    loss = (model(x) - y).pow(2).mean()
+    first = torch.autograd.grad(loss, parameters, create_graph=True)
+    product = sum((gradient * gradient.detach()).sum() for gradient in first)
+    for parameter, second in zip(parameters, torch.autograd.grad(product, parameters)):
+        parameter.grad = second
+    optimizer.step()
+""",
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_gradient_with_a_graph_that_is_used(name: str) -> None:
+    assert check(from_text(TRAINED[name], "train.py")).findings == []
