@@ -39,7 +39,7 @@ class Process:
         """Return whether this is a fork of the process that is recorded."""
         return os.getpid() != self.pid
 
-    def trains(self) -> None:
+    def called_backward(self) -> None:
         """Leave a note, once, where a forked process calls backward."""
         if self.children and self.is_forked():
             note_forked(self.children)

@@ -44,7 +44,7 @@ class Walks:
         """Note a backward that is about to run; `frame` is torch's frame that calls the engine."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
-            recorder.process.trains()
+            recorder.process.called_backward()
             return
         if recorder.bounds.any:
             recorder.bounds.check()
