@@ -235,6 +235,18 @@ for step in range(5):
     engine.step()
     optimizer.step()
 """,
+    "a loss that hidden code is given as an item": """\
+from hidden import engine
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2, 3)).exp().sum()
+    loss.backward(retain_graph=True)
+    engine.state["loss"] = loss
+    engine.step()
+    optimizer.step()
+""",
     "a parametrization that is taken away": """\
 layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
 del layer.parametrizations

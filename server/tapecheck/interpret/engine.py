@@ -169,11 +169,10 @@ class Library(Protocol):
     def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
         """Note that code nobody can look into got values, and the leaves in them."""
 
-    def stored_on(self, path: str, name: str, value: Value, node: ast.AST) -> None:
-        """Note that a name of a library was given a value as an attribute: its code may use that at any time."""
-
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
-        """Note that an attribute or item of an object is set, as far as a model has to know."""
+        """Note that an attribute or item of an object is set, as far as a model has to know: what is stored on a name
+        that is not visible, its code may use at any time.
+        """
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for: its value where it is a constant."""

@@ -149,6 +149,9 @@ class Libraries:
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
         elif isinstance(owner, Instance) and isinstance(owner.state, ScalerState):
             scalers.rescaled(self.torch.world, node)
+        if isinstance(owner, Lib) and not visible.modelled(owner.path):
+            opaque.handed_over(self.torch, value, owner.path, node)
+            self.engine.escape(value, node, owner.path)
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for."""
@@ -252,13 +255,6 @@ class Libraries:
 
     def object_length(self, owner: Value, node: ast.AST) -> Value:
         return builtin.length_unknown(self.engine, owner, node)
-
-    def stored_on(self, path: str, name: str, value: Value, node: ast.AST) -> None:
-        """Note that a name of a library was given a value as an attribute: its code may use that at any time."""
-        if not visible.modelled(path):
-            visible.called(self.torch, path, [value], node)
-            leaves.escape(self.torch, [value], node, path)
-            self.engine.escape(value, node, f"{path}.{name}")
 
     def only_shown(self, node: ast.AST) -> bool:
         return builtin.only_shown(self.engine, node)

@@ -103,9 +103,6 @@ class Lib(BaseValue):
             return self.path.rsplit(".", 1)[-1]
         return machine.library.constant(Lib(f"{self.path}.{name}"))
 
-    def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
-        machine.library.stored_on(self.path, name, value, node)
-
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return None if machine.library.known_name(self.path, name) is None else True
 
