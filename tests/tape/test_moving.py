@@ -60,6 +60,16 @@ def test_every_place_in_an_event_is_known(kind: type) -> None:
         ), field
 
 
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+def test_an_event_of_each_kind_moves(kind: type) -> None:
+    def made(line: int) -> object:
+        places = {"Site": Site(at(line)), "Span | None": at(line), "tuple[Span, ...]": (at(line),)}
+        return kind(*(places.get(str(field.type), 0) for field in dataclasses.fields(kind)))
+
+    [there] = moved([Tape("dry-run", [made(10)])], BEFORE, AFTER)  # type: ignore[list-item]
+    assert there.events == [made(20)]
+
+
 def test_events_move_and_those_that_stay_are_shared() -> None:
     stays, goes = Site(at(3, file="b.py")), Site(at(10), "f", (at(2), at(3, file="b.py")), ((1, 2),))
     tape = Tape(

@@ -143,6 +143,9 @@ def _placed(kind: type) -> tuple[Callable[[object], object], list[tuple[int, str
     fields = dataclasses.fields(kind)
     forms = ("Site", "Span | None", "tuple[Span, ...]")
     placed = [(index, str(field.type)) for index, field in enumerate(fields) if field.type in forms]
+    if len(fields) == 1:
+        only = attrgetter(fields[0].name)
+        return lambda event: (only(event),), placed
     return attrgetter(*(field.name for field in fields)), placed
 
 
