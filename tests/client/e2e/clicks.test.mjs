@@ -116,7 +116,7 @@ scenario(
     await editor.toasts.filter({ hasText: 'Tapecheck: running train.py' }).first().waitFor();
     await editor.screenshot('4-progress');
     const done = editor.toasts.filter({ hasText: '1 confirmed' });
-    await done.waitFor({ timeout: 60_000 });
+    await done.waitFor({ timeout: 100_000 });
     assert.equal(await done.getByRole('button', { name: 'Show Output' }).count(), 1);
     await editor.screenshot('5-confirmed');
     await page.locator('.codelens-decoration a', { hasText: 'run at' }).first().click();
@@ -186,10 +186,10 @@ scenario(
     await editor.toasts
       .filter({ hasText: /trying a fix of train.py.*iteration/ })
       .first()
-      .waitFor({ timeout: 60_000 });
+      .waitFor({ timeout: 100_000 });
     await editor.screenshot('8-trying-a-fix');
     const done = editor.toasts.filter({ hasText: 'the exception is gone' });
-    await done.waitFor({ timeout: 60_000 });
+    await done.waitFor({ timeout: 100_000 });
     await done.getByRole('button', { name: 'Show Comparison' }).click();
     const tab = page.locator('.tab', { hasText: 'Fix of train.py' });
     await tab.first().waitFor();
@@ -240,7 +240,7 @@ scenario(
   async () => {
     const { page } = editor;
     await page.locator('.codelens-decoration a', { hasText: 'Confirm by running' }).first().click();
-    await editor.toasts.filter({ hasText: 'no problem seen' }).waitFor({ timeout: 60_000 });
+    await editor.toasts.filter({ hasText: 'no problem seen' }).waitFor({ timeout: 100_000 });
     await page.locator('.codelens-decoration a', { hasText: 'no problem seen' }).first().waitFor();
     await editor.screenshot('10-clean-run');
     assert.equal(await squiggles().count(), 0);
@@ -263,7 +263,7 @@ scenario(
       .waitFor();
     await page.keyboard.press('Enter');
     const inCells = page.locator('.notebookOverlay .squiggly-error');
-    await inCells.first().waitFor({ timeout: 60_000 });
+    await inCells.first().waitFor({ timeout: 100_000 });
     const lenses = page.locator('.notebookOverlay .codelens-decoration a');
     await lenses.filter({ hasText: 'fails · Confirm by running' }).first().waitFor();
     await editor.screenshot('11-notebook');

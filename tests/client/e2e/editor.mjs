@@ -151,10 +151,10 @@ export class Editor {
     });
     this.#closers.push(() => context.close());
     this._page = context.pages()[0] ?? (await context.newPage());
-    this.page.setDefaultTimeout(30_000);
+    this.page.setDefaultTimeout(45_000);
     const kind = folders === undefined ? 'folder' : 'workspace';
     await this.page.goto(`http://127.0.0.1:${port}/?${kind}=${encodeURIComponent(opened)}`);
-    await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 60_000 });
+    await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 100_000 });
     await this.#connect();
   }
 
@@ -295,7 +295,7 @@ export class Editor {
  * @param {() => Promise<void>} body
  */
 export function scenario(editor, name, body) {
-  test(name, { timeout: 120_000 }, async () => {
+  test(name, { timeout: 300_000 }, async () => {
     try {
       await body();
     } catch (error) {

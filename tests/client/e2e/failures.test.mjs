@@ -366,7 +366,7 @@ scenario(
       [editor.file('train.py'), TRAIN],
     );
     const toast = editor.toasts.filter({ hasText: 'has no torch' });
-    await toast.getByRole('button', { name: 'Select Interpreter' }).waitFor({ timeout: 60_000 });
+    await toast.getByRole('button', { name: 'Select Interpreter' }).waitFor({ timeout: 100_000 });
     await editor.screenshot('fake-6-no-torch');
   },
 );

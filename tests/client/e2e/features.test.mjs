@@ -574,7 +574,7 @@ scenario(
     await page.keyboard.press('Enter');
     await editor.toasts
       .filter({ hasText: 'needs.py: no problem seen in 3 iterations' })
-      .waitFor({ timeout: 60_000 });
+      .waitFor({ timeout: 100_000 });
     await editor.clearToasts();
     const library = await confirmFile('library.py');
     assert.equal(/** @type {any} */ (library.result).next, 'program');
@@ -597,7 +597,7 @@ scenario(
     // The progress says how far it is and what it runs on.
     await progress
       .filter({ hasText: /iteration \d+, .* · Python 3\.\d+\.\d+, torch / })
-      .waitFor({ timeout: 60_000 });
+      .waitFor({ timeout: 100_000 });
     await editor.screenshot('run-with-progress');
     const processes = fs.readFileSync(editor.file('processes.txt'), 'utf8').split(' ').map(Number);
     assert.equal(processes.length, 2);

@@ -81,7 +81,7 @@ scenario(
         vscode.window.visibleTextEditors[0]?.document.uri,
       );
     });
-    await frame().locator('h1', { hasText: 'run at' }).waitFor({ timeout: 60_000 });
+    await frame().locator('h1', { hasText: 'run at' }).waitFor({ timeout: 100_000 });
     await poll(
       async () => /\d (bytes|kB)/.test(String(await frame().locator('svg').textContent())),
       'measured bytes',

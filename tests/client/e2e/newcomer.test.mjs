@@ -79,7 +79,7 @@ scenario(
     const { page } = editor;
     await step('Read a finding');
     await page.getByRole('button', { name: 'Open an Example' }).click();
-    await squiggles().first().waitFor({ timeout: 60_000 });
+    await squiggles().first().waitFor({ timeout: 100_000 });
     await page
       .locator('.view-line', { hasText: 'g_loss.backward' })
       .locator('span span', { hasText: 'backward' })

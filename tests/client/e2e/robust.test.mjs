@@ -219,7 +219,7 @@ scenario(
   async () => {
     const second = await editor.page.context().newPage();
     await second.goto(editor.page.url());
-    await second.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 60_000 });
+    await second.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 100_000 });
     await second
       .locator('.explorer-folders-view .monaco-list-row', { hasText: 'train.py' })
       .first()
