@@ -9,6 +9,7 @@ import pytest
 
 from tapecheck.record import RunResult, judge
 from tapecheck.record.probe import graph
+from tapecheck.record.probe.passed import Passed
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import Backward, Measure, Node, Raised, Span
 
@@ -221,7 +222,7 @@ def test_where_retained_graphs_are_kept_a_call_does_not_look_at_each(monkeypatch
     monkeypatch.setattr(graph, "_references", counting)
     refer: list[dict[str, Any]] = []
     for number in range(2000):
-        mark = graph.Passed(number, None, (), (None, 0, 0), True, False, True)
+        mark = Passed(number, None, (), (None, 0, 0), True, False, True)
         reader._keep(mark)
         # A node of its graph, which lives as long as the program keeps it.
         refer.append({"mark": mark})

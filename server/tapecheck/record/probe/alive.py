@@ -8,12 +8,17 @@ alive is kept.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional
 
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
 from .holds import SAMPLED, has_graph
 from .lines import Place, RunningLoop, ThreadLines
+from .recording import LiveBytes, Recording
 from .values import address_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.autograd.graph import Node
 
 _MAX_NODES = 100_000
 _MAX_LINES = 12
@@ -31,12 +36,12 @@ class Bytes(NamedTuple):
     other: int
 
 
-def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: str = "") -> Bytes:
+def count(recorder: Recording, tensors: Iterable[Tensor], nodes: Iterable[Node], device: str = "") -> Bytes:
     """Add up what tensors and the nodes of graphs hold, on one type of device where that is named."""
     torch, reader = recorder.torch, recorder.reader
     seen: Dict[int, int] = {}
 
-    def size(tensor: Any) -> int:
+    def size(tensor: object) -> int:
         if not isinstance(tensor, torch.Tensor) or (device and tensor.device.type != device):
             return 0
         address = address_of(tensor)
@@ -71,7 +76,7 @@ def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: s
     return Bytes(parameters, gradients, states, saved, other)
 
 
-def _tensors_in(value: Any, torch: ModuleType, depth: int = 0) -> List[object]:
+def _tensors_in(value: object, torch: ModuleType, depth: int = 0) -> List[object]:
     if isinstance(value, torch.Tensor):
         return [value]
     if depth > 3:
@@ -80,14 +85,14 @@ def _tensors_in(value: Any, torch: ModuleType, depth: int = 0) -> List[object]:
     return [tensor for one in list(inner) for tensor in _tensors_in(one, torch, depth + 1)]
 
 
-class Alive:
+class Alive(LiveBytes):
     """Writes what is alive at moments of one recorded run, within a share of its work."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.effort = Effort(_WORK)
 
-    def at_backward(self, at: int, roots: List[object]) -> None:
+    def at_backward(self, at: int, roots: List[Optional[Node]]) -> None:
         """Write what is alive where a backward begins, whose roots are nodes or None."""
         self._write("backward", at, roots)
 
@@ -100,7 +105,7 @@ class Alive:
         if loop.entry in SAMPLED and loop.index not in SAMPLED and loop.written:
             self._write("iteration", self.recorder.site(loop.place, lines.iteration(), loop.text.extent), [])
 
-    def _write(self, moment: str, at: int, roots: List[Any]) -> None:
+    def _write(self, moment: str, at: int, roots: List[Optional[Node]]) -> None:
         recorder, began = self.recorder, cpu_seconds()
         built = recorder.tracer.sequence() - recorder.first_sequence
         if len(recorder.tracer.threads) > 1 or not self.effort.left(built):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Callable, NamedTuple
 
 from .lines import RunningLoop
 
@@ -20,23 +20,23 @@ class Limits(NamedTuple):
 class Bounds:
     """The limits of one recorded run, and its clock."""
 
-    def __init__(self, recorder: Any, limits: Limits) -> None:
-        self.recorder = recorder
+    def __init__(self, limits: Limits, stop: Callable[[str], object], backwards: Callable[[], int]) -> None:
         self.limits = limits
+        self._stop = stop
+        self._backwards = backwards
         # Whether every backward may be the last.
         self.any = bool(limits.backwards or limits.seconds)
         self.began = self.checked = time.monotonic()
 
     def check(self) -> None:
-        recorder = self.recorder
         limits = self.limits
         self.checked = time.monotonic()
-        if limits.backwards and recorder.walks.count >= limits.backwards:
-            recorder.stop_program("after %d backward calls" % recorder.walks.count)
+        if limits.backwards and self._backwards() >= limits.backwards:
+            self._stop("after %d backward calls" % self._backwards())
         if limits.seconds and self.checked - self.began > limits.seconds:
-            recorder.stop_program("after %g seconds" % limits.seconds)
+            self._stop("after %g seconds" % limits.seconds)
 
     def iterated(self, loop: RunningLoop, count: int) -> None:
         """End the program where a training loop has gone round often enough."""
         if self.limits.iterations and count >= self.limits.iterations:
-            self.recorder.stop_program("after %d iterations of the loop on line %d" % (count, loop.text.first))
+            self._stop("after %d iterations of the loop on line %d" % (count, loop.text.first))

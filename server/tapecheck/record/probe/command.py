@@ -14,9 +14,9 @@ import sys
 import tokenize
 import traceback
 import types
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
-from typing import Any, Dict, List, NoReturn, Optional, Tuple
+from typing import Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from . import PRODUCER
 from .alive import Alive
@@ -144,7 +144,9 @@ class TorchFinder:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
         if name != "torch":
             return None
         for finder in sys.meta_path:
@@ -156,7 +158,7 @@ class TorchFinder:
                 return spec
         return None
 
-    def _wrap(self, loader: Any) -> None:
+    def _wrap(self, loader: object) -> None:
         if loader is None or not hasattr(loader, "exec_module"):
             return
         execute = loader.exec_module
@@ -182,7 +184,7 @@ def attach(recorder: Recorder, torch: ModuleType) -> None:
         recorder.attach(torch)
     except Exception:
         recorder.failed()
-        recorder.torch = None
+        recorder.attached = False
 
 
 def absolute(script: str) -> str:
@@ -352,7 +354,7 @@ def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     return recorder
 
 
-def child(arguments: List[str], number: int, path: str, words: Dict[str, Any]) -> None:
+def child(arguments: List[str], number: int, path: str, words: Dict[str, int]) -> None:
     """Run a process that the program spawned under a recorder of its own; `words` are for `spawn_main`."""
     from multiprocessing.spawn import spawn_main
 

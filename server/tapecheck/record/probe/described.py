@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from types import FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from .graph import NewLeaf, NewNode, Passed, PutOff
-from .lines import ThreadLines
+from .graph import NewLeaf, NewNode
+from .lines import ThreadLines, Where
 from .names import leaf_names
+from .passed import Passed, PutOff
+from .recording import DescribedGraphs, Recording
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
 
 
-class Described:
+class Described(DescribedGraphs):
     """The nodes and leaves of one recorded run that are on the tape, by what they are called."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.names: Dict[int, str] = {}
 
-    def graph(self, roots: List[Any], frame: Optional[FrameType], retain: bool = False) -> None:
+    def graph(self, roots: List[Optional[Node]], frame: Optional[FrameType], retain: bool = False) -> None:
         """Write every node and leaf reachable from `roots` that the tape does not have yet.
 
         `retain` where this is for a backward that keeps what it walks.
@@ -64,7 +69,7 @@ class Described:
                 parameter=leaf.parameter,
             )
 
-    def _born(self, name: str, function: str, parameter: bool, lines: ThreadLines) -> Tuple[Any, Any]:
+    def _born(self, name: str, function: str, parameter: bool, lines: ThreadLines) -> Where:
         """Return where a leaf was made, as far as the line that stored its variable tells, and in which iterations."""
         recorder = self.recorder
         root = name.replace("[", ".").split(".")[0]
@@ -96,8 +101,7 @@ class Described:
         if type(mark) is tuple:
             mark = PutOff(*mark).passed()
         made = kept if mark is None else mark
-        site: int = recorder.site(getattr(made, "place", None), getattr(made, "iteration", ()))
-        return site
+        return recorder.site(getattr(made, "place", None), getattr(made, "iteration", ()))
 
     def _write_nodes(self, nodes: List[NewNode]) -> None:
         recorder = self.recorder

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Tuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .lines import Iterations, Place, RunningLoop
+from .sources import Extent
+
+if TYPE_CHECKING:
+    from torch.cuda import Event, Stream
 
 _MAX_WAITING = 64
 _MAX_LOOPS = 256
 
 
+# The place of a loop, the iterations that ran and the loop's extent.
+At = Tuple[Place, Iterations, Extent]
+
+
 class Interval(NamedTuple):
     """An iteration between two events on one stream of a device; `at` is what the recorder calls its place."""
 
-    at: Any
+    at: At
     device: int
-    start: Any
-    end: Any
+    start: Event
+    end: Event
 
 
 class DeviceTimes:
@@ -26,16 +37,16 @@ class DeviceTimes:
     What is measured is the time between the two marks on the stream, its idle time included.
     """
 
-    def __init__(self, cuda: Any) -> None:
+    def __init__(self, cuda: ModuleType) -> None:
         self.cuda = cuda
         self.count = 0
         self.total = 0.0
-        self._free: Dict[int, List[Any]] = {}
-        self._begun: Dict[object, Tuple[int, Tuple[int, int], object]] = {}
+        self._free: Dict[int, List[Event]] = {}
+        self._begun: Dict[object, Tuple[int, Tuple[int, int], Optional[Event]]] = {}
         self._waiting: Deque[Interval] = deque()
         self._broken = False
 
-    def begins(self, loop: Any) -> None:
+    def begins(self, loop: RunningLoop) -> None:
         """Mark the beginning of an iteration of a loop."""
         if not self._usable():
             return
@@ -47,7 +58,7 @@ class DeviceTimes:
         except Exception:
             self._broken = True
 
-    def ends(self, loop: Any, at: object) -> None:
+    def ends(self, loop: RunningLoop, at: At) -> None:
         """Mark the end of an iteration of a loop: its work is on the stream, done or not."""
         if not self._begun:
             return
@@ -62,7 +73,7 @@ class DeviceTimes:
         except Exception:
             self._broken = True
 
-    def done(self) -> Iterator[Tuple[Any, float]]:
+    def done(self) -> Iterator[Tuple[At, float]]:
         """Yield the iterations whose intervals the device has passed by now: their places, and milliseconds."""
         try:
             while self._waiting and self._quiet() and self._waiting[0].end.query():
@@ -84,12 +95,12 @@ class DeviceTimes:
         cuda = self.cuda
         return bool(not self._broken and cuda.is_initialized() and not cuda.is_current_stream_capturing())
 
-    def _mark(self, stream: Any) -> Any:
+    def _mark(self, stream: Stream) -> Event:
         free = self._free.get(stream.device_index)
         event = free.pop() if free else self.cuda.Event(enable_timing=True)
         event.record(stream)
         return event
 
 
-def _place(stream: Any) -> Tuple[int, int]:
+def _place(stream: Stream) -> Tuple[int, int]:
     return stream.device_index, stream.cuda_stream

@@ -5,17 +5,19 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .guard import Guard
-from .lines import Place
+from .lines import Iterations, Place, Where
+from .recording import GradientsDiscarded, Recording
 from .values import ZEROS, version_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _GRADIENT = operator.attrgetter("grad")
 _CALLS = 8
 """Calls from each place that are followed to the step that uses their gradients."""
-
-_Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
 
 
 class _Call:
@@ -23,9 +25,20 @@ class _Call:
 
     __slots__ = ("added", "where")
 
-    def __init__(self, where: _Where, added: Dict[int, Tuple[Any, int]]) -> None:
+    def __init__(self, where: Where, added: Dict[int, Tuple[weakref.ref[Tensor], int]]) -> None:
         self.where = where
         self.added = added
+
+
+class _Discarded:
+    """What no step used of the gradients of one place: of how many calls, the iterations of the first, the leaves."""
+
+    __slots__ = ("calls", "iterations", "leaves")
+
+    def __init__(self, iterations: Iterations) -> None:
+        self.calls = 0
+        self.iterations = iterations
+        self.leaves: Set[int] = set()
 
 
 class _Thread:
@@ -39,27 +52,26 @@ class _Thread:
     __slots__ = ("closure", "open", "waiting", "within")
 
     def __init__(self) -> None:
-        self.open: Optional[Tuple[_Where, Dict[int, Optional[int]]]] = None
+        self.open: Optional[Tuple[Where, Dict[int, Optional[int]]]] = None
         self.waiting: List[_Call] = []
         self.within = False
-        self.closure: Optional[Tuple[object, _Where]] = None
+        self.closure: Optional[Tuple[object, Where]] = None
 
 
-class Discarded:
+class Discarded(GradientsDiscarded):
     """Follows gradients from a backward to a step, or to where they are cleared.
 
     Each thread's by themselves, as `Recorder.may_read` has it.
     """
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.calls: Dict[Optional[Place], int] = {}
         self.threads: Dict[int, _Thread] = {}
-        self.discarded: Dict[Optional[Place], List[Any]] = {}
-        """By place: how many calls, the iterations of the first, and the leaves."""
+        self.discarded: Dict[Optional[Place], _Discarded] = {}
         self.used: Dict[Optional[Place], int] = {}
 
-    def before_backward(self, where: _Where) -> None:
+    def before_backward(self, where: Where) -> None:
         """Settle what came before, and note how gradients are before this backward adds to them."""
         thread = self._thread()
         self._settle(thread)
@@ -108,7 +120,7 @@ class Discarded:
         lines = self.recorder.tracer.threads.get(threading.get_ident())
         return lines.stack[-1] if lines is not None and lines.stack else None
 
-    def before_step(self, params: List[Any]) -> None:
+    def before_step(self, params: List[Tensor]) -> None:
         """Tell the calls whose gradients this step uses."""
         thread = self._thread()
         self._settle(thread)
@@ -136,11 +148,11 @@ class Discarded:
                 continue
             at = recorder.site(place, ())
             recorder.writer.event("Measure", at=at, name="gradients-used", value=count, unit="calls")
-        for place, (count, iterations, leaves) in self.discarded.items():
-            at = recorder.site(place, iterations)
-            for leaf in sorted(leaves):
+        for place, found in self.discarded.items():
+            at = recorder.site(place, found.iterations)
+            for leaf in sorted(found.leaves):
                 name = "gradient-discarded:%d" % leaf
-                recorder.writer.event("Measure", at=at, name=name, value=count, unit="calls")
+                recorder.writer.event("Measure", at=at, name=name, value=found.calls, unit="calls")
 
     def _settle(self, thread: _Thread) -> None:
         """Look at the gradients: what the open call has added, and what of earlier calls has been cleared."""
@@ -182,27 +194,27 @@ class Discarded:
                 self._tell(call.where, call.added)
         thread.waiting = left
 
-    def _tell(self, where: _Where, parameters: Iterable[int]) -> None:
+    def _tell(self, where: Where, parameters: Iterable[int]) -> None:
         place, iterations = where
         known = self.recorder.reader.leaves
         numbers = {known[key][1] for key in parameters if key in known}
-        entry = self.discarded.setdefault(place, [0, iterations, set()])
-        entry[0] += 1
-        entry[2] |= numbers
+        entry = self.discarded.setdefault(place, _Discarded(iterations))
+        entry.calls += 1
+        entry.leaves |= numbers
 
-    def _zero(self, parameter: Any) -> Optional[bool]:
+    def _zero(self, parameter: Tensor) -> Optional[bool]:
         """Return whether a gradient holds nothing but zeros, None where that cannot be seen."""
         found = self.recorder.reader.values.digest(_GRADIENT(parameter))
         return None if found is None else found == ZEROS
 
-    def _parameters(self) -> Iterator[Any]:
+    def _parameters(self) -> Iterator[Tensor]:
         for reference, _ in list(self.recorder.changes.optimizer_places.values()):
             optimizer = reference()
             for group in optimizer.param_groups if optimizer is not None else ():
                 yield from filter(self.recorder.walks.may_read, group["params"])
 
 
-def _version(parameter: Any) -> Optional[int]:
+def _version(parameter: Tensor) -> Optional[int]:
     """Return the version of a parameter's gradient, None where there is none."""
     gradient = _GRADIENT(parameter)
     return None if gradient is None else version_of(gradient)

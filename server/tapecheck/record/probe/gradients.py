@@ -6,10 +6,15 @@ import operator
 import threading
 import weakref
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
-from .lines import Place
-from .values import ZEROS
+from .lines import Place, ThreadLines, Where
+from .recording import GradientsUsed, Recording
+from .values import ZEROS, TensorRef
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
 
 _GRADIENT = operator.attrgetter("grad")
 _SIZE = operator.itemgetter(0)
@@ -23,8 +28,6 @@ _MOST = 16 << 20
 _EXACT = (1 << 52) - 1
 """The bits of a number that a tape keeps exactly."""
 
-_Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
-
 
 class _Used:
     """A gradient as a step used it; `place` is the backward before which it was the same, `added` the one after which
@@ -33,38 +36,61 @@ class _Used:
 
     __slots__ = ("added", "gradient", "parameter", "place", "value")
 
-    def __init__(self, parameter: Any, gradient: Any, value: Any) -> None:
+    def __init__(self, parameter: Tensor, gradient: Tensor, value: int) -> None:
         self.parameter = weakref.ref(parameter)
         self.gradient = weakref.ref(gradient)
+        self.value: Optional[int] = value
+        self.place: Optional[Where] = None
+        self.added: Optional[Where] = None
+
+
+class _Idle:
+    """An optimizer with frozen groups: at how many first steps, how many parameters, where it was made."""
+
+    __slots__ = ("frozen", "place", "reference", "steps")
+
+    def __init__(self, optimizer: Optimizer, frozen: int, place: Optional[Where]) -> None:
+        self.reference = weakref.ref(optimizer)
+        self.steps = 0
+        self.frozen = frozen
+        self.place = place
+
+
+class _Other:
+    """A leaf that had a gradient at steps and is in no optimizer: its value then, how often, -1 if it was changed."""
+
+    __slots__ = ("reference", "steps", "value")
+
+    def __init__(self, reference: TensorRef, value: object) -> None:
+        self.reference = reference
         self.value = value
-        self.place: Optional[_Where] = None
-        self.added: Optional[_Where] = None
+        self.steps = 0
 
 
-class UsedGradients:
+class UsedGradients(GradientsUsed):
     """Looks before each backward and each step at what the steps before have used."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.digests: Dict[int, List[int]] = {}
         """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
-        self.idle: Dict[int, List[Any]] = {}
-        """By optimizer: a reference, at how many first steps groups were frozen, how many parameters, its place."""
+        self.idle: Dict[int, _Idle] = {}
+        """By optimizer."""
         self.stepped: Set[int] = set()
         """Leaves, by number, that an optimizer had at a step: of one that is gone, others may have the identities."""
-        self.others: Dict[int, List[Any]] = {}
-        """Leaves that had a gradient at a step and are in no optimizer, by number: reference, value then, how often."""
+        self.others: Dict[int, _Other] = {}
+        """By number."""
 
-    def before_backward(self, where: _Where) -> None:
+    def before_backward(self, where: Where) -> None:
         """Note which used gradients are still there when a backward begins."""
         for number, entries in list(self.used.items()):
             if entries:
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
 
-    def before_step(self, number: int, optimizer: Any, params: List[Any]) -> None:
+    def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor]) -> None:
         """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
         values = self.recorder.reader.values
         used = self.used.pop(number, ())
@@ -76,16 +102,16 @@ class UsedGradients:
             return
         leaves = self.recorder.reader.leaves
         for p in params:
-            entry = leaves.get(id(p))
-            if entry is not None and entry[0]() is p:
-                self.stepped.add(entry[1])
+            known = leaves.get(id(p))
+            if known is not None and known[0]() is p:
+                self.stepped.add(known[1])
         self._look_at_others()
         frozen = _frozen_groups(optimizer)
         if frozen:
             made = self.recorder.changes.optimizer_places.get(id(optimizer))
             place = made[1] if made is not None and made[0]() is optimizer else None
-            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0, frozen, place])
-            known[1:3] = known[1] + 1, min(known[2], frozen)
+            idle = self.idle.setdefault(number, _Idle(optimizer, frozen, place))
+            idle.steps, idle.frozen = idle.steps + 1, min(idle.frozen, frozen)
         sized = [(values.size_of(g), p, g) for p in params for g in (_GRADIENT(p),) if g is not None]
         sized.sort(key=_SIZE)
         kept: List[_Used] = []
@@ -119,7 +145,7 @@ class UsedGradients:
         ]  # fmt: skip
         others.sort(key=_SIZE)
         if len(self.others) > _MOST_OTHERS:
-            self.others = {n: one for n, one in self.others.items() if one[2] > 0 or one[0]() is not None}
+            self.others = {n: one for n, one in self.others.items() if one.steps > 0 or one.reference() is not None}
         for _, number, reference in others:
             leaf = reference()
             if leaf is None:
@@ -128,43 +154,45 @@ class UsedGradients:
                 continue
             known = self.others.get(number)
             if known is None:
-                known = self.others[number] = [reference, self._value(leaf), 0]
+                known = self.others[number] = _Other(reference, self._value(leaf))
                 if not isinstance(leaf, self.recorder.torch.nn.Parameter):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
             if _GRADIENT(leaf) is not None:
                 # What goes away before the program ends cannot be looked at then.
-                known[2] = known[2] + 1 if known[2] >= 0 and self._value(leaf) == known[1] else -1
+                known.steps = known.steps + 1 if known.steps >= 0 and self._value(leaf) == known.value else -1
 
     def _listed(self) -> Set[int]:
         """Return the identities of what the optimizers have that are alive."""
         watched = [one for one in list(self.recorder.changes.optimizers.values()) if one.reference() is not None]
         return {key for one in watched for key in one.ids}
 
-    def _value(self, leaf: Any) -> Any:
+    def _value(self, leaf: Tensor) -> object:
         """Return a digest of a leaf; what cannot be read is never the same."""
         found = self.recorder.reader.values.digest(leaf)
         return object() if found is None else found
 
-    def write(self, lines: Any) -> None:
+    def write(self, lines: ThreadLines) -> None:
         """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
         listed = self._listed()
         if self.recorder.reader is not None:
             self.recorder.reader.values.allow()
-        for leaf, (reference, value, times) in self.others.items():
-            tensor = reference()
+        for leaf, other in self.others.items():
+            tensor = other.reference()
             if leaf in self.stepped:
                 continue
-            if times > 0 and (tensor is None or (id(tensor) not in listed and self._value(tensor) == value)):
+            if other.steps > 0 and (
+                tensor is None or (id(tensor) not in listed and self._value(tensor) == other.value)
+            ):
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
-                self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
-        for number, (reference, times, frozen, place) in self.idle.items():
-            optimizer = reference()
-            frozen = _frozen_groups(optimizer) if optimizer is not None else frozen
-            if frozen and times == min(self.steps.get(number, 0), _STEPS):
-                name = "frozen-groups:%d" % times
-                at = self.recorder.site(*place) if place is not None else self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=other.steps, unit="steps")
+        for number, idle in self.idle.items():
+            optimizer = idle.reference()
+            frozen = _frozen_groups(optimizer) if optimizer is not None else idle.frozen
+            if frozen and idle.steps == min(self.steps.get(number, 0), _STEPS):
+                name = "frozen-groups:%d" % idle.steps
+                at = self.recorder.site(*idle.place) if idle.place is not None else self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=frozen, unit="parameters")
         for number, digests in self.digests.items():
             for step, digest in enumerate(digests):
@@ -178,7 +206,7 @@ class UsedGradients:
                 "Measure", at=self.recorder.here(lines), name=name, value=min(count - 1, _STEPS), unit="steps"
             )
 
-    def _same(self, entry: _Used, where: Optional[_Where]) -> bool:
+    def _same(self, entry: _Used, where: Optional[Where]) -> bool:
         """Return whether a gradient is still the one that was used, with nothing or something added to it."""
         parameter, gradient = entry.parameter(), entry.gradient()
         if parameter is None or gradient is None or not self.recorder.walks.may_read(parameter):
@@ -215,7 +243,7 @@ def _of_several(torch: ModuleType) -> bool:
     return bool(joined.is_available() and joined.is_initialized() and joined.get_world_size() > 1)
 
 
-def _frozen_groups(optimizer: Any) -> int:
+def _frozen_groups(optimizer: Optimizer) -> int:
     """Return how many parameters an optimizer has in groups that are frozen as a whole."""
     groups = [group["params"] for group in optimizer.param_groups]
     return sum(len(group) for group in groups if group and not any(p.requires_grad for p in group))

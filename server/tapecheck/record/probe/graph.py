@@ -5,12 +5,20 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import weakref
 from types import ModuleType
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
-from .lines import State, iterations
-from .values import Values, address_of, version_of
+from .passed import ITEMS, MAX_PUT_OFF, Passed, PutOff
+from .values import TensorRef, Values, address_of, version_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from torch import Tensor
+    from torch.autograd.graph import GradientEdge, Node
+
+    # What a backward begins at, or takes gradients for.
+    Root: TypeAlias = Tensor | GradientEdge
 
 LEAF_SEQUENCE = (1 << 64) - 1
 _KEY = "_tapecheck"
@@ -22,27 +30,6 @@ _MAX_REMEMBERED = 1 << 16
 _MAX_SEARCHED = 64
 _MAX_BETWEEN = 256
 _FEW = 16
-
-
-class TensorRef:
-    """A weak reference to a tensor that may be followed at any time.
-
-    The Python object of a tensor that only C++ still holds is kept for when it is wanted again; following a plain
-    weak reference to it would leave torch believing that it is unused (`torch.utils.weak` does the same).
-    """
-
-    __slots__ = ("_reference",)
-
-    def __init__(self, tensor: Any) -> None:
-        self._reference = weakref.ref(tensor)
-
-    def __call__(self) -> object:
-        tensor = self._reference()
-        if tensor is not None:
-            fix = getattr(tensor, "_fix_weakref", None)
-            if fix is not None:
-                fix()
-        return tensor
 
 
 class Known(NamedTuple):
@@ -61,120 +48,6 @@ class Walk:
 
     def __init__(self, retain: bool) -> None:
         self.retain = retain
-
-
-class Passed:
-    """A backward that was let pass: it looked like those before it from the same line, so the tape has nothing of it.
-
-    The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
-    is written with all that is known of it, and this backward, too. With `put_off` only its roots carry the mark
-    so far. Nodes that several retaining calls walked carry the mark of the newest, and `earlier` is that of the one
-    before. `inputs` are what its gradients were taken for, None where for all leaves, and `ends` those that it goes no
-    further than: sequence numbers of the nodes that made them, negative numbers of leaves.
-    """
-
-    __slots__ = (
-        "accumulates", "call", "create", "earlier", "ends", "inputs", "iteration", "number", "oldest", "place",
-        "put_off", "retain", "void",
-    )  # fmt: skip
-
-    def __init__(
-        self, number: int, place: Any, iteration: Any, call: Tuple[Any, int, int], retain: bool, create: bool,
-        accumulates: bool,
-    ) -> None:  # fmt: skip
-        self.number = number
-        self.place = place
-        self.iteration = iteration
-        self.call = call
-        self.retain = retain
-        self.create = create
-        self.accumulates = accumulates
-        self.inputs: Optional[Set[int]] = None
-        self.ends: Set[int] = set()
-        self.put_off = False
-        self.void = False
-        # The sequence number of the oldest node that its graph holds, -1 where that is not known.
-        self.oldest = -1
-        self.earlier: Optional[Passed] = None
-
-    def after(self, earlier: Optional[Passed]) -> Passed:
-        """Return the mark of this call for nodes that an earlier one walked, too.
-
-        Of several from one line the newest is enough: that it walked them again is what matters of the others.
-        """
-        made = Passed(
-            self.number, self.place, self.iteration, self.call, self.retain, self.create, self.accumulates
-        )  # fmt: skip
-        made.void, made.inputs, made.ends = self.void, self.inputs, self.ends
-        if earlier is None:
-            return made
-        made.oldest = earlier.oldest
-        if earlier.place is self.place:
-            made.earlier = earlier.earlier
-        elif earlier.void:
-            made.earlier = self.after(earlier.earlier).earlier
-        else:
-            # A copy: what refers to a mark is counted as a node of its own.
-            made.earlier = earlier.after(self.after(earlier.earlier).earlier)
-        return made
-
-
-class Shape:
-    """What the last walked call of a place traversed: which of the nodes that were built since the call before it.
-
-    `window` is how many those were, `walked` has a byte for each, the newest first.
-    """
-
-    __slots__ = ("walked", "window")
-
-    def __init__(self, window: int, walked: bytearray) -> None:
-        self.window = window
-        self.walked = walked
-
-    def holds(self, offset: int) -> bool:
-        return offset < len(self.walked) and bool(self.walked[offset])
-
-
-class Kind:
-    """What calls that are let pass without a look at their graphs have in common: where they are, how they look.
-
-    `depth` is how many of torch's frames lie between the engine and a call that is given nothing, 0 for any other.
-    """
-
-    __slots__ = ("accumulates", "call", "depth", "place", "shape")
-
-    def __init__(self, place: Any, call: Tuple[Any, int, int], accumulates: bool, shape: Shape) -> None:
-        self.place = place
-        self.call = call
-        self.accumulates = accumulates
-        self.shape = shape
-        self.depth = 0
-
-
-class PutOff(NamedTuple):
-    """A call that was let pass without a look at its graph: sequence numbers at the call and of its newest root.
-
-    Every such call makes one: a plain tuple in the metadata of its roots, and its items in one flat list, since a tuple
-    for each of many calls would have Python's garbage collector run more often. `state` and
-    `innermost`, the index of the innermost loop, say which iterations ran.
-    """
-
-    number: int
-    kind: Kind
-    state: State
-    innermost: int
-    stamp: int
-    root: int
-    window: int
-
-    def passed(self) -> Passed:
-        """Return the call as it is known of those whose graphs were looked at."""
-        kind, iteration = self.kind, iterations(self.state, self.innermost)
-        return Passed(self.number, kind.place, iteration, kind.call, False, False, kind.accumulates)
-
-
-_ITEMS = len(PutOff._fields)
-MAX_PUT_OFF = 4096 * _ITEMS
 
 
 class SavedTensor(NamedTuple):
@@ -204,7 +77,7 @@ class NewLeaf(NamedTuple):
     """A leaf that a backward came to for the first time."""
 
     id: int
-    tensor: Any
+    tensor: Tensor
     storage: int
     parameter: bool
 
@@ -224,18 +97,18 @@ class Reader:
         self.storages: Dict[int, int] = {}
         self.leaf_of_storage: Dict[int, int] = {}
         self.saved_storages: Set[int] = set()
-        self.leaves: Dict[int, Tuple[Any, int, int]] = {}
+        self.leaves: Dict[int, Tuple[TensorRef, int, int]] = {}
         self.hooks_possible = False
         self.passed: Dict[Passed, List[int]] = {}
         # Of its own for every recording: what an earlier one knew of a node is not on this one's tape.
         self.key = _KEY + str(next(_recordings))
         # Everything that nodes refer to: `Passed` marks and `Walk`s, as far as any node that does is alive.
-        self.marks: List[object] = []
+        self.marks: List[Union[Passed, Walk]] = []
         self.met = 0
-        self.retaining: List[Any] = []
+        self.retaining: List[Union[Passed, Walk]] = []
         self.retained_before = False
         # The items of the `PutOff`s, one after the other.
-        self.put_off: List[Any] = []
+        self.put_off: List[object] = []
         self._unfolded: Dict[int, Passed] = {}
         # The marks that the last skim gave to nodes which had one already.
         self.marked_again: Dict[Passed, Passed] = {}
@@ -254,12 +127,12 @@ class Reader:
 
     # Numbers
 
-    def known(self, node: Any) -> Optional[Known]:
+    def known(self, node: Node) -> Optional[Known]:
         """Return what was remembered of a node, None for one never met."""
         mark = node.metadata.get(self.key)
         return mark if type(mark) is Known else None
 
-    def number(self, node: Any) -> Optional[int]:
+    def number(self, node: Node) -> Optional[int]:
         """Return the tape's number of a node or of the leaf behind an AccumulateGrad node."""
         if node._sequence_nr() == LEAF_SEQUENCE:
             variable = getattr(node, "variable", None)
@@ -275,7 +148,7 @@ class Reader:
             self._next_storage += 1
         return number
 
-    def leaf(self, tensor: Any, found: List[NewLeaf]) -> int:
+    def leaf(self, tensor: Tensor, found: List[NewLeaf]) -> int:
         """Return the number of a leaf tensor; a new one is added to `found`."""
         key = id(tensor)
         entry, thread = self.leaves.get(key), threading.get_ident()
@@ -294,11 +167,11 @@ class Reader:
         found.append(NewLeaf(number, tensor, storage, isinstance(tensor, self.torch.nn.Parameter)))
         return number
 
-    def wanted(self, targets: Iterable[Any]) -> Optional[Tuple[Set[int], Set[int]]]:
+    def wanted(self, targets: Iterable[Root]) -> Optional[Tuple[Set[int], Set[int]]]:
         """Return what gradients are taken for, as sequence numbers of nodes and negative numbers of leaves, and those
         of the nodes that the call comes to an end at: none where one may lead to another. None for an unknown leaf.
         """
-        nodes: List[Any] = []
+        nodes: List[Node] = []
         numbers: Set[int] = set()
         for target in targets:
             node = target.node if hasattr(target, "node") else target.grad_fn
@@ -340,7 +213,7 @@ class Reader:
 
     # Walking
 
-    def walk(self, roots: Iterable[Any], retain: bool = False) -> Tuple[List[NewNode], List[NewLeaf]]:
+    def walk(self, roots: Iterable[Optional[Node]], retain: bool = False) -> Tuple[List[NewNode], List[NewLeaf]]:
         """Return every node and leaf reachable from `roots` that was not met before, inputs first.
 
         Each node is visited once in its life: what lies below a known node is known.
@@ -348,11 +221,11 @@ class Reader:
         nodes: List[NewNode] = []
         leaves: List[NewLeaf] = []
         limit, key = self.max_depth, self.key
-        stack: List[Any] = [root for root in roots if root is not None]
+        stack: List[Node] = [root for root in roots if root is not None]
         if self.put_off_until >= 0:
             self._make_up(stack)
         walk = Walk(retain)
-        known: Dict[Any, Optional[Known]] = {}
+        known: Dict[Node, Optional[Known]] = {}
         while stack:
             node = stack.pop()
             if type(node) is tuple:
@@ -387,7 +260,7 @@ class Reader:
         return nodes, leaves
 
     def _meet(
-        self, node: Any, children: List[object], met: Dict[object, Optional[Known]], nodes: List[NewNode],
+        self, node: Node, children: List[Node], met: Dict[Node, Optional[Known]], nodes: List[NewNode],
         leaves: List[NewLeaf], walk: Walk,
     ) -> Known:  # fmt: skip
         sequence = node._sequence_nr()
@@ -457,10 +330,10 @@ class Reader:
         nodes.append(NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth))
         return made
 
-    def _make_up(self, roots: List[Any]) -> None:
+    def _make_up(self, roots: List[Node]) -> None:
         """Mark what calls that were let pass without a look walked, as far as their roots can be reached from here."""
         stack = list(roots)
-        seen: Set[Any] = set()
+        seen: Set[Node] = set()
         while stack:
             node = stack.pop()
             if node in seen or node._sequence_nr() == LEAF_SEQUENCE:
@@ -491,28 +364,28 @@ class Reader:
             mark = stored[self.key] = made
         return mark
 
-    def take_back(self, call: Any, root: Any) -> Passed:
+    def take_back(self, call: Tuple[object, ...], root: Optional[Node]) -> Passed:
         """Return the newest call that was let pass without a look, which failed: nothing tells it from one never let
         pass.
 
         What it came upon was freed by one before it, unless it was built since.
         """
-        if self.put_off and self.put_off[-_ITEMS] == call[0]:
-            del self.put_off[-_ITEMS:]
+        if self.put_off and self.put_off[-ITEMS] == call[0]:
+            del self.put_off[-ITEMS:]
         if root is not None and root._sequence_nr() != LEAF_SEQUENCE:
             known = root.metadata.get(self.key)
             if type(known) is tuple and known[0] == call[0]:
                 del root.metadata[self.key]
-        return PutOff(*call).passed()
+        return PutOff._make(call).passed()
 
     def forget_put_off(self) -> None:
         """Forget the older half of the calls that were let pass without a look."""
-        half = MAX_PUT_OFF // _ITEMS // 2
+        half = MAX_PUT_OFF // ITEMS // 2
         self.put_off_lost = self._put_off_at(half).stamp
-        del self.put_off[: (half + 1) * _ITEMS]
+        del self.put_off[: (half + 1) * ITEMS]
 
     def _put_off_at(self, index: int) -> PutOff:
-        return PutOff(*self.put_off[index * _ITEMS : (index + 1) * _ITEMS])
+        return PutOff._make(self.put_off[index * ITEMS : (index + 1) * ITEMS])
 
     def _freed_by(self, sequence: int, certain: bool = False) -> Optional[Passed]:
         """Return the call, of those let pass without a look, that freed a node: None where that is not certain.
@@ -521,7 +394,7 @@ class Reader:
         """
         if sequence < self.put_off_lost:
             return None
-        count = len(self.put_off) // _ITEMS
+        count = len(self.put_off) // ITEMS
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -555,8 +428,8 @@ class Reader:
         return call.passed()
 
     def skim(
-        self, roots: Iterable[Any], mark: Passed, offsets: Optional[bytearray] = None, stamp: int = 0
-    ) -> Tuple[int, List[Any]]:
+        self, roots: Iterable[Node], mark: Passed, offsets: Optional[bytearray] = None, stamp: int = 0
+    ) -> Tuple[int, List[Union[Passed, Known]]]:
         """Mark every node reachable from `roots` that has no mark yet: how many, and the marks where it came to an end.
 
         Nothing else is read of them but, where asked for, how many sequence numbers before `stamp` each was built.
@@ -625,7 +498,7 @@ class Reader:
             self._keep(renewed)
         return count, ends
 
-    def is_younger(self, node: Any, began: int) -> bool:
+    def is_younger(self, node: Node, began: int) -> bool:
         """Return whether a call that was let pass told that nothing in a node's graph is older than a sequence
         number.
         """
@@ -634,7 +507,7 @@ class Reader:
 
     # Living nodes
 
-    def _keep(self, mark: Any) -> None:
+    def _keep(self, mark: Union[Passed, Walk]) -> None:
         self.marks.append(mark)
         if mark.retain:
             self.retaining.append(mark)
@@ -675,7 +548,7 @@ class Reader:
             self._look_through_at = 2 * len(retaining) + 64
         return bool(retaining) or self.retained_before
 
-    def _was_freed(self, node: object) -> bool:
+    def _was_freed(self, node: Node) -> bool:
         """Return whether a node that was walked held anything: reading what was freed raises, what never was is
         None.
         """
@@ -693,9 +566,9 @@ class Reader:
                 continue
         return False
 
-    def walk_all(self, roots: Iterable[Any], cap: int) -> Iterator[Any]:
+    def walk_all(self, roots: Iterable[Optional[Node]], cap: int) -> Iterator[Node]:
         """Yield every node reachable from `roots`, leaves left out, at most `cap` of them; none is kept."""
-        seen: Set[Any] = set()
+        seen: Set[Node] = set()
         stack = [root for root in roots if root is not None]
         while stack and len(seen) < cap:
             node = stack.pop()
@@ -708,7 +581,7 @@ class Reader:
 
     # Saved tensors
 
-    def raw(self, node: object) -> Iterator[Tuple[str, object]]:
+    def raw(self, node: Node) -> Iterator[Tuple[str, object]]:
         """Yield the saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
         for name in self._slots(type(node)):
             try:
@@ -728,10 +601,10 @@ class Reader:
                 self._raw[kind] = names
         return names
 
-    def data(self, node: object, name: str, slot: Any) -> Tuple[object, bool]:
+    def data(self, node: Node, name: str, slot: object) -> Tuple[Optional[Tensor], bool]:
         """Return the tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""
         if hasattr(slot, "data"):
-            hooked = slot.unpack_hook is not None
+            hooked = getattr(slot, "unpack_hook", None) is not None
             return (None if hooked else slot.data), hooked
         # Before torch 2.7 a slot can only be read by unpacking, which runs the hooks of a checkpoint.
         if self.hooks_possible:
@@ -742,7 +615,7 @@ class Reader:
             return None, "modified by an inplace" in str(error)
         return (value if isinstance(value, self.torch.Tensor) else None), False
 
-    def _saved(self, node: object) -> Tuple[Tuple[SavedTensor, ...], bool]:
+    def _saved(self, node: Node) -> Tuple[Tuple[SavedTensor, ...], bool]:
         found: List[SavedTensor] = []
         keeps = False
         kinds = self.torch.Tensor
@@ -761,11 +634,11 @@ class Reader:
             found.append(SavedTensor(storage, version_of(tensor), name, address, hooked))
         return tuple(found), keeps
 
-    def saved_bytes(self, nodes: Iterable[object]) -> int:
+    def saved_bytes(self, nodes: Iterable[Node]) -> int:
         """Return bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
         return sum(self._saved_storages(nodes).values())
 
-    def held_bytes(self, nodes: Iterable[object], tensors: Iterable[Any]) -> Tuple[int, int]:
+    def held_bytes(self, nodes: Iterable[Node], tensors: Iterable[Tensor]) -> Tuple[int, int]:
         """Return bytes of the distinct storages that nodes saved, and of those that only the tensors hold."""
         saved = self._saved_storages(nodes)
         own: Dict[int, int] = {}
@@ -773,7 +646,7 @@ class Reader:
             self._add_storage(own, tensor)
         return sum(saved.values()), sum(size for address, size in own.items() if address not in saved)
 
-    def _saved_storages(self, nodes: Iterable[object]) -> Dict[int, int]:
+    def _saved_storages(self, nodes: Iterable[Node]) -> Dict[int, int]:
         """Return the bytes of the storages that nodes saved, by address."""
         sizes: Dict[int, int] = {}
         for node in nodes:
@@ -781,13 +654,13 @@ class Reader:
                 self._add_storage(sizes, self.data(node, name, slot)[0])
         return sizes
 
-    def _add_storage(self, sizes: Dict[int, int], tensor: Any) -> None:
+    def _add_storage(self, sizes: Dict[int, int], tensor: Tensor) -> None:
         if isinstance(tensor, self.torch.Tensor):
             address = address_of(tensor)
             if address and self.storages.get(address, 0) not in self.leaf_of_storage:
                 sizes[address] = self.values.size_of(tensor)
 
-    def stale(self, node: Any) -> Optional[Tuple[str, str, int, int]]:
+    def stale(self, node: Node) -> Optional[Tuple[str, str, int, int]]:
         """Return the saved tensor of a node whose version moved: slot name, torch's message, versions now and then."""
         import re
 
@@ -805,7 +678,7 @@ class Reader:
         return None
 
 
-def _references(marks: List[object]) -> List[int]:
+def _references(marks: Sequence[object]) -> List[int]:
     """Return how many references there are to each of a list's items, those that the counting itself holds included."""
     return [sys.getrefcount(mark) for mark in marks]
 

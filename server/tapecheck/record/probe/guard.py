@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, TracebackType
-from typing import Any, Iterator, Optional, Set
+from contextlib import AbstractContextManager
+from types import CodeType, ModuleType, TracebackType
+from typing import Callable, Iterator, Optional, Set
+
+from .recording import Recording
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -14,19 +17,19 @@ class Guard:
 
     __slots__ = ("_plainly", "_recorder")
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self._recorder = recorder
-        self._plainly: Any = None
+        self._plainly: Optional[AbstractContextManager[None]] = None
 
     def __enter__(self) -> None:
-        torch = self._recorder.torch
-        if torch is not None:
+        recorder = self._recorder
+        if recorder.attached:
             try:
-                plainly = torch._C.DisableTorchFunction()
+                plainly = recorder.torch._C.DisableTorchFunction()
                 plainly.__enter__()
                 self._plainly = plainly
             except Exception:
-                self._recorder.failed()
+                recorder.failed()
 
     def __exit__(self, kind: object, error: object, traceback: Optional[TracebackType]) -> bool:
         if self._plainly is not None:
@@ -52,13 +55,13 @@ def keep_uncompiled() -> None:
                         skip(each)
 
 
-def _skip() -> Any:
+def _skip() -> Optional[Callable[[CodeType], object]]:
     """Return what marks a code object as one that is never compiled; None where this torch has no such thing."""
     try:
         from torch._C._dynamo import eval_frame
     except ImportError:
         return None
-    plain = getattr(eval_frame, "skip_code", None)
+    plain: Optional[Callable[[CodeType], object]] = getattr(eval_frame, "skip_code", None)
     if plain is not None:
         return plain
     try:
@@ -69,7 +72,7 @@ def _skip() -> Any:
         return None
 
 
-def _codes(module: Any) -> Iterator[CodeType]:
+def _codes(module: ModuleType) -> Iterator[CodeType]:
     """Yield the code of the functions and methods of a module of the recorder."""
     for value in list(vars(module).values()):
         members = list(vars(value).values()) if isinstance(value, type) else [value]

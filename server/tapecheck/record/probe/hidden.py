@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
-from .lines import Activation, RunningLoop, ThreadLines, frames_from
+from .lines import Activation, Place, RunningLoop, State, ThreadLines, frames_from
+from .recording import Recording, Rounds
+from .sources import LoopText
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 # Two looks tell a round; what never came round in so many iterations is looked at no more.
 _FIRST_LOOKS, _LOOKS = 3, 400
 _MAX_KEYS = 4096
 
 Chain = List[Tuple[Activation, int]]
+# A thread, a line, and the identity of the optimizer that steps there, 0 for a backward.
+Key = Tuple[int, Optional[Place], int]
 
 
 class Seen:
@@ -26,7 +33,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.looks = 0
-        self.state: Any = None
+        self.state: Optional[State] = None
         self.index = -1
         self.chain: Optional[Chain] = None
 
@@ -34,23 +41,23 @@ class Seen:
 class Round(NamedTuple):
     """The end of a round: what ran (an optimizer's step, a backward), where, and the sequence number after it."""
 
-    key: Any
+    key: Key
     ended: int
 
 
-class HiddenLoops:
+class HiddenLoops(Rounds):
     """The loops of one recorded run that are told by what comes round."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
-        self.seen: Dict[Any, Seen] = {}
+        self.seen: Dict[Key, Seen] = {}
         # What ends an iteration of which loop's text, and the last end of anything in each thread.
-        self.ends: Dict[object, object] = {}
+        self.ends: Dict[Key, LoopText] = {}
         self.last: Dict[int, Round] = {}
         # Whether calls that pass without a look have to be told, too.
         self.by_backward = False
 
-    def stepped(self, optimizer: object) -> None:
+    def stepped(self, optimizer: Optimizer) -> None:
         """Note a step of an optimizer."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
@@ -66,7 +73,7 @@ class HiddenLoops:
         lines = recorder.tracer.lines()
         self._ran((lines.thread, lines.place, 0), lines)
 
-    def _ran(self, key: object, lines: ThreadLines) -> None:
+    def _ran(self, key: Key, lines: ThreadLines) -> None:
         text = self.ends.get(key)
         if text is not None:
             loop = next((loop for call in reversed(lines.stack) for loop in call.loops if loop.text is text), None)
@@ -97,7 +104,7 @@ class HiddenLoops:
         seen.state, seen.index = state, index
         self.last[lines.thread] = Round(key, lines.seen)
 
-    def _found(self, lines: ThreadLines, key: Any, owner: Activation, line: int) -> None:
+    def _found(self, lines: ThreadLines, key: Key, owner: Activation, line: int) -> None:
         """Note that what ran has come round for the first time, within a statement of a call that still runs."""
         recorder = self.recorder
         tracer = recorder.tracer

@@ -14,14 +14,23 @@ import itertools
 import sys
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, TypeVar
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
-from .graph import TensorRef
+from .graph import Reader
 from .lines import Place, RunningLoop, ThreadLines
 from .names import locals_of, members, release, user_frames
-from .sources import Sources, SourceText, Store
+from .recording import Holds, Recording
+from .sources import Extent, LoopText, Sources, SourceText, Store
+from .values import TensorRef
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from torch import Tensor
+    from torch.autograd.graph import Node
+
+_T = TypeVar("_T")
 _MAX_LOOKUPS = 50_000
 _MAX_NODES = 100_000
 _MAX_HELD = 2_000
@@ -76,10 +85,10 @@ class Holder(NamedTuple):
     foreign: bool = False
 
 
-class HoldFinder:
+class HoldFinder(Holds):
     """Finds, at the end of an iteration, who keeps graph nodes that are older than it."""
 
-    def __init__(self, torch: ModuleType, reader: Any, sources: Sources) -> None:
+    def __init__(self, torch: ModuleType, reader: Reader, sources: Sources) -> None:
         self.torch = torch
         # The tensors that were met so far, and where the objects begin that were made since.
         self.met: List[TensorRef] = []
@@ -93,7 +102,7 @@ class HoldFinder:
         self.counted: Dict[int, bool] = {}
         self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
-    def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
+    def iteration_ended(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
         looked_at = loop.index in SAMPLED or (loop.hidden and loop.index <= _FIRST_OF_HIDDEN)
         if not looked_at or loop.entry not in SAMPLED or _inside_forward(loop.place):
@@ -116,7 +125,7 @@ class HoldFinder:
             written = self.reader.met - met
             self.searching.took(LOOKUP * self.looked_up + NODE * self.walked + WRITTEN_NODE * written, began)
 
-    def _measure(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, built: int) -> None:
+    def _measure(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, built: int) -> None:
         """Write how much is alive, counted as far as work is left for that.
 
         By one thread only: another one may let go, in C++, of a tensor that is just being looked at, of which torch 2.1
@@ -142,13 +151,13 @@ class HoldFinder:
             finally:
                 self.measuring.took(self.gone_over // OBJECTS_A_UNIT + NODE * self.walked, began)
 
-    def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
+    def _look(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         younger, began = self.reader.is_younger, loop.began
         found = [entry for entry in self._search(frame, loop.hidden) if not younger(entry[1].grad_fn, began)]
         try:
             recorder.described.graph([tensor.grad_fn for _, tensor in found], frame)
-            holders: Dict[Holder, Dict[int, Any]] = {}
-            kept: Dict[Holder, List[Any]] = {}
+            holders: Dict[Holder, Dict[int, Node]] = {}
+            kept: Dict[Holder, List[Tensor]] = {}
             for holder, tensor in found:
                 node = tensor.grad_fn
                 known = self.reader.known(node)
@@ -163,7 +172,7 @@ class HoldFinder:
         finally:
             found.clear()
 
-    def _note_stopped(self, recorder: Any, lines: ThreadLines, loop: RunningLoop) -> None:
+    def _note_stopped(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write once that the clock, and not the counted work, ended the looking: verdicts lack what follows."""
         if self.noted or not (self.searching.stopped or self.measuring.stopped):
             return
@@ -172,7 +181,7 @@ class HoldFinder:
         value = self.searching.seconds + self.measuring.seconds
         recorder.writer.event("Measure", at=at, name="looking-stopped", value=value, unit="seconds")
 
-    def _measure_all(self, recorder: Any, lines: ThreadLines, loop: RunningLoop) -> None:
+    def _measure_all(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
         tensors = self._tensors()
         nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
@@ -185,7 +194,7 @@ class HoldFinder:
             tensors.clear()
             nodes.clear()
 
-    def _write_alive(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, nodes: int, size: int) -> None:
+    def _write_alive(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, nodes: int, size: int) -> None:
         at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
         recorder.writer.event("Measure", at=at, name="live-nodes", value=nodes, unit="nodes")
         recorder.writer.event("Measure", at=at, name="live-saved-bytes", value=size, unit="bytes")
@@ -193,7 +202,7 @@ class HoldFinder:
             value = self.torch.cuda.memory_allocated()
             recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
 
-    def live(self) -> List[Any]:
+    def live(self) -> List[Tensor]:
         """Return the live tensors that Python knows, those excepted that were made before the recording."""
         kinds = _subclasses(self.torch.Tensor)
         objects = gc.get_objects() if self.newer is None else self.newer.objects()
@@ -215,7 +224,7 @@ class HoldFinder:
             self.met += [TensorRef(value) for value in found if id(value) not in known_ids]
         return found
 
-    def _tensors(self) -> List[Any]:
+    def _tensors(self) -> List[Tensor]:
         """Return the live tensors that lead to a graph."""
         tensors = []
         for value in self.live():
@@ -233,8 +242,8 @@ class HoldFinder:
         return tensors
 
     def _write(
-        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Any],
-        tensors: List[Any],
+        self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Node],
+        tensors: List[Tensor],
     ) -> None:  # fmt: skip
         numbers = sorted(held)
         newest = self._place_of(recorder, held[numbers[-1]])
@@ -257,7 +266,7 @@ class HoldFinder:
         nodes.clear()
 
     def _write_binds(
-        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, nodes: List[Any]
+        self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, holder: Holder, nodes: List[Node]
     ) -> None:
         """Write which node the holder's name was bound to by each statement of this iteration that built one."""
         if holder.container:
@@ -283,13 +292,13 @@ class HoldFinder:
             at = recorder.site(place, lines.iteration(), self._statement(holder, place))
             recorder.writer.event("Bind", at=at, name=holder.text, node=number)
 
-    def _place_of(self, recorder: Any, node: Any) -> Optional[Place]:
+    def _place_of(self, recorder: Recording, node: Node) -> Optional[Place]:
         place, _ = recorder.tracer.where(node._sequence_nr())
-        return place  # type: ignore[no-any-return]
+        return place
 
     # Where it was stored
 
-    def _stored(self, recorder: Any, holder: Holder, built: Optional[Place]) -> Optional[Place]:
+    def _stored(self, recorder: Recording, holder: Holder, built: Optional[Place]) -> Optional[Place]:
         """Return the executed statement that stores into a holder."""
         best: Optional[Tuple[Tuple[int, int, int], Place]] = None
         for text, store in self._stores(holder):
@@ -319,7 +328,7 @@ class HoldFinder:
                 ) and (not store.key or not holder.key or store.key == holder.key):  # fmt: skip
                     yield text, store
 
-    def _statement(self, holder: Holder, place: Optional[Place]) -> object:
+    def _statement(self, holder: Holder, place: Optional[Place]) -> Optional[Extent]:
         if place is None:
             return None
         text = place.context.function.text
@@ -331,18 +340,18 @@ class HoldFinder:
 
     # Who holds it
 
-    def _search(self, frame: FrameType, libraries: bool = False) -> List[Tuple[Holder, Any]]:
+    def _search(self, frame: FrameType, libraries: bool = False) -> List[Tuple[Holder, Tensor]]:
         """Return the tensors with a graph that the user's variables lead to, by plain lookups, with their holders.
 
         With `libraries` through objects of libraries, too: a trainer has the model whose loop it runs.
         """
-        found: List[Tuple[Holder, Any]] = []
+        found: List[Tuple[Holder, Tensor]] = []
         kinds = _subclasses(self.torch.Tensor)
         seen: Set[int] = set()
         budget = _MAX_LOOKUPS
-        queue: collections.deque[Tuple[Any, Holder, int]] = collections.deque()
-        held: List[Tuple[FrameType, Any]] = []
-        scopes: List[Tuple[Any, str]] = []
+        queue: collections.deque[Tuple[object, Holder, int]] = collections.deque()
+        held: List[Tuple[FrameType, Dict[str, object]]] = []
+        scopes: List[Tuple[Dict[str, object], str]] = []
         for step in user_frames(frame, self.sources):
             local = locals_of(step)
             if local is not step.f_globals:
@@ -381,10 +390,10 @@ class HoldFinder:
             release(step, local)
         return found
 
-    def _children(self, value: Any, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
+    def _children(self, value: object, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
         kind = type(value)
-        if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
-            bound = getattr(value, "maxlen", None) if issubclass(kind, collections.deque) else None
+        if _is(value, list, tuple, set, frozenset, collections.deque):
+            bound = value.maxlen if _is(value, collections.deque) else None
             bound = bound if bound is not None else holder.bound
             inside = holder._replace(container=True, bound=bound, inside=True)
             items = list(value)
@@ -395,7 +404,7 @@ class HoldFinder:
                 items = items[:_ENDS] + items[-_ENDS:]
             for item in items:
                 yield item, inside
-        elif issubclass(kind, dict):
+        elif _is(value, dict):
             if _PLAIN.issuperset(map(type, list(value.values()))):
                 return
             named = {key for text in self.sources.texts() for key in text.keys}
@@ -406,12 +415,12 @@ class HoldFinder:
                     )  # fmt: skip
                 else:
                     yield item, holder._replace(container=True, inside=True)
-        elif issubclass(kind, FunctionType):
+        elif _is(value, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)
-        elif issubclass(kind, MethodType):
+        elif _is(value, MethodType):
             yield value.__self__, holder
-        elif issubclass(kind, type):
+        elif _is(value, type):
             yield from self._of_class(value, holder)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
             for name, item in list(members(value).items()):
@@ -475,7 +484,7 @@ class Newer:
 
     def objects(self) -> List[object]:
         """Return the objects made since the last look, and maybe some of those before."""
-        found: List[Any] = []
+        found: List[object] = []
         mark, met = id(self.mark), False
         for generation in (0, 1, 2):
             objects = gc.get_objects(generation)
@@ -496,7 +505,7 @@ class Newer:
         return found
 
 
-def _within_training(training: Any, lines: ThreadLines, loop: RunningLoop) -> bool:
+def _within_training(training: Set[LoopText], lines: ThreadLines, loop: RunningLoop) -> bool:
     """Return whether a loop without a backward runs within one that has them: what it keeps belongs to one graph."""
     if loop.text in training:
         return False
@@ -520,7 +529,12 @@ def _subclasses(kind: type) -> Set[type]:
     return found
 
 
-def has_graph(tensor: Any) -> bool:
+def _is(value: object, *kinds: Type[_T]) -> TypeGuard[_T]:
+    """Return whether a value is of some types; `isinstance` would ask a proxy of the program for its class."""
+    return issubclass(type(value), kinds)
+
+
+def has_graph(tensor: Tensor) -> bool:
     # Asking a view that was changed in place for its node would build a new one.
     try:
         return not tensor.is_leaf and not (tensor._is_view() and tensor._version) and tensor.grad_fn is not None

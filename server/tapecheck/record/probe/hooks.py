@@ -5,9 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 from types import FrameType, ModuleType
-from typing import Any, Callable, List, Sized
+from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sized
 
 from .guard import Guard, keep_uncompiled
+from .recording import Recording
+
+if TYPE_CHECKING:
+    from torch._C import _ImperativeEngine
+    from torch.autograd.graph import Node
+    from torch.optim import Optimizer
+    from torch.utils.hooks import RemovableHandle
+
+    from .graph import Root
 
 
 class Engine:
@@ -17,17 +26,17 @@ class Engine:
     a failing backward: everything worth knowing is read when torch looks the method up.
     """
 
-    def __init__(self, engine: Any, recorder: Any) -> None:
+    def __init__(self, engine: _ImperativeEngine, recorder: Recording) -> None:
         self._engine = engine
         self._recorder = recorder
         functorch = getattr(recorder.torch._C, "_functorch", None)
         self._transform = getattr(functorch, "peek_interpreter_stack", lambda: None)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._engine, name)
 
     @property
-    def run_backward(self) -> Any:
+    def run_backward(self) -> object:
         recorder = self._recorder
         if recorder.failures:
             return self._engine.run_backward
@@ -43,8 +52,8 @@ class Engine:
                 frame = sys._getframe(1)
                 lines = tracer.only
                 calls = None if lines is None else recorder.passing.regular.get(lines.place)
-                hidden = recorder.hidden.by_backward
-                if calls is None or recorder.unused.alive or not recorder.passing.passes_regular(calls, lines, frame):
+                hidden, passes = recorder.hidden.by_backward, recorder.passing.passes_regular
+                if lines is None or calls is None or recorder.unused.alive or not passes(calls, lines, frame):
                     _announce(recorder, frame)
                 if hidden:
                     recorder.hidden.walked()
@@ -54,7 +63,7 @@ class Engine:
         return self._engine.run_backward
 
 
-def _announce(recorder: Any, frame: FrameType) -> None:
+def _announce(recorder: Recording, frame: FrameType) -> None:
     local = frame.f_locals
     if "args" in local and "t_outputs" in local:
         # torch >= 2.4: _engine_run_backward(t_outputs, grads, retain, create, inputs, ..., accumulate_grad=)
@@ -71,28 +80,28 @@ def _announce(recorder: Any, frame: FrameType) -> None:
     recorder.walks.backward(frame, _roots(local), wanted, bool(retain), bool(create), bool(accumulates))
 
 
-def roots_of(frame: FrameType) -> List[Any]:
+def roots_of(frame: FrameType) -> List[Root]:
     """Return the roots of the backward that a frame of torch's own hands to the engine."""
     return _roots(frame.f_locals)
 
 
-def _roots(local: Any) -> List[Any]:
+def _roots(local: Mapping[str, object]) -> List[Root]:
     roots = local.get("t_outputs", local.get("tensors", ()))
     return list(roots) if isinstance(roots, (list, tuple)) else [roots]
 
 
-def nodes_of(roots: List[Any]) -> List[Any]:
+def nodes_of(roots: List[Root]) -> List[Optional[Node]]:
     """Return the graph node of each root, a tensor or a GradientEdge; None for a tensor without graph."""
     # A GradientEdge is a tuple; to ask a tensor for what it has not is slow.
     return [getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None) for root in roots]
 
 
-def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
+def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
     """Watch torch; what is answered undoes it."""
     variable = torch.autograd.Variable
     engine = variable._execution_engine
     variable._execution_engine = Engine(engine, recorder)
-    handles: List[Any] = []
+    handles: List[RemovableHandle] = []
     optimizers = importlib.import_module("torch.optim.optimizer")
 
     tracer, changes = recorder.tracer, recorder.changes
@@ -101,7 +110,7 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
     keep_uncompiled()
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
-    def before(optimizer: Any, args: Sized, words: object) -> None:
+    def before(optimizer: Optimizer, args: Sized, words: object) -> None:
         if recorder.failures or compiling():
             return
         paused = alone = False
@@ -123,7 +132,7 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
             else:
                 tracer.go_on()
 
-    def after(optimizer: Any, args: object, words: object) -> None:
+    def after(optimizer: Optimizer, args: object, words: object) -> None:
         if recorder.failures or compiling():
             return
         paused = False
@@ -145,7 +154,7 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
     patch = getattr(optimizers.Optimizer, "_patch_step_function", None)
     if patch is not None:
 
-        def made(optimizer: Any) -> Any:
+        def made(optimizer: Optimizer) -> object:
             if not recorder.failures and not compiling():
                 with Guard(recorder):
                     recorder.rests.wake(sys._getframe(1))
@@ -166,18 +175,18 @@ def install(torch: ModuleType, recorder: Any) -> Callable[[], None]:
     return undo
 
 
-def _unhooked(optimizer: Any, around_all: List[Any]) -> bool:
+def _unhooked(optimizer: Optimizer, around_all: List[Sized]) -> bool:
     """Return whether no hook runs around an optimizer's step but the recorder's own."""
     own = (getattr(optimizer, "_optimizer_step_%s_hooks" % when, True) for when in ("pre", "post"))
     return all(len(hooks) == 1 for hooks in around_all) and not any(own)
 
 
-def _watch_saved_tensor_hooks(torch: ModuleType, recorder: Any) -> None:
+def _watch_saved_tensor_hooks(torch: ModuleType, recorder: Recording) -> None:
     # Before torch 2.7 a saved tensor can be read only by unpacking it: that must stop once somebody packs.
     hooks = torch.autograd.graph.saved_tensors_hooks
     enter = hooks.__enter__
 
-    def entered(self: Any) -> Any:
+    def entered(self: object) -> object:
         recorder.reader.hooks_possible = True
         return enter(self)
 

@@ -10,11 +10,16 @@ import operator
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from .graph import NewLeaf
-from .lines import Place, ThreadLines, iterations
+from .lines import Iterations, Place, State, ThreadLines, Where, iterations
+from .recording import InPlaceChanges, Recording
 from .values import address_of, version_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
 
 _MAX_PENDING = 256
 _VERSION = operator.attrgetter("_version")
@@ -30,8 +35,8 @@ class Change(NamedTuple):
     """An in-place change seen, not yet known to matter."""
 
     stamp: int
-    place: object
-    iteration: Tuple[Tuple[int, int], ...]
+    place: Optional[Place]
+    iteration: Iterations
     how: str
     name: str
     optimizer: Optional[int]
@@ -52,7 +57,7 @@ class Watched:
         "unseen", "versions", "wait",
     )  # fmt: skip
 
-    def __init__(self, reference: Any, number: int) -> None:
+    def __init__(self, reference: weakref.ref[Optimizer], number: int) -> None:
         self.reference = reference
         self.number = number
         self.ids: List[int] = []
@@ -61,17 +66,17 @@ class Watched:
         self.versions: List[int] = []
         self.moves: List[int] = []
         self.changed: Tuple[bool, ...] = ()
-        self.steps: List[Tuple[int, Any, Any, int, List[int], Tuple[bool, ...]]] = []
+        self.steps: List[Tuple[int, Optional[Place], State, int, List[int], Tuple[bool, ...]]] = []
 
 
-class Changes:
+class Changes(InPlaceChanges):
     """What changed in place in one recorded run, and which optimizer did it."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.optimizers: Dict[int, Watched] = {}
         self.numbered = 0
-        self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
+        self.optimizer_places: Dict[int, Tuple[weakref.ref[Optimizer], Where]] = {}
         self.gradients: Dict[int, List[int]] = {}
         # The newest changes of every storage, in order, and the numbers of those of them that are on the tape.
         self.histories: Dict[int, List[Change]] = {}
@@ -80,7 +85,7 @@ class Changes:
         self.statements: List[Tuple[int, Change]] = []
         # Storages of parameters and the newest node on the tape that saved them: the first change after it matters.
         self.awaited: Dict[int, int] = {}
-        self.learning: Dict[int, object] = {}
+        self.learning: Dict[int, Tensor] = {}
 
     def version_then(self, storage: int, sequence: int) -> int:
         """Return how many in-place changes of a storage the tape has from before the first one after a node was
@@ -115,7 +120,7 @@ class Changes:
 
     # Statements
 
-    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str,
+    def change(self, tensor: Tensor, place: Optional[Place], iteration: Iterations, how: str, name: str,
                moved: int, stamp: Optional[int] = None) -> None:  # fmt: skip
         """Remember a change; it goes onto the tape once some node is known to have saved that storage.
 
@@ -213,12 +218,12 @@ class Changes:
 
     # Optimizers
 
-    def optimizer_made(self, optimizer: object) -> None:
+    def optimizer_made(self, optimizer: Optimizer) -> None:
         """Register an optimizer that was just made."""
         lines = self.recorder.tracer.lines()
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
 
-    def before_step(self, optimizer: Any) -> bool:
+    def before_step(self, optimizer: Optimizer) -> bool:
         """Return an optimizer is about to step; whether all that runs until it has is torch's own code."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
@@ -260,7 +265,7 @@ class Changes:
                 self._steps(watched, params)
         return watched.own
 
-    def _verify(self, watched: Watched, params: List[object]) -> None:
+    def _verify(self, watched: Watched, params: List[Tensor]) -> None:
         """Forget the steps that were let pass unless the versions moved on as those steps should have moved them."""
         unseen, watched.unseen = watched.unseen, 0
         versions = _versions(params)
@@ -272,7 +277,7 @@ class Changes:
             watched.versions = versions
         self.recorder.walks.had_gradient.update(watched.ids)
 
-    def _steps(self, watched: Watched, params: List[Any]) -> None:
+    def _steps(self, watched: Watched, params: List[Tensor]) -> None:
         """Look at the parameters before a step: their versions, and whether they have gradients."""
         recorder = self.recorder
         watched.versions = _versions(params)
@@ -300,7 +305,7 @@ class Changes:
             # Only a run whose results are compared keeps what it looks at.
             self.learning.update(zip(watched.ids, params))
 
-    def after_step(self, optimizer: object) -> None:
+    def after_step(self, optimizer: Optimizer) -> None:
         """Remember which of its parameters an optimizer changed in a step."""
         recorder = self.recorder
         recorder.discarded.after_step()
@@ -339,7 +344,7 @@ class Changes:
             with recorder.group():
                 self.write()
 
-    def _evaluated(self, params: List[Any]) -> None:
+    def _evaluated(self, params: List[Tensor]) -> None:
         """Count the gradients that a closure made within the step: LBFGS begins with those that were cleared."""
         leaves = self.recorder.reader.leaves
         for p in params:
@@ -365,7 +370,7 @@ class Changes:
         if len(steps) > 2 * _MAX_PENDING:
             del steps[:_MAX_PENDING]
 
-    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> Watched:
+    def _optimizer(self, optimizer: Optimizer, lines: ThreadLines) -> Watched:
         recorder = self.recorder
         key = id(optimizer)
         watched = self.optimizers.get(key)
@@ -389,7 +394,7 @@ class Changes:
         return watched
 
 
-def _params_of(optimizer: Any) -> List[object]:
+def _params_of(optimizer: Optimizer) -> List[Tensor]:
     return list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
 
 
@@ -401,7 +406,7 @@ def _first_after(history: List[Change], sequence: int) -> Change:
     return history[index]
 
 
-def _versions(tensors: List[Any]) -> List[int]:
+def _versions(tensors: List[Tensor]) -> List[int]:
     try:
         return list(map(_VERSION, tensors))
     except RuntimeError:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import weakref
 from array import array
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol, Tuple, Union
 
 from .sources import LoopText, SourceText
+from .values import TensorRef
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 MAX_STACK = 16
 MAX_RANGES = 1 << 18
@@ -102,8 +107,17 @@ class Context:
 
 NONE_PLAIN: Dict[int, Place] = {}
 
+# A tensor that a line is about to change: its version and its name; the line with all of those.
+BeforeLine = Tuple[TensorRef, int, str]
+WatchedLine = Tuple[Place, List[BeforeLine]]
+# A tensor that a line has changed in place, its version since and its name.
+Changed = Tuple[Place, TensorRef, int, str]
+
 # The running loops but for the innermost one, each with its iteration; the number of the innermost, 0 for none.
 State = Tuple[Tuple[Tuple[int, int], ...], int]
+# The iterations that run: a loop's number and its iteration, the outermost first.
+Iterations = Tuple[Tuple[int, int], ...]
+Where = Tuple[Optional[Place], Iterations]
 
 
 def frames_from(frame: Optional[FrameType]) -> Dict[int, FrameType]:
@@ -115,7 +129,7 @@ def frames_from(frame: Optional[FrameType]) -> Dict[int, FrameType]:
     return found
 
 
-def iterations(state: State, index: int) -> Tuple[Tuple[int, int], ...]:
+def iterations(state: State, index: int) -> Iterations:
     """Return the iterations that run, outermost first; `index` is the innermost loop's."""
     around, inner = state
     return (*around, (inner, index)) if inner else around
@@ -155,7 +169,7 @@ class RunningLoop:
         self.calm = self.moves = 0
         self.seen = self.stirs = self.walked = -1
         # When its iterator was first asked for a value; then what tells that it has given one, None where nothing does.
-        self.fetch: Any = 0.0
+        self.fetch: object = 0.0
         self.count: Optional[List[int]] = None
 
 
@@ -177,7 +191,7 @@ class Activation:
         self.settled: Optional[Tuple[LoopText, ...]] = ()
         self.turning: Optional[RunningLoop] = None
         self.plain: Dict[int, Place] = context.plain[()]
-        self.watch: Any = None
+        self.watch: Optional[WatchedLine] = None
         self.key = key
         # What had been built and done when it began.
         self.seen = seen
@@ -224,7 +238,7 @@ class ThreadLines:
         self.suspended: Dict[int, Activation] = {}
         # What ran that matters although it builds no node; changes in place, and those of the same tensors by a line.
         self.stirs = self.moves = 0
-        self.changed: Dict[Tuple[Place, int], Tuple[Any, str, int]] = {}
+        self.changed: Dict[Tuple[Place, int], Tuple[TensorRef, str, int]] = {}
 
     def advance(self, now: int) -> None:
         """Give the numbers handed out since the last event to the current place."""
@@ -279,7 +293,7 @@ class ThreadLines:
     def running(self) -> List[RunningLoop]:
         return [loop for call in self.stack for loop in call.loops]
 
-    def iteration(self) -> Tuple[Tuple[int, int], ...]:
+    def iteration(self) -> Iterations:
         """Return the iterations that run, outermost first."""
         return iterations(self.loop_states[-1], self.loop_indexes[-1])
 
@@ -290,11 +304,62 @@ class ThreadLines:
             return None
         return self.places[index] if number < self.seen else None
 
-    def loops_when(self, number: int) -> Tuple[Tuple[int, int], ...]:
+    def loops_when(self, number: int) -> Iterations:
         index = bisect.bisect_right(self.loop_starts, number) - 1
         if index < 0:
             return ()
         return iterations(self.loop_states[index], self.loop_indexes[index])
+
+
+# What a frame that is followed is traced by.
+FrameTrace = Callable[[FrameType, str, object], None]
+
+
+class Counter(Protocol):
+    """What counts the iterations of a loop that runs without events."""
+
+    def count(self) -> int: ...
+
+
+class Rest:
+    """One stretch without events: of a loop, or of a call (`loop` is None).
+
+    `anchor` is the running call that it began in, `trace` the trace function of that call's frame, by which the
+    frame is known again. `frame` is the frame of the call that rests.
+    """
+
+    __slots__ = ("anchor", "calls", "changed", "counter", "frame", "function", "lines", "loop", "trace", "waits")
+
+    def __init__(self, lines: ThreadLines, anchor: Activation, trace: Optional[TraceFunction]) -> None:
+        self.lines = lines
+        self.anchor = anchor
+        self.trace = trace
+        self.loop: Optional[RunningLoop] = None
+        # The loop that waits for its next value.
+        self.waits: Optional[RunningLoop] = None
+        self.function: Optional[Function] = None
+        # By its identity: it must not be kept.
+        self.frame = 0
+        self.counter: Optional[weakref.ref[Counter]] = None
+        self.changed: List[Changed] = []
+        # How often functions were called that go on having events, by their code's identity.
+        self.calls: Dict[int, int] = {}
+
+
+class Resting(Protocol):
+    """What has threads go without events while they build nothing; `rest` is the one that does, if any."""
+
+    rest: Optional[Rest]
+
+    def call(self, frame: FrameType, function: Function) -> Union[FrameTrace, Rest, None]: ...
+
+    def round(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None: ...
+
+    def again(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None: ...
+
+    def over(self, rest: Rest) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Listener:
@@ -304,16 +369,16 @@ class Listener:
 
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None: ...
 
-    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any: ...
+    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Optional[WatchedLine]: ...
 
-    def line_ran(self, lines: ThreadLines, watch: object, frame: Optional[FrameType]) -> None: ...
+    def line_ran(self, lines: ThreadLines, watch: WatchedLine, frame: Optional[FrameType]) -> None: ...
 
     def raised(self, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]) -> None: ...
 
     def line_after_raise(self) -> None: ...
 
-    def changed_since(self, lines: ThreadLines, moves: int) -> List[Any]:
+    def changed_since(self, lines: ThreadLines, moves: int) -> List[Changed]:
         """Return the tensors that were changed in place since then, for `changed_meanwhile`."""
         return []
 
-    def changed_meanwhile(self, lines: ThreadLines, changed: List[Any]) -> None: ...
+    def changed_meanwhile(self, lines: ThreadLines, changed: List[Changed]) -> None: ...

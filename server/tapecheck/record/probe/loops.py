@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from types import FrameType, ModuleType
-from typing import Any, Dict, List, Set
+from typing import Dict, List, Set
 
 from .device import DeviceTimes
 from .holds import SAMPLED, next_sample
 from .lines import RunningLoop, ThreadLines
 from .passing import WRITTEN_FIRST
+from .recording import Loops, Recording
+from .sources import LoopText
 
 _NEVER = 1 << 62
 # So many iterations may end before the clock is looked at, where as many took less than these seconds.
 _UNTIMED, _SHORT = 16, 0.1
 
 
-class TrainingLoops:
-    """The loops of one recorded run in which something is walked."""
+class TrainingLoops(Loops):
+    """The loops of one recorded run in which something is walked; `device` is there once torch is attached."""
 
-    def __init__(self, recorder: Any) -> None:
+    device: DeviceTimes
+
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
-        self.device: Any = None
         # Whether the program uses CUDA, as far as iterations told.
         self.on_device = False
         # Whether iterations need no more than to be counted.
         self.plain_run = not recorder.bounds.limits.iterations
-        self.counts: Dict[Any, List[int]] = {}
-        self.training: Set[Any] = set()
+        self.counts: Dict[LoopText, List[int]] = {}
+        self.training: Set[LoopText] = set()
 
     def attach(self, torch: ModuleType) -> None:
         self.device = DeviceTimes(torch.cuda)
 
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         recorder = self.recorder
-        if recorder.torch is None or recorder.disabled or recorder.ended:
+        if not recorder.attached or recorder.disabled or recorder.ended:
             return
         index, counted = loop.index, loop.count
         if counted is not None and self.on_device:
@@ -115,7 +118,7 @@ class TrainingLoops:
     def _device_times(self, lines: ThreadLines, loop: RunningLoop) -> None:
         """Mark the end of an iteration on the device, and write how long those took that the device is done with."""
         recorder = self.recorder
-        device: DeviceTimes = self.device
+        device = self.device
         device.ends(loop, (loop.place, lines.iteration(), loop.text.extent))
         for (place, iteration, extent), milliseconds in device.done():
             if iteration[-1][1] in SAMPLED:
@@ -125,7 +128,7 @@ class TrainingLoops:
 
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         recorder = self.recorder
-        if recorder.torch is None or recorder.disabled or recorder.ended:
+        if not recorder.attached or recorder.disabled or recorder.ended:
             return
         if loop.hidden and loop.index > 1 and (lines.seen == loop.began or recorder.walks.count == loop.walked):
             # The last end of an iteration was the loop's own.

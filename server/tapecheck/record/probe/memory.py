@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import itertools
 from types import TracebackType
-from typing import Any, Optional
+from typing import Optional
 
 from .alive import count
 from .lines import ThreadLines
+from .recording import Recording
 
 _MAX_NODES = 1_000_000
 _MAX_LINES = 8
@@ -29,7 +30,7 @@ class MemoryReport:
         self._told = 0
 
     def write(
-        self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
+        self, recorder: Recording, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
     ) -> None:
         """Write it as measures; an exception passes every frame up to its handler and is written in the innermost."""
         if recorder.tracer.passed_on(traceback):

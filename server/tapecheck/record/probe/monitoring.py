@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from types import CodeType, FrameType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from types import CodeType, FrameType, ModuleType
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .lines import Activation, ThreadLines
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer
@@ -16,7 +16,7 @@ _HUSHED_CALLS = 32
 
 def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     """Begin to observe; what is returned ends that."""
-    monitoring: Any = vars(sys)["monitoring"]
+    monitoring: ModuleType = vars(sys)["monitoring"]
     events = monitoring.events
     tools = [number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None][:2]
     if len(tools) < 2:
@@ -35,7 +35,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     observed: Dict[int, CodeType] = {}
     hushed: List[CodeType] = []
 
-    def current(code: CodeType, depth: int) -> Tuple[Optional[ThreadLines], Any, Any]:
+    def current(code: CodeType, depth: int) -> Tuple[ThreadLines, Optional[Activation], FrameType]:
         lines = tracer.lines()
         frame = sys._getframe(depth)
         stack = lines.stack
@@ -68,7 +68,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     tracer.follow, tracer.hush, tracer.unhush = follow, hush, unhush
     threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
 
-    def found(code: CodeType, offset: int) -> Any:
+    def found(code: CodeType, offset: int) -> object:
         try:
             # What is observed already tells the other tool of this call.
             if id(code) not in observed and tracer.function(code) is not None:
@@ -138,26 +138,26 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         except Exception:
             tracer.failed()
 
-    def returned(suspended: bool) -> Callable[[CodeType, int, Any], Any]:
-        def callback(code: CodeType, offset: int, value: Any) -> Any:
+    def returned(suspended: bool) -> Callable[[CodeType, int, object], None]:
+        def callback(code: CodeType, offset: int, value: object) -> None:
             try:
                 if id(code) not in observed:
-                    return None
-                rest = tracer.rests.rest if tracer.rests is not None else None
-                if rest is not None and rest.lines.thread == this_thread():
+                    return
+                rests = tracer.rests
+                rest = rests.rest if rests is not None else None
+                if rests is not None and rest is not None and rest.lines.thread == this_thread():
                     if rest.frame == id(frame_at(1)):
-                        tracer.rests.over(rest)
-                    return None
+                        rests.over(rest)
+                    return
                 lines, activation, frame = current(code, 2)
                 if activation is not None and lines is not None:
                     tracer.leave(lines, activation, frame, suspended)
             except Exception:
                 tracer.failed()
-            return None
 
         return callback
 
-    def raised(code: CodeType, offset: int, error: BaseException) -> Any:
+    def raised(code: CodeType, offset: int, error: BaseException) -> None:
         if id(code) in observed and asked.get(id(code)) != of_calm:
             try:
                 rest = tracer.rests.rest if tracer.rests is not None else None
@@ -168,7 +168,6 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                     tracer.listener.raised(lines, error, error.__traceback__)
             except Exception:
                 tracer.failed()
-        return None
 
     def thrown(code: CodeType, offset: int, error: BaseException) -> None:
         if id(code) in observed:

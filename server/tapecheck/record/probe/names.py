@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import FrameType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .sources import CallText, Sources
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 _MAX_MODULES = 2_000
 _OPTIMIZED = 0x1
@@ -77,7 +81,7 @@ def locals_of(frame: FrameType) -> Dict[str, object]:
     return frame.f_locals
 
 
-def release(frame: FrameType, local: Any) -> None:
+def release(frame: FrameType, local: Dict[str, object]) -> None:
     """Empty what `locals_of` read in Python 3.11 and 3.12: it would keep old tensors alive.
 
     Up to 3.10 the running trace function makes Python refresh the snapshot at the next line; from 3.13 there is none.
@@ -98,7 +102,7 @@ def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameT
         frame = frame.f_back
 
 
-def members(value: object) -> Dict[str, Any]:
+def members(value: object) -> Dict[str, object]:
     """Return an object's attributes as they are stored; parameters, buffers and submodules of a module are among
     them.
     """
@@ -106,26 +110,30 @@ def members(value: object) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
+def _stored(value: object, name: str) -> Dict[str, object]:
+    found = members(value).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def parameters(module: Module) -> Iterator[Tuple[str, Tensor]]:
     """Yield the parameters of a module and its submodules with their dotted names."""
-    stack: List[Tuple[str, Any]] = [("", module)]
+    stack: List[Tuple[str, Module]] = [("", module)]
     seen: Set[int] = set()
     while stack and len(seen) < _MAX_MODULES:
         prefix, current = stack.pop()
         if id(current) in seen:
             continue
         seen.add(id(current))
-        stored = members(current)
-        for name, tensor in (stored.get("_parameters") or {}).items():
+        for name, tensor in _stored(current, "_parameters").items():
             if tensor is not None:
                 yield prefix + name, tensor
-        for name, child in (stored.get("_modules") or {}).items():
+        for name, child in _stored(current, "_modules").items():
             if child is not None:
                 stack.append((prefix + name + ".", child))
 
 
 def leaf_names(
-    torch: ModuleType, tensors: List[Any], frame: Optional[FrameType], sources: Sources
+    torch: ModuleType, tensors: List[Tensor], frame: Optional[FrameType], sources: Sources
 ) -> Dict[int, Tuple[str, str]]:
     """Return the names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the
     function
@@ -134,7 +142,7 @@ def leaf_names(
     wanted = {id(tensor) for tensor in tensors}
     found: Dict[int, Tuple[str, str]] = {}
     scopes: List[Tuple[Dict[str, object], str]] = []
-    held: List[Tuple[FrameType, Any]] = []
+    held: List[Tuple[FrameType, Dict[str, object]]] = []
     for step in user_frames(frame or sys._getframe(1), sources):
         local = locals_of(step)
         held.append((step, local))
@@ -164,7 +172,7 @@ def leaf_names(
     return found
 
 
-def _name(torch: ModuleType, value: Any, name: str, wanted: Any, names: Dict[int, str]) -> None:
+def _name(torch: ModuleType, value: object, name: str, wanted: Set[int], names: Dict[int, str]) -> None:
     if isinstance(value, torch.nn.Module):
         for inner, tensor in parameters(value):
             if id(tensor) in wanted:
@@ -172,7 +180,7 @@ def _name(torch: ModuleType, value: Any, name: str, wanted: Any, names: Dict[int
     elif isinstance(value, torch.Tensor):
         if id(value) in wanted:
             names.setdefault(id(value), name)
-    elif type(value) in (list, tuple) and len(value) <= 256:
+    elif (type(value) is list or type(value) is tuple) and len(value) <= 256:
         for index, item in enumerate(value):
             if id(item) in wanted:
                 names.setdefault(id(item), "%s[%d]" % (name, index))
@@ -198,10 +206,10 @@ def describe(call: Optional[CallText], index: int, count: int, root: object, fra
     return call.receiver if call.function == "backward" and call.receiver not in ("torch.autograd", "autograd") else ""
 
 
-def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[Tuple[str, object]]:
+def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[Tuple[str, Tensor]]:
     """Return the tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
-    value: Any = local.get(path[0], frame.f_globals.get(path[0]))
+    value: object = local.get(path[0], frame.f_globals.get(path[0]))
     release(frame, local)
     for name in path[1:]:
         stored = members(value)
@@ -216,7 +224,7 @@ def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[
     text = ".".join(path)
     if isinstance(value, torch.Tensor):
         return [(text, value)]
-    if type(value) in (list, tuple) and len(value) <= 64:
+    if (type(value) is list or type(value) is tuple) and len(value) <= 64:
         return [(text, item) for item in value if isinstance(item, torch.Tensor)]
     if type(value) is dict and len(value) <= 64:
         return [(text, item) for item in value.values() if isinstance(item, torch.Tensor)]

@@ -5,12 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from types import ModuleType, TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
 
 from .hooks import nodes_of, roots_of
 from .lines import ThreadLines
+from .recording import Recording
 from .sources import SourceText
-from .writer import span
+from .writer import Site, span
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.autograd.graph import Node
+    from torch.nn import Module
+    from torch.nn.parallel import DistributedDataParallel
 
 _UNUSED = re.compile(r"Parameter indices which did not receive grad for rank \d+:((?: \d+)+)")
 _TWICE = re.compile(r"Parameter at index (\d+)(?: with name (\S+))? has been marked as ready twice")
@@ -31,7 +38,7 @@ class ParallelReport:
         self._told = False
 
     def write(
-        self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
+        self, recorder: Recording, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]
     ) -> None:
         """Write it as measures, in the innermost user frame that the exception passes."""
         if recorder.tracer.passed_on(traceback):
@@ -59,7 +66,7 @@ class ParallelReport:
                         event("Measure", at=at, name="parallel-use:" + name, value=1, unit="place")
 
 
-def _model(traceback: Optional[TracebackType]) -> Any:
+def _model(traceback: Optional[TracebackType]) -> Optional[DistributedDataParallel]:
     """Return the DistributedDataParallel whose forward an exception passes."""
     while traceback is not None:
         frame = traceback.tb_frame
@@ -71,7 +78,7 @@ def _model(traceback: Optional[TracebackType]) -> Any:
     return None
 
 
-def _only(torch: ModuleType) -> Any:
+def _only(torch: ModuleType) -> Optional[DistributedDataParallel]:
     """Return the one DistributedDataParallel there is: the backward does not lead to it."""
     import gc
 
@@ -80,7 +87,7 @@ def _only(torch: ModuleType) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _parameters(model: Any) -> Iterator[Tuple[str, Any]]:
+def _parameters(model: DistributedDataParallel) -> Iterator[Tuple[str, Tensor]]:
     """Yield the parameters in the order in which the reducer counts them, each once, with their names."""
     seen = set()
     for full, parameter in _inside(model.module):
@@ -89,7 +96,7 @@ def _parameters(model: Any) -> Iterator[Tuple[str, Any]]:
             yield full, parameter
 
 
-def _inside(module: Any) -> Iterator[Tuple[str, Any]]:
+def _inside(module: object) -> Iterator[Tuple[str, Tensor]]:
     """Yield the parameters of a module and of those in it, in torch's own order: no method of the user's is called."""
     seen = set()
     stack = [("", module)]
@@ -106,7 +113,7 @@ def _inside(module: Any) -> Iterator[Tuple[str, Any]]:
         stack.extend(reversed(below))
 
 
-def _made(recorder: Any, module: Any, name: str) -> Optional[int]:
+def _made(recorder: Recording, module: Module, name: str) -> Optional[int]:
     """Return the site of the statement that gives the innermost module of the user's, on the way to a parameter, what
     leads on to it.
     """
@@ -125,12 +132,11 @@ def _made(recorder: Any, module: Any, name: str) -> Optional[int]:
         return None
     filename, row, owner = found
 
-    def make() -> Tuple[object, str, List[object], Tuple[object, ...]]:
+    def make() -> Site:
         extent = recorder.sources.text(filename).line_extent(row)
         return span(recorder.sources.name(filename), extent), owner, [], ()
 
-    site: int = recorder.writer.site(("parallel", filename, row), make)
-    return site
+    return recorder.writer.site(("parallel", filename, row), make)
 
 
 def _assigned(text: SourceText, first: int, attribute: str) -> Optional[int]:
@@ -156,9 +162,9 @@ def _assigned(text: SourceText, first: int, attribute: str) -> Optional[int]:
     return None
 
 
-def _uses(recorder: Any, parameter: Any, traceback: Optional[TracebackType]) -> List[int]:
+def _uses(recorder: Recording, parameter: Tensor, traceback: Optional[TracebackType]) -> List[int]:
     """Return the sites of the operations, checkpointed functions included, that use a parameter in a graph."""
-    roots: List[Any] = []
+    roots: List[Optional[Node]] = []
     while traceback is not None and not roots:
         if traceback.tb_frame.f_code.co_name == "_engine_run_backward":
             roots = nodes_of(roots_of(traceback.tb_frame))

@@ -5,13 +5,20 @@ from __future__ import annotations
 import gc
 import threading
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from .effort import WRITTEN_CALL, WRITTEN_NODE, Effort, seconds
-from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, Shape
+from .graph import LEAF_SEQUENCE, Known
 from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
 from .lines import Place, RunningLoop, ThreadLines
+from .passed import MAX_PUT_OFF, CallAt, Calls, Kind, Passed, Shape
+from .recording import PassedCalls, Recording
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
+
+    from .graph import Root
 
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
@@ -25,23 +32,7 @@ _MAX_MEETINGS = 10_000
 _MET_RETAINED = 2
 
 
-class Calls:
-    """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look.
-
-    From call `look` on, one may have to be written again; `kind` is there while calls may pass without a look. `bare`
-    is a call with the depth that its `Kind` has.
-    """
-
-    __slots__ = ("bare", "count", "kind", "look", "nodes", "place", "quiet", "wait")
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.count = self.look = self.nodes = self.quiet = self.wait = 0
-        self.kind: Optional[Kind] = None
-        self.bare: Optional[Tuple[Tuple[CodeType, int, int], int]] = None
-
-
-class Passing:
+class Passing(PassedCalls):
     """Which backward calls of one recorded run were let pass: `count` calls, in `iterations` not on the tape either.
 
     `stamp` is the sequence number at the last call, `effort` the work that those on the tape took, `kept` says
@@ -49,9 +40,9 @@ class Passing:
     `passes_regular`.
     """
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
-        self.calls: Dict[Place, Calls] = {}
+        self.calls: Dict[Optional[Place], Calls] = {}
         self.regular: Dict[Optional[Place], Calls] = {}
         self.kept = False
         self.meetings: Dict[object, int] = {}
@@ -91,7 +82,7 @@ class Passing:
         self._put_off(calls, kind, lines, own, stamp, stamp - 1)
         return True
 
-    def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: Any, stamp: int, root: int) -> object:
+    def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: CodeType, stamp: int, root: int) -> object:
         """Remember a call that passes without a look at its graph."""
         recorder = self.recorder
         reader, kept = recorder.reader, recorder.walks.last
@@ -111,7 +102,7 @@ class Passing:
             self._tell()
         return mark
 
-    def passes_unseen(self, frame: FrameType, roots: List[Any], accumulates: bool) -> bool:
+    def passes_unseen(self, frame: FrameType, roots: List[Root], accumulates: bool) -> bool:
         """Let a backward pass without a look at its graph, where those before it from the same line were all alike.
 
         False, and nothing is changed, where any more than that has to be known. All in one piece: most backward calls
@@ -152,7 +143,7 @@ class Passing:
         return True
 
     def passes(
-        self, frame: FrameType, roots: List[Any], inputs: Optional[List[Any]], user: FrameType, retain: bool,
+        self, frame: FrameType, roots: List[Root], inputs: Optional[List[Root]], user: FrameType, retain: bool,
         create: bool, accumulates: bool,
     ) -> bool:  # fmt: skip
         """Let a backward pass that is like those before it from the same line, without a word on the tape.
@@ -214,7 +205,7 @@ class Passing:
             self._tell()
         return True
 
-    def _depth(self, frame: FrameType, user: FrameType, call: Tuple[object, int, int]) -> int:
+    def _depth(self, frame: FrameType, user: FrameType, call: CallAt) -> int:
         """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other
         call.
         """
@@ -234,7 +225,7 @@ class Passing:
         with self.recorder.group() as lines:
             self.write_passes(lines)
 
-    def _walks(self, calls: Calls, nodes: List[Any], mark: Passed, stamp: int, window: int) -> bool:
+    def _walks(self, calls: Calls, nodes: List[Node], mark: Passed, stamp: int, window: int) -> bool:
         """Mark the graph of a call that may pass; whether it is as regular as is needed for that."""
         with self.recorder.lock:
             settled = calls.quiet >= _QUIET and 0 <= window <= _MAX_SHAPE
@@ -264,10 +255,10 @@ class Passing:
                     calls.wait = min(1 << 2 * (calls.quiet - _QUIET), _MOST_PUT_OFF)
         return True
 
-    def _met_before(self, place: Place, ends: List[Any]) -> bool:
+    def _met_before(self, place: Place, ends: List[Passed | Known]) -> bool:
         """Return whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
         often = True
-        for key in {(end.place if type(end) is Passed else end.id, getattr(end, "retain", False)) for end in ends}:
+        for key in {(end.place if isinstance(end, Passed) else end.id, getattr(end, "retain", False)) for end in ends}:
             seen = self.meetings.get((place, key), 0)
             if seen < (_MET_RETAINED if key[1] else WRITTEN_FIRST):
                 if len(self.meetings) > _MAX_MEETINGS:
@@ -304,12 +295,14 @@ class Passing:
         """Count the work of a call that was written with so many nodes, begun at a CPU time."""
         self.effort.took(WRITTEN_CALL + WRITTEN_NODE * nodes, since)
 
-    def write_failed(self, mark: Any, frame: FrameType, traceback: Optional[TracebackType]) -> None:
+    def write_failed(
+        self, mark: Passed | Tuple[object, ...], frame: FrameType, traceback: Optional[TracebackType]
+    ) -> None:
         """Write a backward after all that was let pass and failed, with what it came upon."""
         recorder = self.recorder
         # It is counted as one that was written.
         self.count -= 1
-        if type(mark) is tuple:
+        if not isinstance(mark, Passed):
             mark = recorder.reader.take_back(mark, nodes_of(roots_of(frame))[0])
         kept = recorder.walks.last
         kept.place, kept.iteration, kept.mark = mark.place, mark.iteration, None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, NamedTuple, Optional, Tuple, Union
 
 from .hooks import nodes_of, roots_of
-from .lines import Context, Place, ThreadLines
+from .lines import Activation, Context, Place, ThreadLines
 from .memory import MemoryReport, ran_out
 from .parallel import ParallelReport, not_reduced
+from .recording import PendingException, Recording
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
 
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
@@ -20,20 +24,42 @@ _OF_INTEREST = (
 )  # fmt: skip
 
 
-class Raises:
+# An exception by its id and its text, with the backward call that it left.
+_Identity = Tuple[int, str, Optional[int]]
+
+
+class _Written(NamedTuple):
+    """An exception that is on the tape."""
+
+    identity: _Identity
+    at: int
+
+
+class _Waiting(NamedTuple):
+    """An exception of which it is not known yet whether somebody catches it."""
+
+    identity: _Identity
+    at: int
+    kind: str
+    message: str
+    backward: Optional[int]
+    node: Optional[int]
+
+
+class Raises(PendingException):
     """The exception that waits to be seen caught or not, and the reports of those that are not autograd's."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
-        self.told: Any = None
-        self.told_within: Tuple[int, Any] = (0, None)
+        self.told: Union[_Waiting, _Written, None] = None
+        self.told_within: Tuple[int, Optional[Activation]] = (0, None)
         self.memory = MemoryReport()
         self.parallel = ParallelReport()
 
     def raised(self, lines: ThreadLines, error: BaseException, traceback: Optional[TracebackType]) -> None:
         """Note an exception that passes a user frame; only autograd's own are kept, each once, where it left torch."""
         recorder = self.recorder
-        if recorder.torch is None or recorder.disabled or recorder.ended or not isinstance(error, RuntimeError):
+        if not recorder.attached or recorder.disabled or recorder.ended or not isinstance(error, RuntimeError):
             return
         text = str(error)
         if ran_out(error) and len(recorder.tracer.threads) == 1:
@@ -60,7 +86,7 @@ class Raises:
         lines.stirs += 1
         # The same exception passes every frame up to its handler.
         identity = (id(error), text, engine)
-        if self.told is not None and self.told[0] == identity:
+        if self.told is not None and self.told.identity == identity:
             return
         with recorder.group():
             self.flush(caught=True)
@@ -72,14 +98,14 @@ class Raises:
             if engine is not None:
                 at = recorder.walks.last.site
             # Kept until it is known whether somebody catches it: the id alone, never the exception.
-            self.told = (identity, at, type(error).__name__, text.split("\n")[0], engine, node)
+            self.told = _Waiting(identity, at, type(error).__name__, text.split("\n")[0], engine, node)
             own = (call for call in lines.stack if not recorder.sources.is_library(call.code.co_filename))
             self.told_within = (threading.get_ident(), next(own, None))
         recorder.tracer.wait()
 
     def _explain_stale(self, frame: FrameType) -> Optional[int]:
         recorder = self.recorder
-        newest: Optional[Tuple[int, Any, str]] = None
+        newest: Optional[Tuple[int, Node, str]] = None
         for node in recorder.reader.walk_all(nodes_of(roots_of(frame)), 50_000):
             known = recorder.reader.known(node)
             if known is None or (newest is not None and known.id <= newest[0]):
@@ -90,17 +116,17 @@ class Raises:
         return newest[0] if newest is not None else None
 
     def line_after_raise(self) -> None:
-        if self.told is not None and len(self.told) == 6:
+        if isinstance(self.told, _Waiting):
             with self.recorder.group():
                 self.flush(caught=True)
 
     def flush(self, caught: bool) -> None:
         """Write the exception that waits to be seen caught or not."""
         recorder = self.recorder
-        if self.told is None or len(self.told) < 6:
+        if not isinstance(self.told, _Waiting):
             return
         identity, at, kind, message, backward, node = self.told
-        self.told = (identity, at)
+        self.told = _Written(identity, at)
         fields: Dict[str, object] = {"at": at, "exception": kind, "message": message, "caught": caught}
         if backward is not None:
             fields["backward"] = backward
@@ -121,12 +147,12 @@ class Raises:
         with recorder.group() as lines:
             text = str(error)
             backward = None
-            if self.told is not None and self.told[0][:2] == (id(error), text):
-                if len(self.told) == 6:
+            if self.told is not None and self.told.identity[:2] == (id(error), text):
+                if isinstance(self.told, _Waiting):
                     self.flush(caught=False)
                     return
                 # A `finally` ran in between: the exception went onto the tape as caught.
-                backward, at = self.told[0][2], self.told[1]
+                backward, at = self.told.identity[2], self.told.at
             else:
                 self.flush(caught=True)
                 at = recorder.site(self._place_of(error), lines.iteration())

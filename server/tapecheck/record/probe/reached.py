@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Dict, Tuple
 
 from .lines import Place, ThreadLines
+from .recording import Recording
 
 
 class Reached:
     """The watched lines of one recorded run, with how often each ran."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}

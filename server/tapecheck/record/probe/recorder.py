@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import contextmanager
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from .alive import Alive
 from .bounds import Bounds, Limits
@@ -17,17 +17,18 @@ from .children import Process, seconds_elsewhere
 from .described import Described
 from .discarded import Discarded
 from .gradients import UsedGradients
-from .graph import Reader, TensorRef, raise_stack_limit
+from .graph import Reader, raise_stack_limit
 from .hidden import HiddenLoops
 from .holds import HoldFinder
 from .hooks import install
 from .inplace import Changes
-from .lines import Listener, Place, RunningLoop, ThreadLines
+from .lines import Changed, Iterations, Listener, Place, RunningLoop, ThreadLines, WatchedLine
 from .loops import TrainingLoops
 from .names import resolve
 from .passing import Passing
 from .raises import Raises
 from .reached import Reached
+from .recording import Recording
 from .rest import Rests
 from .retained import Retained
 from .scaling import Scaling
@@ -35,29 +36,27 @@ from .seeded import Seeded
 from .sources import Extent, Sources
 from .tracing import Tracer
 from .unused import Unused
-from .values import version_of
+from .values import TensorRef, version_of
 from .walks import Walks
-from .writer import Writer, span
+from .writer import Site, Writer, span
 
 OLDEST_TORCH = (2, 2)
 _DEPTH_AS_IT_IS = 15_000
 _MAX_CHANGED = 256
 
 
-class Recorder(Listener):
+class Recorder(Recording, Listener):
     """Records one process. Whatever fails in here is noted on the tape and never reaches the user's program."""
 
     def __init__(self, sources: Sources, writer: Writer, limits: Limits, watch: Dict[Tuple[str, int], int]) -> None:
         self.sources = sources
         self.writer = writer
-        self.bounds = Bounds(self, limits)
+        self.bounds = Bounds(limits, self.stop_program, lambda: self.walks.count)
         self.process = Process()
         self.tracer = Tracer(sources, self)
         self.tracer.watched = dict(watch)
         self.tracer.failed = self.failed
-        self.torch: Any = None
-        self.reader: Any = None
-        self.holds: Any = None
+        self.attached = False
         # What is alive in between, where the run is to tell it.
         self.alive: Optional[Alive] = None
         self.failures = 0
@@ -95,6 +94,7 @@ class Recorder(Listener):
         self.torch = torch
         self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
         self.holds = HoldFinder(torch, self.reader, self.sources)
+        self.attached = True
         self.loops.attach(torch)
         woken = self.rests.attach(torch)
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
@@ -162,14 +162,14 @@ class Recorder(Listener):
         self.tracer.stop()
 
     @contextmanager
-    def group(self) -> Iterator[Any]:
+    def group(self) -> Iterator[ThreadLines]:
         """Write one group of events: serialised, without torch functions of subclasses, flushed at its end."""
         with self.lock:
             # Walking a graph allocates much and leaves nothing: a collection in the midst of it would be wasted.
             collecting = gc.isenabled()
             gc.disable()
             try:
-                if self.torch is not None:
+                if self.attached:
                     with self.torch._C.DisableTorchFunction():
                         yield self.tracer.lines()
                 else:
@@ -218,13 +218,11 @@ class Recorder(Listener):
 
     # Sites
 
-    def site(
-        self, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], extent: Optional[Extent] = None
-    ) -> int:
+    def site(self, place: Optional[Place], iteration: Iterations, extent: Optional[Extent] = None) -> int:
         """Return the number of the site for a place; a place that is unknown is the script's first line."""
         key = (place, iteration, extent)
 
-        def make() -> Tuple[Any, str, Any, Any]:
+        def make() -> Site:
             if place is None:
                 return span(self.sources.shown, (1, 1, 1, 1)), "<unknown>", [], iteration
             text = place.context.function.text
@@ -257,7 +255,7 @@ class Recorder(Listener):
                     around.append((other.id, other.index))
             place: Optional[Place] = loop.place
             inside = False
-            step: Any = loop.place
+            step: Optional[Place] = loop.place
             while step is not None:
                 inside = inside or step.context.function.code.co_name == "forward"
                 step = step.context.caller
@@ -271,15 +269,15 @@ class Recorder(Listener):
 
     # Listener
 
-    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
+    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Optional[WatchedLine]:
         if place.watched:
             lines.stirs += 1
             self.reached.count(lines, place)
-            if self.torch is not None and not self.disabled:
+            if self.attached and not self.disabled:
                 self.scaling.line_runs(lines, place)
                 if place.header is not None or place.in_line:
                     self.unused.header_runs(lines, place)
-        if not place.written or self.torch is None or self.disabled:
+        if not place.written or not self.attached or self.disabled:
             return None
         found = []
         with self.torch._C.DisableTorchFunction():
@@ -288,7 +286,7 @@ class Recorder(Listener):
                     found.append((TensorRef(tensor), version_of(tensor), name))
         return (place, found) if found else None
 
-    def line_ran(self, lines: ThreadLines, watch: Any, frame: Optional[FrameType]) -> None:
+    def line_ran(self, lines: ThreadLines, watch: WatchedLine, frame: Optional[FrameType]) -> None:
         place, found = watch
         with self.lock, self.torch._C.DisableTorchFunction():
             for reference, version, name in found:
@@ -304,7 +302,7 @@ class Recorder(Listener):
                         lines.changed.clear()
                     lines.changed[place, id(tensor)] = (reference, name, lines.moves)
 
-    def changed_since(self, lines: ThreadLines, moves: int) -> List[Any]:
+    def changed_since(self, lines: ThreadLines, moves: int) -> List[Changed]:
         found = []
         for (place, _), (reference, name, last) in reversed(lines.changed.items()):
             if last <= moves:
@@ -314,7 +312,7 @@ class Recorder(Listener):
                 found.append((place, reference, version_of(tensor), name))
         return found
 
-    def changed_meanwhile(self, lines: ThreadLines, changed: List[Any]) -> None:
+    def changed_meanwhile(self, lines: ThreadLines, changed: List[Changed]) -> None:
         with self.lock, self.torch._C.DisableTorchFunction():
             for place, reference, version, name in changed:
                 tensor = reference()
@@ -355,10 +353,10 @@ class Recorder(Listener):
                 self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
         self.gradients.write(lines)
         self.discarded.write()
-        if self.torch is not None:
+        if self.attached:
             self.seeded.write(lines)
             self.loops.write_times(lines)
-        if self.reader is not None and self.reader.skipped:
+        if self.attached and self.reader.skipped:
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
             )

@@ -25,12 +25,16 @@ import platform
 import sys
 import threading
 import weakref
-from types import CodeType, FrameType, GeneratorType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from types import CodeType, FrameType, GeneratorType, ModuleType
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
 from .effort import seconds
-from .lines import Activation, Function, RunningLoop, ThreadLines
+from .lines import Activation, Function, Rest, Resting, RunningLoop, ThreadLines
+from .recording import Recording
 from .tracing import NOISY, Tracer
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 # So many iterations in a row that built nothing are followed by ones that are not looked at.
 _CALM_ITERATIONS = 2
@@ -38,31 +42,6 @@ _CALM_ITERATIONS = 2
 _LONG_ITERATIONS = 8
 # What takes a loop's iterator longer than this is worth a rest.
 _SLOW_SECONDS = 5e-5
-
-
-class Rest:
-    """One stretch without events: of a loop, or of a call (`loop` is None).
-
-    `anchor` is the running call that it began in, `trace` the trace function of that call's frame, by which the
-    frame is known again. `frame` is the frame of the call that rests.
-    """
-
-    __slots__ = ("anchor", "calls", "changed", "counter", "frame", "function", "lines", "loop", "trace", "waits")
-
-    def __init__(self, lines: ThreadLines, anchor: Activation, trace: Any) -> None:
-        self.lines = lines
-        self.anchor = anchor
-        self.trace = trace
-        self.loop: Optional[RunningLoop] = None
-        # The loop that waits for its next value.
-        self.waits: Optional[RunningLoop] = None
-        self.function: Optional[Function] = None
-        # By its identity: it must not be kept.
-        self.frame = 0
-        self.counter: Any = None
-        self.changed: List[Tuple[Any, Any, int, str]] = []
-        # How often functions were called that go on having events, by their code's identity.
-        self.calls: Dict[int, int] = {}
 
 
 class _Call:
@@ -125,12 +104,12 @@ class _Fetches:
             rests.over(rest)
 
 
-class Rests:
+class Rests(Resting):
     """When the tracing of one process is off. At most one thread rests, and only one that is the only one."""
 
-    def __init__(self, tracer: Tracer, listener: Any) -> None:
+    def __init__(self, tracer: Tracer, recorder: Recording) -> None:
         self.tracer = tracer
-        self.listener = listener
+        self.recorder = recorder
         self.rest: Optional[Rest] = None
         # Whether calls and loops may rest.
         self.calls = self.loops = False
@@ -140,12 +119,12 @@ class Rests:
 
     # Beginning
 
-    def attach(self, torch: Any) -> Callable[[], None]:
+    def attach(self, torch: ModuleType) -> Callable[[], None]:
         """Begin to have calls and loops rest where this torch tells of new nodes; what is returned undoes it."""
         try:
-            stacks: Any = importlib.import_module("torch.fx.traceback")
+            stacks = importlib.import_module("torch.fx.traceback")
             asked, _ = stacks.format_stack, stacks.should_preserve_node_meta  # torch 2.1 and later
-            enabled: Any = torch.is_anomaly_enabled
+            enabled = torch.is_anomaly_enabled
             change, check_nan = torch.set_anomaly_enabled, torch.is_anomaly_check_nan_enabled
         except (ImportError, AttributeError):
             return lambda: None
@@ -173,7 +152,7 @@ class Rests:
         read: Callable[[], Tuple[bool, bool]] = lambda: (enabled(), check_nan())  # noqa: E731
         self._read = read
         self._set = change
-        stacks.format_stack = format_stack
+        vars(stacks)["format_stack"] = format_stack
         mode = read()
         try:
             change(True, mode[1])
@@ -182,19 +161,19 @@ class Rests:
         finally:
             change(*mode)
         if not told:
-            stacks.format_stack = asked
+            vars(stacks)["format_stack"] = asked
             return lambda: None
-        torch.is_anomaly_enabled, torch.set_anomaly_enabled = is_anomaly_enabled, set_anomaly_enabled
+        vars(torch).update(is_anomaly_enabled=is_anomaly_enabled, set_anomaly_enabled=set_anomaly_enabled)
         self.calls = True
         self._stack = _value_stack()
         # A limit of seconds is looked at when iterations end.
-        self.loops = self._stack is not None and not self.listener.bounds.limits.seconds
+        self.loops = self._stack is not None and not self.recorder.bounds.limits.seconds
 
         def undo() -> None:
             self.calls = self.loops = False
             self.end()
-            stacks.format_stack = asked
-            torch.is_anomaly_enabled, torch.set_anomaly_enabled = enabled, change
+            vars(stacks)["format_stack"] = asked
+            vars(torch).update(is_anomaly_enabled=enabled, set_anomaly_enabled=change)
 
         return undo
 
@@ -208,7 +187,7 @@ class Rests:
         elif rest.loop is not None:
             self.tracer.hush(rest.anchor.code)
 
-    def call(self, frame: FrameType, function: Function) -> Any:
+    def call(self, frame: FrameType, function: Function) -> Union[_Call, Rest, None]:
         """Have a call that begins run without events; return what its frame is to hold, None where it may not."""
         tracer = self.tracer
         lines = tracer.only
@@ -283,7 +262,7 @@ class Rests:
         rest.loop = loop
         counter = _Counter(loop.index)
         counter.rests, counter.rest = self, rest
-        rest.changed = self.listener.changed_since(lines, loop.moves)
+        rest.changed = self.tracer.listener.changed_since(lines, loop.moves)
         rest.counter = weakref.ref(counter)
         function.calm_loops[loop.text] = stack.put(frame, counter)
         self._begin(rest)
@@ -306,9 +285,9 @@ class Rests:
         return True
 
     def _fetch(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
-        tracer, fetches = self.tracer, loop.fetch()
+        tracer, fetches = self.tracer, loop.fetch() if isinstance(loop.fetch, weakref.ref) else None
         if (
-            fetches is None or self.rest is not None or tracer.only is not lines or tracer.waiting
+            not isinstance(fetches, _Fetches) or self.rest is not None or tracer.only is not lines or tracer.waiting
             or tracer.paused is not None or activation.watch is not None or lines.thread != threading.get_ident()
             or (frame.f_trace is None and tracer.trace is not None) or sys.gettrace() is not tracer.trace
         ):  # fmt: skip
@@ -341,7 +320,7 @@ class Rests:
                 call.settled, call.turning, call.plain = None, None, {}
                 loop.seen, loop.stirs = -1, rest.lines.stirs
                 rest.lines.place = loop.header
-                self.listener.changed_meanwhile(rest.lines, rest.changed)
+                self.tracer.listener.changed_meanwhile(rest.lines, rest.changed)
         except Exception:
             self.tracer.failed()
         finally:
@@ -376,7 +355,7 @@ class Rests:
             if tracer.function(step.f_code) is not None:
                 between.append(step)
             step = step.f_back
-        counter = rest.counter() if rest.loop is not None else None
+        counter = rest.counter() if rest.loop is not None and rest.counter is not None else None
         if rest.loop is not None and counter is not None:
             rest.loop.index = counter.count()
         if step is None:
@@ -390,7 +369,7 @@ class Rests:
             rest.waits.fetch = None
         elif rest.function is not None:
             rest.function.calm = NOISY
-        self.listener.changed_meanwhile(lines, rest.changed)
+        self.tracer.listener.changed_meanwhile(lines, rest.changed)
         for one in reversed(between):
             function = tracer.function(one.f_code)
             if function is not None:
@@ -400,7 +379,7 @@ class Rests:
             innermost = between[0] if between else step
             if innermost is not None and lines.place is not None and lines.place.observed:
                 # A change in place is about to happen: its node is built before it.
-                lines.stack[-1].watch = self.listener.line_runs(lines, lines.place, innermost)
+                lines.stack[-1].watch = self.tracer.listener.line_runs(lines, lines.place, innermost)
                 lines.stack[-1].sort_out()
 
     def _in_loop(self, rest: Rest, loop: RunningLoop, frame: FrameType) -> None:
@@ -438,7 +417,7 @@ class _ValueStack:
             return data, 0
         return data, ctypes.c_int.from_address(data + self._DEPTH).value
 
-    def top(self, frame: FrameType, depth: int) -> Optional[Any]:
+    def top(self, frame: FrameType, depth: int) -> Optional[Iterator[object]]:
         """Return the iterator of the loop whose line is about to run.
 
         That of its header, where Python goes on to the next iteration, or with `depth` the first line of its body.
@@ -454,13 +433,14 @@ class _ValueStack:
                 return None
         return self.value(frame)
 
-    def value(self, frame: FrameType) -> Any:
+    def value(self, frame: FrameType) -> Iterator[object]:
         data, depth = self._frame(frame)
-        return ctypes.cast(
+        found: Iterator[object] = ctypes.cast(
             ctypes.c_ssize_t.from_address(data + self._VALUES + 8 * (depth - 1)).value, ctypes.py_object
         ).value
+        return found
 
-    def put(self, frame: FrameType, counter: Any) -> int:
+    def put(self, frame: FrameType, counter: Iterable[object]) -> int:
         """Have the loop go on over its iterator and a counter; return its depth."""
         data, depth = self._frame(frame)
         slot = ctypes.c_ssize_t.from_address(data + self._VALUES + 8 * (depth - 1))
@@ -502,12 +482,12 @@ def _value_stack() -> Optional[_ValueStack]:
     return stack if any(met) else None
 
 
-def _line_by_line(tried: Any, look: Callable[[FrameType], None]) -> None:
+def _line_by_line(tried: Callable[[], None], look: Callable[[FrameType], None]) -> None:
     """Call a function, and `look` at its frame before each of its lines."""
-    monitoring: Any = getattr(sys, "monitoring", None)
+    monitoring: Optional[ModuleType] = getattr(sys, "monitoring", None)
     if monitoring is None:
 
-        def trace(frame: FrameType, event: str, arg: object) -> Any:
+        def trace(frame: FrameType, event: str, arg: object) -> TraceFunction:
             if event == "line" and frame.f_code is tried.__code__:
                 look(frame)
             return trace

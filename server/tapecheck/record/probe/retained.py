@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from .guard import Guard
-from .lines import Place
+from .lines import Iterations, Place
+from .recording import Recording, RetainedGraphs
+
+if TYPE_CHECKING:
+    from torch.autograd.graph import Node
 
 _MAX_NODES = 100_000
 _KEY = "_kept"
@@ -20,15 +24,15 @@ class _Life:
     __slots__ = ("__weakref__",)
 
 
-class Retained:
+class Retained(RetainedGraphs):
     """Measures the graphs of those retaining calls of one recorded run that are on the tape."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.alive: Dict[int, weakref.ref[_Life]] = {}
-        self.gone: List[Tuple[int, Optional[Place], object, float]] = []
+        self.gone: List[Tuple[int, Optional[Place], Iterations, float]] = []
 
-    def watch(self, number: int, at: int, roots: List[object]) -> None:
+    def watch(self, number: int, at: int, roots: List[Optional[Node]]) -> None:
         """Write what the graph of call `number` holds that is about to run, and look out for its end."""
         reader = self.recorder.reader
         nodes = list(reader.walk_all(roots, _MAX_NODES))

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from .lines import Place, ThreadLines
+from .recording import Recording
+
+if TYPE_CHECKING:
+    from torch.amp import GradScaler
+    from torch.optim import Optimizer
 
 _TIMES = 4
 """So often is looked when a line runs: all objects of the process are gone through."""
 _NAME = "GradScaler"
 
 
+class _Scaled:
+    """An optimizer where a line ran: the largest scale that was on its gradients, and its number."""
+
+    __slots__ = ("number", "reference", "scale")
+
+    def __init__(self, reference: weakref.ref[Optimizer]) -> None:
+        self.reference = reference
+        self.scale = 1.0
+        self.number = 0
+
+
 class Scaling:
     """Looks at the gradient scalers of one recorded run where watched lines run."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.looked: Dict[Place, Tuple[int, int]] = {}
-        # By place and identity of an optimizer's reference: the largest scale that was on its gradients, the reference
-        # and its number.
-        self.seen: Dict[Tuple[Place, int], List[Any]] = {}
+        # By place and identity of an optimizer's reference.
+        self.seen: Dict[Tuple[Place, int], _Scaled] = {}
         self._named = (0, False)
 
     def line_runs(self, lines: ThreadLines, place: Place) -> None:
@@ -32,8 +47,8 @@ class Scaling:
         self.looked[place] = at or self.recorder.site(place, lines.iteration()), times + 1
         for optimizer, scale in self._look():
             reference = weakref.ref(optimizer)
-            known = self.seen.setdefault((place, id(reference)), [1.0, reference, 0])
-            known[0] = max(known[0], scale)
+            known = self.seen.setdefault((place, id(reference)), _Scaled(reference))
+            known.scale = max(known.scale, scale)
             self._number(known)
 
     def _names_scaler(self) -> bool:
@@ -42,14 +57,14 @@ class Scaling:
             self._named = len(texts), any(_NAME in line for text in texts for line in text.lines)
         return self._named[1]
 
-    def _number(self, known: List[Any]) -> None:
+    def _number(self, known: _Scaled) -> None:
         """Note the number of an optimizer once it has one."""
-        optimizer = known[1]()
+        optimizer = known.reference()
         watched = self.recorder.changes.optimizers.get(id(optimizer)) if optimizer is not None else None
         if watched is not None and watched.reference() is optimizer:
-            known[2] = watched.number
+            known.number = watched.number
 
-    def _look(self) -> List[Tuple[Any, float]]:
+    def _look(self) -> List[Tuple[Optimizer, float]]:
         """Return the optimizers that have gradients, with the scale that these are still multiplied by."""
         torch = self.recorder.torch
         kinds = tuple(kind for kind in (getattr(torch.amp, _NAME, None), torch.cuda.amp.GradScaler) if kind is not None)
@@ -71,7 +86,7 @@ class Scaling:
                     found.append((optimizer, max(scales, default=1.0)))
         return found
 
-    def _scale(self, scaler: Any, optimizer: Any) -> float:
+    def _scale(self, scaler: GradScaler, optimizer: Optimizer) -> float:
         states = scaler._per_optimizer_states
         stage = states[id(optimizer)].get("stage") if id(optimizer) in states else None
         waits = stage is None or getattr(stage, "name", "READY") == "READY"
@@ -81,8 +96,11 @@ class Scaling:
         """Write what was seen, at the end of the run."""
         for (place, _), known in self.seen.items():
             self._number(known)
-            scale, _, number = known
             self.recorder.writer.event(
-                "Measure", at=self.looked[place][0], name="gradient-scale:%d" % number, value=scale, unit="times"
+                "Measure",
+                at=self.looked[place][0],
+                name="gradient-scale:%d" % known.number,
+                value=known.scale,
+                unit="times",
             )
         self.seen.clear()

@@ -5,21 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from .lines import RunningLoop, ThreadLines
+from .recording import Comparison, Recording
+from .sources import LoopText
 from .values import Values
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _NEVER = 1 << 62
 
 
-class Seeded:
+class Seeded(Comparison):
     """One recorded run that is compared with another one; nothing of it happens without a seed."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.seed: Optional[int] = None
-        self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
+        self.ended_at: Dict[LoopText, Tuple[int, float, float]] = {}
 
     def begin(self, torch: ModuleType) -> None:
         """Seed what the program draws from."""
@@ -51,7 +56,7 @@ class Seeded:
         if peak:
             event("Measure", at=at, name="peak-memory", value=peak, unit="bytes")
 
-    def _learned(self) -> List[Any]:
+    def _learned(self) -> List[Tensor]:
         """Return the parameters that optimizers stepped, else the leaves that a backward reached, in the order of
         making.
         """
@@ -73,7 +78,7 @@ def seed_everything(torch: ModuleType, seed: int) -> None:
         numpy.random.seed(seed % (1 << 32))
 
 
-def digest_of(values: Values, tensors: List[Any]) -> str:
+def digest_of(values: Values, tensors: List[Tensor]) -> str:
     """Return a digest of the values of tensors, bit for bit; "" where some of them cannot be read."""
     # Runs without a seed never load it.
     import hashlib

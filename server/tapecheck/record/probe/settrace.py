@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from types import FrameType
-from typing import Any, Callable, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
-from .lines import Activation, ThreadLines
+from .lines import Activation, FrameTrace, Rest, ThreadLines
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer
 
 
@@ -16,7 +16,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     yields = _yield_opcodes()
     foreign = tracer.foreign
 
-    def entered(frame: FrameType, event: str, arg: object) -> Any:
+    def entered(frame: FrameType, event: str, arg: object) -> Optional[FrameTrace]:
         # Called for every function there is: what is a library's must be told as fast as can be.
         if frame.f_code.co_filename in foreign:
             return None
@@ -26,7 +26,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 return None
             if function.calm >= CALM_CALLS and tracer.rests is not None:
                 rest = tracer.rests.call(frame, function)
-                if rest is not None:
+                if rest is not None and not isinstance(rest, Rest):
                     return rest
             activation = tracer.enter(function, frame)
             return follow(tracer.lines(), activation)
@@ -36,13 +36,13 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             tracer.failed()
             return None
 
-    def follow(lines: ThreadLines, activation: Activation) -> Any:
+    def follow(lines: ThreadLines, activation: Activation) -> FrameTrace:
         """Return what a frame is traced by."""
         generator = bool(activation.code.co_flags & GENERATOR_FLAGS)
         raising = False
 
         # Answering None leaves this function in place; answering itself would make a reference cycle of every call.
-        def local(frame: FrameType, event: str, arg: Any) -> None:
+        def local(frame: FrameType, event: str, arg: object) -> None:
             nonlocal raising
             try:
                 if event == "line":
@@ -64,7 +64,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 elif event == "return":
                     suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
                     tracer.leave(lines, activation, frame, suspended)
-                elif event == "exception":
+                elif event == "exception" and isinstance(arg, tuple):
                     raising = True
                     tracer.listener.raised(lines, arg[1], arg[2])
             except Exception:

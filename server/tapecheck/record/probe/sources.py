@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tokenize
 import warnings
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 Extent = Tuple[int, int, int, int]
 """First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
@@ -266,17 +266,17 @@ class _Reader:
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
             self.text.calls.setdefault(line, []).append(call)
 
-    def _column(self, node: Any) -> int:
+    def _column(self, node: Union[ast.expr, ast.stmt, ast.keyword]) -> int:
         return self.text.column(node.lineno, node.col_offset)
 
-    def _extent(self, node: Any) -> Extent:
+    def _extent(self, node: Union[ast.expr, ast.stmt, ast.keyword]) -> Extent:
         end = node.end_lineno or node.lineno
         return (node.lineno, self._column(node), end, self.text.column(end, node.end_col_offset or 0))
 
 
-def _key(node: Any) -> str:
+def _key(node: Union[ast.Subscript, ast.Call]) -> str:
     """Return the constant key of `d["loss"]`, `d.get("loss")` or `d.setdefault("loss", [])`; nothing for any other."""
-    index: Any = node.slice if isinstance(node, ast.Subscript) else node.args[0]
+    index = node.slice if isinstance(node, ast.Subscript) else node.args[0]
     return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 

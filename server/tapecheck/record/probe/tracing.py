@@ -11,7 +11,7 @@ import bisect
 import sys
 import threading
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set, Tuple
 
 from .lines import (
     MAX_RANGES,
@@ -22,11 +22,15 @@ from .lines import (
     Function,
     Listener,
     Place,
+    Resting,
     RunningLoop,
     ThreadLines,
     frames_from,
 )
 from .sources import LoopText, Sources
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 # So many calls in a row of a function that built nothing are followed by calls that are not looked at.
@@ -45,17 +49,17 @@ class Tracer:
         self.roots: Dict[Function, Context] = {}
         self.threads: Dict[int, ThreadLines] = {}
         self.places_at: Dict[Tuple[str, int], List[Place]] = {}
-        self.watched: Dict[Tuple[str, int], Any] = {}
+        self.watched: Dict[Tuple[str, int], int] = {}
         self.entries: Dict[LoopText, int] = {}
         self.waiting = False
         self.failed: Callable[[], None] = lambda: None
         # The function given to `sys.settrace`, and the record of the thread that goes without it for a while.
-        self.trace: Optional[Callable[[FrameType, str, Any], Any]] = None
+        self.trace: Optional[TraceFunction] = None
         self.paused: Optional[ThreadLines] = None
         # The record of the only thread, None where there are several.
         self.only: Optional[ThreadLines] = None
         # What has threads go without events while they build nothing.
-        self.rests: Any = None
+        self.rests: Optional[Resting] = None
         self._next_loop = 1
         self.follow: Callable[[Activation, FrameType], None] = lambda activation, frame: None
         # Have a function run without any event, and end that for all of them: only code that is asked for it has some.
@@ -297,7 +301,8 @@ class Tracer:
 
     def _line_ran(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType]) -> None:
         watch, activation.watch = activation.watch, None
-        self.listener.line_ran(lines, watch, frame)
+        if watch is not None:
+            self.listener.line_ran(lines, watch, frame)
 
     def _loops(self, lines: ThreadLines, activation: Activation, place: Place, frame: FrameType) -> None:
         running = activation.loops

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional
 
 from .guard import Guard
 from .lines import Place, ThreadLines
+from .recording import Recording, UnusedGraphs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.autograd.graph import Node
+    from torch.utils.hooks import RemovableHandle
 
 _ITERATIONS = 3
 """In so many iterations of each watched loop the calls of modules are looked at."""
@@ -37,15 +43,15 @@ class _Loop:
         self.iterations = self.calls = self.recorded = self.walked = self.nodes = self.size = 0
 
 
-class Unused:
+class Unused(UnusedGraphs):
     """Measures the graphs that modules build within watched loops of one recorded run."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         # By the header's place: one for each way of calls that leads to the loop.
         self.loops: Dict[Place, _Loop] = {}
         self.alive: Dict[int, weakref.ref[_Life]] = {}
-        self._hooks: List[Any] = []
+        self._hooks: List[RemovableHandle] = []
         self._depth = 0
         self._next = 0
 
@@ -131,14 +137,14 @@ class Unused:
 
         alive[number] = weakref.ref(life, end)
 
-    def _tensors(self, value: Any, depth: int) -> Iterator[Any]:
+    def _tensors(self, value: object, depth: int) -> Iterator[Tensor]:
         if isinstance(value, self.recorder.torch.Tensor):
             yield value
         elif depth < _MAX_DEPTH and isinstance(value, (list, tuple, dict)):
             for item in list(value.values()) if isinstance(value, dict) else value:
                 yield from self._tensors(item, depth + 1)
 
-    def walks(self, roots: List[Any]) -> None:
+    def walks(self, roots: List[Optional[Node]]) -> None:
         """Note that a backward is about to walk the graphs below some nodes."""
         key = self.recorder.reader.key + _KEY
         met: Dict[int, _Life] = {}

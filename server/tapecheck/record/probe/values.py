@@ -8,8 +8,12 @@ while a CUDA graph is captured, something is compiled, or a mode or a profiler o
 from __future__ import annotations
 
 import sys
+import weakref
 from types import ModuleType
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from torch import Tensor, UntypedStorage
 
 _STEP = 64 << 20
 """Bytes of values that are read for each step of an optimizer, at most."""
@@ -22,7 +26,7 @@ _PRIME, _MIX = 0x100000001B3, 0x5851F42D4C957F2D
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
-def address_of(tensor: Any) -> int:
+def address_of(tensor: Tensor) -> int:
     """Return what identifies a tensor's storage while it is alive; 0 where it has none."""
     try:
         return int(tensor.untyped_storage()._cdata)
@@ -30,12 +34,33 @@ def address_of(tensor: Any) -> int:
         return 0
 
 
-def version_of(tensor: Any) -> int:
+def version_of(tensor: Tensor) -> int:
     """Return the version counter of a tensor; inference tensors have none."""
     try:
         return int(tensor._version)
     except (RuntimeError, AttributeError):
         return 0
+
+
+class TensorRef:
+    """A weak reference to a tensor that may be followed at any time.
+
+    The Python object of a tensor that only C++ still holds is kept for when it is wanted again; following a plain
+    weak reference to it would leave torch believing that it is unused (`torch.utils.weak` does the same).
+    """
+
+    __slots__ = ("_reference",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._reference = weakref.ref(tensor)
+
+    def __call__(self) -> Optional[Tensor]:
+        tensor = self._reference()
+        if tensor is not None:
+            fix = getattr(tensor, "_fix_weakref", None)
+            if fix is not None:
+                fix()
+        return tensor
 
 
 class Values:
@@ -52,7 +77,7 @@ class Values:
         self._compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         self._no_dispatch = torch.Tensor.__torch_dispatch__
         # No tensor: a program that goes through its live tensors finds none of the recorder's.
-        self._weights: Any = None
+        self._weights: Optional[UntypedStorage] = None
 
     def allow(self, size: int = _STEP) -> None:
         """Let so many bytes be read from now on."""
@@ -69,14 +94,14 @@ class Values:
             and not (cuda.is_initialized() and cuda.is_current_stream_capturing())
         )
 
-    def has_memory(self, tensor: Any) -> bool:
+    def has_memory(self, tensor: Tensor) -> bool:
         """Return whether a tensor's storage is its own memory, so that its size means something.
 
         Not that of a wrapper, which answers operations itself.
         """
         return type(tensor).__torch_dispatch__ is self._no_dispatch and tensor.device.type != "meta"
 
-    def size_of(self, tensor: Any) -> int:
+    def size_of(self, tensor: Tensor) -> int:
         """Return the bytes of a tensor's storage; 0 where it has no memory."""
         tensor = self.local(tensor)
         try:
@@ -84,7 +109,7 @@ class Values:
         except (RuntimeError, NotImplementedError, AttributeError, TypeError):
             return 0
 
-    def local(self, tensor: Any) -> Any:
+    def local(self, tensor: Tensor) -> Tensor:
         """Return what a DTensor holds in this process, any other tensor itself."""
         placed = sys.modules.get("torch.distributed.tensor")
         if placed is not None and type(tensor) is getattr(placed, "DTensor", None):
@@ -92,7 +117,7 @@ class Values:
             return getattr(tensor, "_local_tensor", tensor)
         return tensor
 
-    def readable(self, tensor: Any) -> bool:
+    def readable(self, tensor: Tensor) -> bool:
         """Return whether the values of a tensor are plain memory, all of which is there."""
         torch = self.torch
         if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
@@ -107,7 +132,7 @@ class Values:
         last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
         return tensor.numel() == 0 or bool(tensor.untyped_storage().nbytes() >= (last + 1) * tensor.element_size())
 
-    def digest(self, tensor: Any) -> Optional[int]:
+    def digest(self, tensor: Tensor) -> Optional[int]:
         """Return a digest of a tensor's values, `ZEROS` where all are zero, None where they are not to be read."""
         torch = self.torch
         if not self.quiet():
@@ -132,7 +157,7 @@ class Values:
             # A kind of tensor that this torch has no such operation for, or no room for the copy.
             return None
 
-    def _digest(self, tensor: Any) -> int:
+    def _digest(self, tensor: Tensor) -> int:
         """Return the sum of the values' bits, weighted by their places; in pieces, since each needs room."""
         torch, count = self.torch, tensor.numel()
         flat = tensor.as_strided((count,), (1,), tensor.storage_offset())
@@ -149,7 +174,7 @@ class Values:
         # Told apart from zeros, of which negative ones have bits.
         return found or 1
 
-    def _weighing(self) -> Any:
+    def _weighing(self) -> Tensor:
         """Return the weights of the places in a piece."""
         torch = self.torch
         if self._weights is None:
@@ -160,7 +185,7 @@ class Values:
         return torch.empty(0, dtype=torch.int64, device="cpu").set_(self._weights, 0, (_CHUNK,), (1,))
 
 
-def _dense(tensor: Any) -> bool:
+def _dense(tensor: Tensor) -> bool:
     """Return whether all elements lie beside one another, in whatever order."""
     dense = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape)):

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import threading
 from types import FrameType
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from .effort import cpu_seconds
-from .graph import NewLeaf, Passed
+from .graph import NewLeaf
 from .hooks import nodes_of
 from .lines import ThreadLines, iterations
 from .names import describe
+from .passed import CallAt, Passed
+from .recording import BackwardCalls, Recording
 from .sources import CallText, Extent, call_end
 from .writer import span
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class Walks:
+    from .graph import Root
+
+
+class Walks(BackwardCalls):
     """The backward calls of one recorded run, and the gradients that they left."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.count = 0
         self.last = threading.local()
@@ -31,15 +38,14 @@ class Walks:
         counted, and have no saved tensors.
         """
         recorder = self.recorder
-        met: bool = lines.seen - recorder.first_sequence == recorder.reader.met
+        met = lines.seen - recorder.first_sequence == recorder.reader.met
         return not self.keeping and met and not (self.created and recorder.torch.cuda.is_initialized())
 
     def living(self) -> int:
         """Return how many of the nodes met so far are alive."""
-        alive: int = self.recorder.reader.living(getattr(self.last, "mark", None))
-        return alive
+        return self.recorder.reader.living(getattr(self.last, "mark", None))
 
-    def backward(self, frame: FrameType, roots: List[Any], inputs: Optional[List[Any]], retain: bool, create: bool,
+    def backward(self, frame: FrameType, roots: List[Root], inputs: Optional[List[Root]], retain: bool, create: bool,
                  accumulates: bool) -> None:  # fmt: skip
         """Note a backward that is about to run; `frame` is torch's frame that calls the engine."""
         recorder = self.recorder
@@ -86,7 +92,12 @@ class Walks:
             recorder.hidden.walked()
 
     def _write(
-        self, lines: ThreadLines, mark: Passed, roots: List[Any], inputs: Optional[List[Any]], user: FrameType
+        self,
+        lines: ThreadLines,
+        mark: Passed,
+        roots: List[Root],
+        inputs: Optional[List[Root]],
+        user: FrameType,
     ) -> None:
         """Write a backward, note what it cost to do so, and watch the graph that it retains."""
         recorder, passing = self.recorder, self.recorder.passing
@@ -117,9 +128,9 @@ class Walks:
             if tensor is not None and (named or isinstance(tensor, parameter)) and tensor.grad is not None:
                 self.had_gradient.add(key)
 
-    def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
+    def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, object]:
         """Return what a Backward event holds about `retain_graph` and `create_graph`."""
-        fields: Dict[str, Any] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
+        fields: Dict[str, object] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
         if call is not None and call.retains:
             fields["retain_argument"] = fields["retain"]
             if call.retain is not None and mark.place is not None:
@@ -127,7 +138,11 @@ class Walks:
         return fields
 
     def write_backward(
-        self, mark: Passed, roots: List[Any], inputs: Optional[List[Any]], user: Optional[FrameType]
+        self,
+        mark: Passed,
+        roots: List[Root],
+        inputs: Optional[List[Root]],
+        user: Optional[FrameType],
     ) -> None:
         """Write a backward that is about to run, and what of its graph the tape does not have yet."""
         recorder = self.recorder
@@ -137,7 +152,7 @@ class Walks:
         recorder.described.graph(nodes + ends, user, mark.retain)
         found: List[NewLeaf] = []
         call, extent = self.call(mark.call)
-        written: List[Dict[str, Any]] = []
+        written: List[Dict[str, object]] = []
         for index, root in enumerate(roots):
             node = nodes[index]
             if node is not None:
@@ -167,7 +182,7 @@ class Walks:
         if found:
             recorder.described.leaves(found, user)
         at = recorder.site(mark.place, mark.iteration, extent)
-        fields: Dict[str, Any] = {
+        fields: Dict[str, object] = {
             "id": mark.number, "at": at, "call": "backward" if mark.accumulates else "grad", "roots": written,
             "accumulates": mark.accumulates, **self.retaining(mark, call),
         }  # fmt: skip
@@ -178,7 +193,7 @@ class Walks:
         recorder.writer.event("Backward", **fields)
         self.last.site = at
 
-    def may_read(self, leaf: Any) -> bool:
+    def may_read(self, leaf: Tensor) -> bool:
         """Return whether no other thread may be writing the gradient of a leaf.
 
         torch writes `.grad` without Python's lock: to read it in another thread than the one that runs the backward can
@@ -194,7 +209,7 @@ class Walks:
         """Write the leaves whose `.grad` was dropped since the last backward."""
         recorder = self.recorder
         recorder.changes.count_gradients()
-        gone = []
+        gone: List[Tuple[int, Optional[int]]] = []
         for key in self.had_gradient:
             entry = recorder.reader.leaves.get(key)
             if entry is not None and entry[2] != threading.get_ident():
@@ -224,7 +239,7 @@ class Walks:
             step = step.f_back
         return None
 
-    def call(self, where: Tuple[Any, int, int]) -> Tuple[Optional[CallText], Optional[Extent]]:
+    def call(self, where: CallAt) -> Tuple[Optional[CallText], Optional[Extent]]:
         """Return the call at a code object's line and instruction."""
         code, line, instruction = where
         text = self.recorder.sources.text(code.co_filename)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from .descriptor import Descriptor
 
@@ -12,6 +12,12 @@ FORMAT = 1
 _RESERVE = 4096
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 _MAX_SITES = 50_000
+
+
+# A file and its first line and column, its last line and column.
+Span = List[Union[str, int]]
+# What a site is: its span, its function, the spans of the calls that led there and the iterations that ran.
+Site = Tuple[Span, str, List[Span], Tuple[Tuple[int, int], ...]]
 
 
 class Writer:
@@ -41,7 +47,7 @@ class Writer:
     def closed(self) -> bool:
         return self._file is None
 
-    def site(self, key: object, make: Any) -> int:
+    def site(self, key: object, make: Callable[[], Site]) -> int:
         """Return the number of a site, written the first time; `make` gives its span, function, stack and iteration."""
         number = self._sites.get(key)
         if number is None:
@@ -157,5 +163,5 @@ class Writer:
         self.abandon()
 
 
-def span(name: str, extent: Tuple[int, int, int, int]) -> List[Any]:
+def span(name: str, extent: Tuple[int, int, int, int]) -> Span:
     return [name, *extent]
