@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 _SECONDS = 900
 _FAILED = 2
@@ -29,7 +28,7 @@ class Tools:
 
     def check(
         self, paths: list[str], select: list[str] | None = None, ignore: list[str] | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Check Python files, notebooks or folders; nothing of them is executed.
 
         `select` and `ignore` are rule codes (TAPE101), prefixes (TAPE2) or names. Returns the findings with message,
@@ -51,7 +50,7 @@ class Tools:
         unsafe: bool = False,
         verify: bool = False,
         write: bool = False,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Make one fix of what is found on a line of a file, or, with write=false, return it as a patch.
 
         `alternative` counts the fixes of the finding as `check` lists them: 1 is `fix`, 2 the first of `alternatives`.
@@ -75,7 +74,7 @@ class Tools:
         python: str | None = None,
         max_iterations: int = 20,
         timeout_seconds: float = 300.0,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Execute a script under the recorder, with all its effects, and return its findings with what the run showed.
 
         `evidence.verdict` of each is confirmed, refuted, not-reached or found-by-run, null where the run is
@@ -94,12 +93,12 @@ class Tools:
         done = self._command(["graph", path, *(["--line", str(line)] if line else [])])
         return done.stdout if done.returncode == 0 else _refused(done)
 
-    def _report(self, arguments: Sequence[str]) -> dict[str, Any]:
+    def _report(self, arguments: Sequence[str]) -> dict[str, object]:
         verb, *rest = arguments
         done = self._command([verb, "--output-format", "json-report", *rest])
         if not done.stdout.strip():
             return {"error": _refused(done)}
-        report: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, object] = json.loads(done.stdout)
         return {**report, "exit_status": done.returncode, "messages": done.stderr.splitlines()[-40:]}
 
     def _command(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -119,7 +118,7 @@ class Tools:
 def call_tool(name: str, arguments: str, folder: str | None) -> str:
     """Return what a tool answers, as text or JSON, given its arguments as a JSON object; so is an error."""
     tools = Tools(folder)
-    known: dict[str, Callable[..., Any]] = {
+    known: dict[str, Callable[..., object]] = {
         "check": tools.check, "explain": tools.explain, "fix": tools.fix, "run": tools.run, "graph": tools.graph,
     }  # fmt: skip
     tool = known.get(name)

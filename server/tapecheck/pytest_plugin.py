@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -94,7 +94,7 @@ _TAPE = pytest.StashKey[TapeOfTest]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Record the call of a test, and fail it for what was found."""
     recording = item.stash.get(_TAPE, None)
     if recording is None and item.config.getoption("--tapecheck") and "torch" in sys.modules:

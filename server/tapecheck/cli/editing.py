@@ -160,18 +160,18 @@ class _Notebook:
         return f"{span.file}:{span.line}{cells.words(words)}"
 
 
-def _joined(source: Any) -> str:
+def _joined(source: object) -> str:
     return "".join(source) if isinstance(source, list) else str(source)
 
 
 class _Style:
     """A way of writing JSON."""
 
-    def __init__(self, newline: str, end: str, **options: Any) -> None:
-        self.newline, self.end, self.options = newline, end, options
+    def __init__(self, newline: str, end: str, encoder: json.JSONEncoder) -> None:
+        self.newline, self.end, self.encode = newline, end, encoder.encode
 
-    def __call__(self, content: dict[str, Any]) -> str:
-        return json.dumps(content, **self.options).replace("\n", self.newline) + self.end
+    def __call__(self, content: dict[str, object]) -> str:
+        return self.encode(content).replace("\n", self.newline) + self.end
 
 
 def _styles(text: str) -> Iterator[_Style]:
@@ -180,9 +180,9 @@ def _styles(text: str) -> Iterator[_Style]:
     end = text[len(text.rstrip()) :]
     for indent in (1, 2, 4, "\t", None):
         for ascii_only in (False, True):
-            yield _Style(newline, end, indent=indent, ensure_ascii=ascii_only)
+            yield _Style(newline, end, json.JSONEncoder(indent=indent, ensure_ascii=ascii_only))
     for ascii_only in (False, True):
-        yield _Style(newline, end, separators=(",", ":"), ensure_ascii=ascii_only)
+        yield _Style(newline, end, json.JSONEncoder(separators=(",", ":"), ensure_ascii=ascii_only))
 
 
 def _apply(text: str, edits: Iterable[Edit]) -> str | None:

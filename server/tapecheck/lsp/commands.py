@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from lsprotocol import types as t
 from pygls import uris
@@ -27,7 +28,33 @@ RUN = "tapecheck.run"
 _OWN = ("arguments", "cwd", "env", "launcher", "program")
 
 
-async def run(ls: Host, *arguments: object) -> dict[str, Any]:
+_NONE: Mapping[str, int] = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How the run command went; `next` names what would help where nothing was looked at."""
+
+    exit: int
+    summary: str
+    counts: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    next: str = ""
+
+    def answer(self) -> dict[str, object]:
+        return {"exit": self.exit, **self.counts, "summary": self.summary, "next": self.next}
+
+
+class _Tried(TypedDict, total=False):
+    """How trying a fix went."""
+
+    ok: bool
+    helped: bool
+    summary: str
+    markdown: str
+    next: str
+
+
+async def run(ls: Host, *arguments: object) -> dict[str, object]:
     """Run a file under the recorder and return counts and a summary.
 
     `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
@@ -36,46 +63,47 @@ async def run(ls: Host, *arguments: object) -> dict[str, Any]:
     asked = arguments[0] if arguments else None
     uri = asked if isinstance(asked, str) else _member(asked, "uri")
     if not isinstance(uri, str):
-        return _answer(2, f"{RUN} needs the uri of a file")
+        return _Outcome(2, f"{RUN} needs the uri of a file").answer()
     path = path_of(uri)
     if path in ls.runs:
-        return _answer(2, f"{Path(path).name} is already running")
+        return _Outcome(2, f"{Path(path).name} is already running").answer()
     async with _under_way(ls, path, asked, "running") as under_way:
         return await _record(ls, path, under_way, _own(asked))
 
 
-async def _record(ls: Host, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
+async def _record(ls: Host, path: str, under_way: RecordedRun, own: Mapping[str, object]) -> dict[str, object]:
     from tapecheck.lsp.runs import RunRefused
 
     name = Path(path).name
-    answer = _answer(2, f"{name}: the run did not end")
+    outcome = _Outcome(2, f"{name}: the run did not end")
     try:
         order = _order(ls, path, own, under_way)
         recording = await asyncio.get_running_loop().run_in_executor(
             ls.running,
             partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
         )
-        outcome = recording.outcome
-        summary = outcome.text if outcome.text.startswith(f"{name} ") else f"{name}: {outcome.text}"
+        text = recording.outcome.text
+        summary = text if text.startswith(f"{name} ") else f"{name}: {text}"
         if ls.session.edited_since(path, recording):
             summary += "; the file has changes that were not run"
-        answer = _answer(recording.exit, summary, recording.counts(), outcome.next, backwards=recording.backwards)
+        counts = {**recording.counts(), "backwards": recording.backwards}
+        outcome = _Outcome(recording.exit, summary, counts, recording.outcome.next)
     except RunRefused as error:
-        answer = _answer(2, str(error), help_by=ls.session.refused(path, error).next)
+        outcome = _Outcome(2, str(error), next=ls.session.refused(path, error).next)
     except Exception as error:
         if under_way.stopped.is_set():
-            answer = _answer(3, f"{name}: cancelled before the first iteration")
+            outcome = _Outcome(3, f"{name}: cancelled before the first iteration")
         else:
             failed = f"the run of {name} failed: {type(error).__name__}: {error}"
-            answer = _answer(2, failed)
+            outcome = _Outcome(2, failed)
             ls.session.refused(path, RunRefused(failed))
             ls.failed(f"could not run {path}", error)
     finally:
-        under_way.end(answer["summary"])
-        ls.log(answer["summary"])
+        under_way.end(outcome.summary)
+        ls.log(outcome.summary)
         ls.refresh_all()
-    _tell(ls, answer["summary"], answer["exit"], answer["next"])
-    return answer
+    _tell(ls, outcome.summary, outcome.exit, outcome.next)
+    return outcome.answer()
 
 
 _HINTS: Mapping[str, str] = {
@@ -94,7 +122,7 @@ def _tell(ls: Host, summary: str, exit_status: int, next_step: str) -> None:
     ls.window_show_message(t.ShowMessageParams(kinds.get(exit_status, t.MessageType.Warning), text))
 
 
-async def try_fix(ls: Host, *arguments: object) -> dict[str, Any]:
+async def try_fix(ls: Host, *arguments: object) -> _Tried:
     """Run a file as it is and with the preferred fix of a finding, `[{"uri": …, "finding": [code, line, column]}]`.
 
     Further members are those of the run command. Answers `{"ok", "helped", "summary", "markdown"}`: whether both runs
@@ -109,7 +137,7 @@ async def try_fix(ls: Host, *arguments: object) -> dict[str, Any]:
     path = path_of(uri)
     if path in ls.runs:
         return {"ok": False, "summary": f"{Path(path).name} is already running"}
-    answer: dict[str, Any] = {"ok": False, "summary": "the run did not end"}
+    answer: _Tried = {"ok": False, "summary": "the run did not end"}
     async with _under_way(ls, path, asked, "trying a fix of") as under_way:
         try:
             order = _order(ls, path, _own(asked), under_way)
@@ -155,7 +183,7 @@ async def _under_way(ls: Host, path: str, asked: object, doing: str) -> AsyncIte
         del ls.runs[path]
 
 
-def _order(ls: Host, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
+def _order(ls: Host, path: str, own: Mapping[str, object], under_way: RecordedRun) -> RunOrder:
     """Return what is to be run, said in the log."""
     order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
     from tapecheck.lsp import runs
@@ -175,7 +203,7 @@ async def _tell_about(ls: Host, order: RunOrder, under_way: RecordedRun) -> None
         ls.log(f"{order.name} is run by {told}")
 
 
-def _own(asked: object) -> dict[str, Any]:
+def _own(asked: object) -> dict[str, object]:
     """Return what a request says that the settings would say otherwise."""
     own = {name: value for name in _OWN if (value := _member(asked, name)) is not None}
     if "env" in own and not isinstance(own["env"], dict):
@@ -183,15 +211,7 @@ def _own(asked: object) -> dict[str, Any]:
     return own
 
 
-def _answer(
-    exit_status: int, summary: str, counts: dict[str, int] | None = None, help_by: str = "", **more: int
-) -> dict[str, Any]:
-    """Return the result of the run command; `help_by` names what would help where nothing was looked at."""
-    none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
-    return {"exit": exit_status, **(counts or none), **more, "summary": summary, "next": help_by}
-
-
-async def apply_fix(ls: Host, *arguments: object) -> dict[str, Any]:
+async def apply_fix(ls: Host, *arguments: object) -> dict[str, object]:
     """Make the edits of a fix that was tried, `[{"uri": …, "finding": [code, line, column]}]`, as `tapecheck.tryFix`
     took them: in the text as it is now, where the fix still holds. Answers `{"ok", "summary"}`.
     """
@@ -214,7 +234,7 @@ async def apply_fix(ls: Host, *arguments: object) -> dict[str, Any]:
     return {"ok": answer.applied, "summary": title if answer.applied else answer.failure_reason or "it was refused"}
 
 
-async def run_report(ls: Host, *arguments: object) -> dict[str, Any] | None:
+async def run_report(ls: Host, *arguments: object) -> dict[str, object] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
     there.
     """
@@ -233,7 +253,7 @@ async def run_report(ls: Host, *arguments: object) -> dict[str, Any] | None:
     return {"html": text}
 
 
-async def show_graph(ls: Host, *arguments: object) -> dict[str, Any] | None:
+async def show_graph(ls: Host, *arguments: object) -> dict[str, object] | None:
     """Return the graphs around a place, `[{"uri": …, "position": {"line", "character"}}]`, as `{"svg", "markdown",
     "measured", "files"}`.
     """
@@ -250,7 +270,7 @@ async def show_graph(ls: Host, *arguments: object) -> dict[str, Any] | None:
     return {"svg": found.svg, "markdown": found.markdown, "measured": found.measured, "files": found.files}
 
 
-async def use_tool(ls: Host, *arguments: object) -> dict[str, Any]:
+async def use_tool(ls: Host, *arguments: object) -> dict[str, object]:
     """Call a tool for agents, `[{"tool": …, "input": "{…}", "folder"?: …}]`, and return its answer as `{"text": …}`.
 
     The files are taken as they are saved. What executes the user's program is asked of its user by the client.
@@ -261,7 +281,7 @@ async def use_tool(ls: Host, *arguments: object) -> dict[str, Any]:
     return {"text": await asyncio.get_running_loop().run_in_executor(ls.running, call)}
 
 
-def explain_rule(ls: Host, *arguments: object) -> dict[str, Any] | None:
+def explain_rule(ls: Host, *arguments: object) -> dict[str, object] | None:
     """Return the page of a rule: `[{"code": …}]`."""
     asked = arguments[0] if arguments else None
     return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from lsprotocol import types as t
 from pygls import uris
@@ -131,5 +131,12 @@ def explain_rule(ls: Host, code: object) -> dict[str, object] | None:
     return {"code": rule.code, "name": rule.name, "markdown": text, "url": rule.url}
 
 
-async def _analysis(ls: Host, params: Any) -> Analysis | None:
+class _InDocument(Protocol):
+    """Parameters of a request about a document."""
+
+    @property
+    def text_document(self) -> t.TextDocumentIdentifier: ...
+
+
+async def _analysis(ls: Host, params: _InDocument) -> Analysis | None:
     return await ls.analysis(ls.session.program(params.text_document.uri))

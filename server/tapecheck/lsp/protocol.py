@@ -83,7 +83,7 @@ class Protocol(LanguageServerProtocol):
                 raise JsonRpcInvalidRequest("the server is initialized already")
         self.handle_message(self._structured(message, method, number, asks))
 
-    def _structured(self, message: dict[str, Any], method: str, number: str | int | None, asks: bool) -> Any:
+    def _structured(self, message: dict[str, object], method: str, number: str | int | None, asks: bool) -> Any:
         """Return a message as the types of the protocol; raises JsonRpcInvalidParams where it cannot be one."""
         kind = self.get_message_type(method)
         # The protocol has either a request or a notification of a name: the handler of one is none of the other.
@@ -101,7 +101,7 @@ class Protocol(LanguageServerProtocol):
         except Exception as error:
             raise JsonRpcInvalidParams(f"{method}: {'; '.join(_reasons(error))}") from error
 
-    def _answered(self, message: dict[str, Any], number: str | int | None) -> None:
+    def _answered(self, message: dict[str, object], number: str | int | None) -> None:
         """Take the client's answer to a request of the server's."""
         if number not in self._result_types:
             logger.warning("ignored an answer to nothing that was asked")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from tapecheck.report.checked import Checked
 
@@ -18,29 +18,37 @@ def render(files: Iterable[Checked], *, as_json: bool = False) -> str:
     """
     rows = _rows(files)
     if as_json:
-        return json.dumps(rows, indent=2) + "\n"
+        return json.dumps([asdict(row) for row in rows], indent=2) + "\n"
     if not rows:
         return ""
-    counts = max(len(str(row["count"])) for row in rows)
-    codes = max(len(row["code"]) for row in rows)
+    counts = max(len(str(row.count)) for row in rows)
+    codes = max(len(row.code) for row in rows)
     lines = []
     for row in rows:
-        mark = "[*]" if row["fixable"] == row["count"] else "[-]" if row["fixable"] else "[ ]"
-        lines.append(f"{row['count']:>{counts}}  {row['code']:<{codes}}  {mark}  {row['name']}\n")
+        mark = "[*]" if row.fixable == row.count else "[-]" if row.fixable else "[ ]"
+        lines.append(f"{row.count:>{counts}}  {row.code:<{codes}}  {mark}  {row.name}\n")
     return "".join([*lines, _LEGEND])
 
 
-def _rows(files: Iterable[Checked]) -> list[dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
+@dataclass(slots=True)
+class _Row:
+    code: str
+    name: str
+    count: int = 0
+    fixable: int = 0
 
-    def row_of(code: str, name: str) -> dict[str, Any]:
-        return rows.setdefault(code, {"code": code, "name": name, "count": 0, "fixable": 0})
+
+def _rows(files: Iterable[Checked]) -> list[_Row]:
+    rows: dict[str, _Row] = {}
+
+    def row_of(code: str, name: str) -> _Row:
+        return rows.setdefault(code, _Row(code, name))
 
     for file in files:
         for problem in file.problems:
-            row_of(problem.kind, problem.kind)["count"] += 1
+            row_of(problem.kind, problem.kind).count += 1
         for index, finding in enumerate(file.findings):
             row = row_of(finding.code, finding.name)
-            row["count"] += 1
-            row["fixable"] += any(fix.applicability == "safe" for fix in file.fixes_of(index))
-    return sorted(rows.values(), key=lambda row: (-row["count"], row["code"]))
+            row.count += 1
+            row.fixable += any(fix.applicability == "safe" for fix in file.fixes_of(index))
+    return sorted(rows.values(), key=lambda row: (-row.count, row.code))

@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -270,17 +270,22 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
         after = _loads(text[:at] + added + text[at:])
     except ValueError:
         return None
-    if set(_table(after, own=own).get("ignore", ())) != {code, *_table(before, own=own).get("ignore", ())}:
+    if _ignored(after, own) != {code, *_ignored(before, own)}:
         return None
     line = text.count("\n", 0, at) + 1
     return file, line, at - (text.rfind("\n", 0, at) + 1) + 1, added
+
+
+def _ignored(data: dict[str, object], own: bool) -> set[object]:
+    names = _table(data, own=own).get("ignore")
+    return set(names) if isinstance(names, list) else set()
 
 
 _MENTIONED = re.compile(r"tool\W{1,12}tapecheck")
 """A table of ours in a file that is no TOML, however its name is written."""
 
 
-def _table(data: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
+def _table(data: dict[str, object], *, own: bool = False) -> dict[str, object]:
     if own:
         return data
     tool = data.get("tool")
@@ -313,7 +318,7 @@ def _read(file: Path) -> Configuration | None:
     return parse(_table(data, own=own), str(file), own=own)
 
 
-def parse(table: Mapping[str, Any], file: str, *, own: bool = False) -> Configuration:
+def parse(table: Mapping[str, object], file: str, *, own: bool = False) -> Configuration:
     """Return the configuration of a table; what of it cannot be is left out and said in `problems`.
 
     `own` says that the table is a file of ours, whose keys have no prefix.
@@ -399,7 +404,7 @@ class _Reader:
         self.problems.append(f"{self.file}: {said}")
 
 
-def did_you_mean(word: str, known: Any) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint at what was meant by a word, to stand behind what is wrong; empty where nothing is near."""
     near = difflib.get_close_matches(word.replace("_", "-"), list(known), 1)
     return f"; did you mean `{near[0]}`?" if near else ""
@@ -425,13 +430,13 @@ def _text(file: str | Path) -> str:
     return data.decode("utf-8")
 
 
-def _loads(text: str) -> dict[str, Any]:
+def _loads(text: str) -> dict[str, object]:
     """Parse TOML; raises ValueError for what is none or too deep."""
     # The parser's time grows with the square of a key's parts.
     if any(line.count(".") > _MAX_PARTS and _STRING.sub("", line).count(".") > _MAX_PARTS for line in text.split("\n")):
         raise _Unread(f"a line with more than {_MAX_PARTS} parts of a key, not read")
     try:
-        data: dict[str, Any] = tomllib.loads(text.replace("\r\n", "\n"))
+        data: dict[str, object] = tomllib.loads(text.replace("\r\n", "\n"))
     except (RecursionError, MemoryError):
         raise _Unread("nested too deeply to be read") from None
     return data

@@ -31,9 +31,9 @@ class Notes:
     __slots__ = ("_answers", "_earlier", "_of_file")
 
     def __init__(self) -> None:
-        self._answers: dict[Callable[..., Any], dict[ast.AST, Any]] = {}
-        self._of_file: dict[Callable[..., Any], Any] = {}
-        self._earlier: dict[Callable[..., Any], Any] = {}
+        self._answers: dict[Callable[..., object], dict[ast.AST, Any]] = {}
+        self._of_file: dict[Callable[..., object], Any] = {}
+        self._earlier: dict[Callable[..., object], Any] = {}
 
     def of(
         self, node: Node, work: Callable[Concatenate[Node, Given], Answer], *args: Given.args, **kwargs: Given.kwargs

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from tapecheck.source.configuration import KEYS, LEVELS, SEVERITIES, Kind
 
 FILE = Path("docs/tapecheck.schema.json")
 ADDRESS = "https://tapecheck.readthedocs.io/en/latest/tapecheck.schema.json"
 
-_STRINGS = {"type": "array", "items": {"type": "string"}}
-_SHAPES: dict[Kind, dict[str, Any]] = {
+_STRINGS: dict[str, object] = {"type": "array", "items": {"type": "string"}}
+_SHAPES: dict[Kind, dict[str, object]] = {
     "rules": _STRINGS,
     "strings": _STRINGS,
     "patterns": _STRINGS,
@@ -27,7 +26,7 @@ _SHAPES: dict[Kind, dict[str, Any]] = {
 }
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, object]:
     """Return the schema."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

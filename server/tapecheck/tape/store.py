@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 from tapecheck.tape import events as vocabulary
@@ -16,7 +16,7 @@ from tapecheck.tape.tape import Tape
 
 FORMAT = 1
 
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, Callable[..., Event]] = {
     kind.__name__: kind
     for kind in (
         vocabulary.Started, vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward,
@@ -119,8 +119,7 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
         line["saved"] = tuple(Saved(**entry) for entry in line["saved"])
     if "roots" in line:
         line["roots"] = tuple(Root(**{k: _tuples(v) for k, v in entry.items()}) for entry in line["roots"])
-    event: Event = kind(**{key: _tuples(value) for key, value in line.items()})
-    return event
+    return kind(**{key: _tuples(value) for key, value in line.items()})
 
 
 def _tuples(value: object) -> Any:

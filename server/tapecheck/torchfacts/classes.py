@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import TypedDict
+
+
+class _Stored(TypedDict):
+    bases: dict[str, list[str]]
+    module: list[str]
+    attributes: dict[str, list[str]]
 
 
 @lru_cache(maxsize=1)
-def _stored() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(resources.files(__package__).joinpath("classes.json").read_bytes())
+def _stored() -> _Stored:
+    found: _Stored = json.loads(resources.files(__package__).joinpath("classes.json").read_bytes())
     return found
 
 

@@ -470,7 +470,7 @@ def join_tri(values: Iterable[Tri]) -> Tri:
 
 
 def _join_tables(
-    leaves: Sequence[Any], inputs: Sequence[frozenset[str]], able: Sequence[frozenset[str]]
+    leaves: Sequence[OpFact], inputs: Sequence[frozenset[str]], able: Sequence[frozenset[str]]
 ) -> tuple[Saves, Saves]:
     """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have, or that could not
     require grad there, says nothing.
@@ -497,7 +497,7 @@ def _join_tables(
 
 
 def _join_inputs(
-    leaves: Sequence[Any], inputs: Sequence[frozenset[str]], sure_field: str, may_field: str
+    leaves: Sequence[OpFact], inputs: Sequence[frozenset[str]], sure_field: str, may_field: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Two fields that list inputs, joined: those in the first of every leaf with the input, and the rest."""
     names = {n for leaf in leaves for n in (*getattr(leaf, sure_field), *getattr(leaf, may_field))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, Field, fields, replace
 from typing import Any
 
 from tapecheck.torchfacts.model import OTHER, ModuleFact, OpFact, OptimizerFact, Overload, join
@@ -18,13 +18,13 @@ _USUAL: dict[str, object] = {"n_outputs": 1, "differentiable_outputs": (0,), "di
 """What most ops are, and so what an absent field of an op's row means."""
 
 
-def _default(entry: Any) -> object:
-    return entry.default_factory() if entry.default is MISSING else entry.default
+def _default(entry: Field[object]) -> object:
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
-def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, Any]:
+def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, object]:
     """Return the fields of a fact that differ from their defaults, as JSON takes them."""
-    row: dict[str, Any] = {}
+    row: dict[str, object] = {}
     for entry in fields(fact):
         if entry.name in _NOT_STORED:
             continue
@@ -61,7 +61,7 @@ def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
     return implied
 
 
-def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, Any]:
+def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, object]:
     every = set(carries)
     packed: dict[str, object] = {
         k: _ALL if len(every) > 1 and set(v) == every else _WITH_RESULT if set(v) == {*every, "result"} else v
@@ -94,7 +94,7 @@ def write_op_fact(fact: OpFact, params: Sequence[str]) -> dict[str, Any]:
     """`write_fact` for one case of an op whose overload has `params`."""
     row = write_fact(fact)
     row.pop("params", None)
-    row.update({key: _packed(row[key], fact.carries) for key in _TABLES if key in row})
+    row.update({key: _packed(getattr(fact, key), fact.carries) for key in _TABLES if key in row})
     chained = row.pop("grad_chain_saves", {})
     if chained != row.get("grad_saves", {}):
         row["grad_chain_saves"] = chained
@@ -118,7 +118,7 @@ def _read(cls: type[Any], name: str, row: Mapping[str, Any]) -> Any:
     return cls(name=name, **{key: _frozen(value) for key, value in row.items() if key in known})
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
     if isinstance(value, dict):

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 SECTIONS = ("general", "ops", "modules", "optimizers")
 
@@ -107,7 +110,7 @@ def _base() -> Mapping[str, object]:
     return found
 
 
-def _folder() -> Any:
+def _folder() -> Traversable:
     return resources.files(__package__).joinpath("versions")
 
 

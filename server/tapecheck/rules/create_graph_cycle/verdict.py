@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tapecheck.record.places import is_statement, loop_of
 from tapecheck.record.story import MIN_RUNS, Sample, Series, Story, loop_line
@@ -46,7 +45,7 @@ def _alive_over(story: Story, finding: Finding, runs: Sequence[Run]) -> list[Ser
     if loop is None or not (numbers or is_statement(story, loop)):
         # A library's loop may be known by another place.
         numbers = {number for item in runs for number, _ in item.at.iteration}
-    found: dict[tuple[Any, ...], Series] = {}
+    found: dict[tuple[object, ...], Series] = {}
     for site, nodes in story.levels:
         for depth, (number, index) in enumerate(site.iteration):
             if number not in numbers:
