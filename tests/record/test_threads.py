@@ -52,3 +52,29 @@ def test_threads_that_train_beside_each_other_end_as_without_the_recorder(write:
         with (tmp_path / "tape.jsonl").open() as file:
             end = read_tape(file).events[-1]
         assert isinstance(end, End) and (end.how, end.detail) == ("finished", "")
+
+
+# While the exception is handled, the optimizer that could not be made is there without its groups.
+UNMADE = """\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+try:
+    torch.optim.SGD(model.weight, lr=0.1)
+except TypeError:
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+print("done")
+"""
+
+
+def test_an_optimizer_that_could_not_be_made_does_not_end_the_recording(write: Write, tmp_path: Path) -> None:
+    result = probed(write(UNMADE), cwd=str(tmp_path), tape=str(tmp_path / "tape.jsonl"))
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+    with (tmp_path / "tape.jsonl").open() as file:
+        end = read_tape(file).events[-1]
+    assert isinstance(end, End) and (end.how, end.detail) == ("finished", "")

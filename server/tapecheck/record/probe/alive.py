@@ -54,14 +54,16 @@ def count(recorder: Recording, tensors: Iterable[Tensor], nodes: Iterable[Node],
         optimizer for reference, _ in recorder.changes.optimizer_places.values()
         for optimizer in (reference(),) if optimizer is not None
     ]  # fmt: skip
-    learned = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    learned = [p for p, _ in recorder.changes.parameters()]
     learned += [tensor for tensor in tensors if type(tensor) is torch.nn.Parameter]
     parameters = sum(map(size, learned))
     # Reading `.grad` makes a Python object: of parameters only, unless the program reads gradients itself.
     named = any(text.names_gradients for text in recorder.sources.texts())
     leaves = learned + ([tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad] if named else [])
     gradients = sum(size(tensor.grad) for tensor in leaves if tensor.is_leaf)
-    states = sum(size(value) for optimizer in optimizers for value in _tensors_in(optimizer.state, torch))
+    states = sum(
+        size(value) for optimizer in optimizers for value in _tensors_in(getattr(optimizer, "state", None), torch)
+    )
     saved: Dict[Optional[Place], int] = {}
     for node in nodes:
         for name, slot in reader.raw(node):

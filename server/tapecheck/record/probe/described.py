@@ -48,14 +48,7 @@ class Described(DescribedGraphs):
         recorder = self.recorder
         names = leaf_names(recorder.torch, [leaf.tensor for leaf in leaves], frame, recorder.sources)
         lines = recorder.tracer.lines()
-        made = {
-            id(p): born
-            for reference, born in list(recorder.changes.optimizer_places.values())
-            for optimizer in (reference(),)
-            if optimizer is not None
-            for group in optimizer.param_groups
-            for p in group["params"]
-        }
+        made = {id(p): born for p, born in recorder.changes.parameters()}
         for leaf in leaves:
             name, function = names.get(id(leaf.tensor), ("", ""))
             self.names[leaf.id] = name

@@ -208,10 +208,7 @@ class Discarded(GradientsDiscarded):
         return None if found is None else found == ZEROS
 
     def _parameters(self) -> Iterator[Tensor]:
-        for reference, _ in list(self.recorder.changes.optimizer_places.values()):
-            optimizer = reference()
-            for group in optimizer.param_groups if optimizer is not None else ():
-                yield from filter(self.recorder.walks.may_read, group["params"])
+        return (p for p, _ in self.recorder.changes.parameters() if self.recorder.walks.may_read(p))
 
 
 def _version(parameter: Tensor) -> Optional[int]:

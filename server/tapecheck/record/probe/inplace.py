@@ -10,7 +10,7 @@ import operator
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .graph import NewLeaf
 from .lines import Iterations, Place, State, ThreadLines, Where, iterations
@@ -222,6 +222,14 @@ class Changes(InPlaceChanges):
         """Register an optimizer that was just made."""
         lines = self.recorder.tracer.lines()
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
+
+    def parameters(self) -> Iterator[Tuple[Tensor, Where]]:
+        """Yield the parameters of all optimizers, with where these were made."""
+        for reference, made in list(self.optimizer_places.values()):
+            # One that is just being made, or could not be, has no groups.
+            for group in getattr(reference(), "param_groups", ()):
+                for p in group["params"]:
+                    yield p, made
 
     def before_step(self, optimizer: Optimizer) -> bool:
         """Return an optimizer is about to step; whether all that runs until it has is torch's own code."""

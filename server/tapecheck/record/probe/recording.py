@@ -9,7 +9,7 @@ import threading
 import weakref
 from contextlib import AbstractContextManager
 from types import FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Protocol, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Protocol, Set, Tuple
 
 from .bounds import Bounds
 from .children import Process
@@ -113,6 +113,8 @@ class InPlaceChanges(Protocol):
     ) -> None: ...  # fmt: skip
 
     def optimizer_made(self, optimizer: Optimizer) -> None: ...
+
+    def parameters(self) -> Iterator[Tuple[Tensor, Where]]: ...
 
     def before_step(self, optimizer: Optimizer) -> bool: ...
 

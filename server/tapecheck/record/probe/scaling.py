@@ -79,7 +79,8 @@ class Scaling:
         # One that is switched off has no scale at all.
         scaling = [scaler for scaler in scalers if getattr(scaler, "_scale", None) is not None]
         for optimizer in optimizers:
-            params = [p for group in optimizer.param_groups for p in group["params"] if self.recorder.walks.may_read(p)]
+            groups = getattr(optimizer, "param_groups", ())
+            params = [p for group in groups for p in group["params"] if self.recorder.walks.may_read(p)]
             if any(p.grad is not None for p in params):
                 scales = [self._scale(scaler, optimizer) for scaler in scaling]
                 if scales or any(not scaler._enabled for scaler in scalers):
