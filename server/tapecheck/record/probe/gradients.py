@@ -175,7 +175,7 @@ class UsedGradients(GradientsUsed):
     def write(self, lines: ThreadLines) -> None:
         """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
         listed = self._listed()
-        if self.recorder.reader is not None:
+        if self.recorder.attached:
             self.recorder.reader.values.allow()
         for leaf, other in self.others.items():
             tensor = other.reference()
