@@ -238,6 +238,31 @@ def test_a_flag_is_needed_before_code_that_is_not_visible_wherever_that_runs_and
     assert [one.code for one in found(RETAINED.format("pass"))] == ["TAPE301"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "loss.backward", "[loss.backward]", "{'again': loss.backward}", "fn=loss.backward",
+        "functools.partial(loss.backward)", "functools.partial(torch.Tensor.backward, loss)",
+        "lambda: loss.backward()", "lambda value=loss: value.backward()", "lambda: again()",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "called",
+    [
+        "elsewhere.part({})", "elsewhere.part({})()", "holder.run({})", "holder.calls.append({})",
+        "pool.submit({}).result()",
+    ],
+)  # fmt: skip
+def test_a_flag_is_needed_where_code_that_is_not_visible_gets_a_function_that_leads_to_the_graph(
+    called: str, given: str
+) -> None:
+    text = RETAINED.replace("import elsewhere", "import elsewhere, functools, concurrent.futures").replace(
+        "for step", "again = lambda: loss.backward()\npool = concurrent.futures.ThreadPoolExecutor()\nfor step"
+    )
+    assert found(text.format(called.format(given))) == []
+    assert [one.code for one in found(text.format(called.format("lambda: step")))] == ["TAPE301"]
+
+
 def test_a_method_is_torch_s_by_its_name_where_it_is_given_no_tensor_and_the_tape_says_so() -> None:
     text = "import torch\nimport elsewhere\nthing = elsewhere.Part()\n{}\n"
     text += "loss = torch.ones(2, requires_grad=True).pow(2).sum()\n"

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.interpret.values import ByKind
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
@@ -201,23 +202,6 @@ def exposed(nodes: Iterable[ast.AST], notes: Notes) -> Names:
     return frozenset(found)
 
 
-def free_names(node: ast.AST) -> frozenset[str]:
-    """Return the names that a function reads and does not store itself."""
-    given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
-    own: set[str] = set()
-    if given is not None:
-        every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-        own = {one.arg for one in every if one is not None}
-    read: set[str] = set()
-    shared: set[str] = set()
-    for part in walk(node):
-        if isinstance(part, ast.Name):
-            (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
-        elif isinstance(part, (ast.Global, ast.Nonlocal)):
-            shared.update(part.names)
-    return frozenset((read - own) | shared)
-
-
 def _stores(targets: Iterable[ast.AST]) -> set[str]:
     """Return the names that are stored for certain."""
     found: set[str] = set()
@@ -278,4 +262,4 @@ def _calls_in(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-__all__ = ["Liveness", "exposed", "free_names"]
+__all__ = ["Liveness", "exposed"]

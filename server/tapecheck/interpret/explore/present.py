@@ -7,7 +7,6 @@ import builtins
 import enum
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.liveness import free_names
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.objects import carry, syntax
@@ -217,7 +216,7 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
     seen.add(id(function.node))
     if len(seen) > limits.MOST_CALLEES:
         return False
-    for name in function.module.notes.of(function.node, free_names):
+    for name in function.module.notes.of(function.node, syntax.free_names):
         value = _lookup(function.env, name)
         if isinstance(value, Function):
             if not _builds_nothing(value, seen):

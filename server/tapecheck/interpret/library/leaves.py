@@ -9,7 +9,23 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState
-from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
+from tapecheck.interpret.objects import carry, syntax
+from tapecheck.interpret.values import (
+    Bound,
+    Dict,
+    Env,
+    Function,
+    Generator,
+    Instance,
+    List,
+    Mark,
+    Native,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
 from tapecheck.tape import LeafEscape, both
 
 LOOKING = (
@@ -121,8 +137,8 @@ def _inner(value: Value) -> Iterable[Value]:
     """Return what whoever has a value can come to next."""
     if isinstance(value, Unknown):
         return () if value.leaf is None else (value.leaf,)
-    if isinstance(value, Bound):
-        return (value.receiver,)
+    if isinstance(value, (Bound, Native, Wrapped, Function)):
+        return behind(value)
     if isinstance(value, Generator):
         return value.env.vars.values()
     if isinstance(value, Instance):
@@ -132,6 +148,37 @@ def _inner(value: Value) -> Iterable[Value]:
     if isinstance(value, (List, Set)):
         return value.items
     return value if isinstance(value, tuple) else ()
+
+
+def behind(value: Bound | Native | Wrapped | Function) -> Iterable[Value]:
+    """Return what whoever calls a function or method can come to: its object, its defaults and the names it reads."""
+    if isinstance(value, Native):
+        return (value.receiver,)
+    if isinstance(value, Bound):
+        return (value.receiver, value.function)
+    if isinstance(value, Wrapped):
+        return (value.function,)
+    read = (_meaning(value.env, name) for name in value.module.notes.of(value.node, syntax.free_names))
+    return (*value.children(), *read)
+
+
+def graphs_behind(value: Bound | Native | Wrapped | Function, depth: int) -> list[Tensor | Unknown]:
+    """Return the graphs that whoever calls a function can walk."""
+    found: list[Tensor | Unknown] = []
+    for one in behind(value) if depth > 0 else ():
+        if isinstance(one, (Bound, Native, Wrapped, Function)):
+            found += graphs_behind(one, depth - 1)
+        elif not (isinstance(one, Tensor) and one.is_leaf):
+            found += carry.tensors_in(one)
+    return found
+
+
+def _meaning(env: Env, name: str) -> Value:
+    """Return what a name means in a scope; None where it means nothing yet."""
+    scope: Env | None = env
+    while scope is not None and name not in scope.vars:
+        scope = scope.parent
+    return (env.globals if scope is None else scope).vars.get(name)
 
 
 def scaling_escapes(torch: Torch, values: Iterable[Value], node: ast.AST, kinds: tuple[type, ...]) -> None:

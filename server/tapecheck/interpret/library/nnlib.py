@@ -228,7 +228,7 @@ class Modules:
                 return parametrized.weight(self.torch, owner, name, node)
             method = getattr(self, f"_module_{name}", None)
             if method is not None:
-                return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
+                return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
             if name in ("_parameters", "_buffers", "_modules"):
@@ -255,7 +255,7 @@ class Modules:
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
-            return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
+            return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at), receiver=owner)
         if isinstance(owner.state, EngineState):
             return self.machine.get_attribute(owner.state.model, name, node)
         if owner.lib.startswith("torch.distributions.") and owner.state is not None:

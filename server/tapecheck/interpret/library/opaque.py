@@ -23,10 +23,12 @@ from tapecheck.interpret.values import (
     Kwargs,
     List,
     Mark,
+    Native,
     Queue,
     Tensor,
     Unknown,
     Value,
+    Wrapped,
     concrete,
     expression,
 )
@@ -138,10 +140,15 @@ def _rework(
     torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Tensor | Unknown]
 ) -> Value:
     """Return what may stand in the place of a value that unknown code can come to; what had a graph is `found`."""
+    if depth == 0 or id(value) in seen:
+        return value
     if isinstance(value, Bound):
         _rework(torch, value.receiver, node, to, depth, seen, found)
         return value
-    if depth == 0 or id(value) in seen:
+    if isinstance(value, (Function, Native, Wrapped)):
+        # What it reads stays what it is, unless it is called.
+        seen.add(id(value))
+        found += leaves.graphs_behind(value, depth)
         return value
 
     def left(one: Value) -> Value:

@@ -150,11 +150,11 @@ class Optimizers:
         if name == "__init__":
             return Native(name, lambda m, args, kwargs, at: self.initialize(owner, args, kwargs, at))
         if name == "step":
-            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at))
+            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at), receiver=owner)
         if name == "zero_grad":
-            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
+            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at), receiver=owner)
         if name == "add_param_group":
-            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, kwargs, at))
+            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, kwargs, at), receiver=owner)
         if name in ("register_step_post_hook", "register_step_pre_hook"):
             return Native(name, lambda m, args, kwargs, at: self._hooked(owner, name, at))
         if name in ("state_dict", "load_state_dict", "train", "eval"):

@@ -96,7 +96,7 @@ def method(modules: Modules, owner: Instance, name: str) -> Native | None:
     found = _METHODS.get(_layer(owner).container, _ANY).get(name)
     if found is None:
         return None
-    return Native(name, lambda m, args, kwargs, at: found(modules, owner, args, kwargs, at))
+    return Native(name, lambda m, args, kwargs, at: found(modules, owner, args, kwargs, at), receiver=owner)
 
 
 def _layer(owner: Instance) -> Layer:

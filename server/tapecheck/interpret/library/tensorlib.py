@@ -64,7 +64,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         return owner.given[name]
     if owner.extra is not None and name in owner.extra:
         return owner.extra[name]
-    return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at))
+    return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)
 
 
 def _extra(torch: Torch, owner: Tensor, name: str) -> Value:

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Native,
     Storage,
     Tensor,
     Unknown,
@@ -85,6 +86,8 @@ class Torch:
         owner = behaviour(value)
         if owner.is_container:
             return [tensor for item in owner.children() for tensor in self.tensors(item)]
+        if isinstance(value, Native):
+            return self.tensors(value.receiver)
         if isinstance(value, Instance) and value.inner is not None:
             return self.tensors(value.inner)
         if owner.is_iterator:

@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Instance,
     Lib,
     List,
+    Native,
     Set,
     Tensor,
     Unknown,
@@ -83,7 +84,7 @@ def may_freeze(args: Iterable[Value]) -> None:
 
 def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anything", "listed", "data", "nothing"]:
     """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
-    if isinstance(value, Bound):
+    if isinstance(value, (Bound, Native)):
         value = value.receiver
     if isinstance(value, (Tensor, Unknown)):
         if isinstance(value, Unknown) and value.leaf is not None and value.leaf.node is not None:

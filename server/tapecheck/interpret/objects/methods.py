@@ -56,7 +56,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
     if method is None and isinstance(owner, Queue):
         method = _METHODS.get((List, name))
     if method is not None:
-        return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at))
+        return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at), receiver=owner)
     if isinstance(owner, Set) and name in SET_METHODS:
         return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
     if isinstance(owner, List) and name == "maxlen":

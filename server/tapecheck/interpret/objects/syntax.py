@@ -244,3 +244,20 @@ def missed(machine: Engine, node: ast.AST) -> bool:
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
         return any(one.any_key or key in one.keys for one in told)
     return False
+
+
+def free_names(node: ast.AST) -> frozenset[str]:
+    """Return the names that a function reads and does not store itself."""
+    given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
+    own: set[str] = set()
+    if given is not None:
+        every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+        own = {one.arg for one in every if one is not None}
+    read: set[str] = set()
+    shared: set[str] = set()
+    for part in walk(node):
+        if isinstance(part, ast.Name):
+            (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
+        elif isinstance(part, (ast.Global, ast.Nonlocal)):
+            shared.update(part.names)
+    return frozenset((read - own) | shared)

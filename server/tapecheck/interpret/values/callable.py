@@ -77,6 +77,8 @@ class Native(BaseValue):
     name: str
     call: Callable[[Any, Args, Kwargs, ast.AST], Value]
     method: bool = False
+    receiver: Value = None
+    """The tensor, module, optimizer or container whose method it is, which whoever gets it can reach."""
 
     is_callable: ClassVar[bool | None] = True
 
