@@ -7,8 +7,9 @@ import pytest
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.interpret import interpret
-from tapecheck.rules.certainty import is_certain, possible
+from tapecheck.rules.certainty import is_certain
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.words import possible
 from tapecheck.source import from_text
 from tapecheck.tape import Assumed, Assumption, Span
 
@@ -332,3 +333,55 @@ def test_a_possible_headline_fits_on_its_line() -> None:
     assert possible("possible leak: `x` is kept") == "possible leak: `x` is kept"
     long = f"`{'model.encoder.' * 4}weight` {{is}} kept by every iteration (missing `detach()`)"
     assert len(possible(long)) <= 72 and possible(long).startswith("possible: `")
+
+
+COUNTED = """\
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--count", type=int, default={default})
+args = parser.parse_args()
+count = args.count
+model = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state, kept = model(torch.ones(3)), []
+{loop}
+    {body}
+"""
+AGAIN = {
+    "TAPE101": "state = model(state); state.sum().backward()",
+    "TAPE103": "state.sum().backward(); state = torch.ones(3)",
+    "TAPE201": "out = model(torch.ones(3)).sum(); out.backward(); kept.append(out)",
+    "TAPE202": "state = model(state); state.sum().backward(retain_graph=True)",
+    "TAPE403": "model(torch.ones(3)).sum().backward(); optimizer.step()",
+}
+
+
+@pytest.mark.parametrize("code", AGAIN)
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for step in range(args.count):", "for step in range(1, args.count + 1):", "for step in range(int(count)):",
+        "step = 0\nwhile step < args.count:\n    step += 1", "step = 0\nwhile not step >= count:\n    step += 1",
+        "step = 0\nwhile step < count and model is not None:\n    step += 1",
+    ],
+)  # fmt: skip
+def test_what_a_second_iteration_shows_is_possible_where_an_option_has_one_by_default(loop: str, code: str) -> None:
+    for default, certain in ((1, False), (3, True)):
+        (finding,) = found(COUNTED.format(default=default, loop=loop, body=AGAIN[code]))
+        assert (finding.code, finding.certain) == (code, certain)
+        assert finding.message.startswith("possible") != certain
+
+
+def test_what_the_first_iteration_shows_is_certain_whatever_an_option_is() -> None:
+    for body in ("state.sum().backward(); state.sum().backward()", "torch.ones(3).sum().backward()"):
+        (finding,) = found(COUNTED.format(default=1, loop="for step in range(args.count):", body=body))
+        assert finding.certain
+
+
+def test_what_an_outer_loop_keeps_is_certain_whatever_an_option_is_for_the_inner_one() -> None:
+    loop = "for epoch in range(3):\n  for step in range(args.count):"
+    (finding,) = found(COUNTED.format(default=1, loop=loop, body=AGAIN["TAPE201"]))
+    assert finding.code == "TAPE201" and finding.certain

@@ -6,13 +6,12 @@ that the whole program does not have, and never a safe fix that breaks the whole
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import headline
+from tapecheck.rules.words import possible
 from tapecheck.tape import (
     Assumed,
     Assumption,
@@ -34,8 +33,6 @@ _OF_RESULTS: frozenset[AssumptionKind] = frozenset(("result", "value"))
 """What a graph that is there does not depend on: another one may be there besides."""
 _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
-_NAME = re.compile(r"`([^`]*)`")
-_ASIDE = re.compile(r" \([^()]*\)$")
 
 
 def is_certain(assumptions: Iterable[Assumption]) -> bool:
@@ -76,7 +73,9 @@ def _note(finding: Finding) -> str:
     """Return in words what a finding takes for granted of code that is not visible."""
     texts = list(dict.fromkeys(one.text for one in finding.rests_on if one.kind not in STILL_CERTAIN))
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-    return f"code that is not visible: assumes that {texts[0]}{more}"
+    first = next(one for one in finding.rests_on if one.kind not in STILL_CERTAIN)
+    cause = "not by default" if first.kind == "count" else "code that is not visible"
+    return f"{cause}: assumes that {texts[0]}{more}"
 
 
 def _lines_of(finding: Finding) -> set[tuple[str, int]]:
@@ -94,6 +93,11 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         built = _built(finding, reading) if rule.raises else None
         for position, event in reading.assumed:
+            if event.kind == "count":
+                # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
+                if rule.raises and (not event.about or not chain.isdisjoint(event.about)):
+                    yield Assumption(event.kind, event.at.span, event.text), True
+                continue
             if position > end and event.kind not in _OF_RECORDING:
                 # It has happened by then; those are noted when what they are about has ended.
                 continue
@@ -207,12 +211,3 @@ def _chain(reading: Reading, lines: set[tuple[str, int]]) -> set[int]:
         if number not in nodes and not nodes.isdisjoint(reading.sources(number)):
             nodes.add(number)
     return found | nodes
-
-
-def possible(message: str) -> str:
-    """Return the headline of a possible finding for that of a certain one."""
-    if message.startswith("possible"):
-        return message
-    names = _NAME.findall(message)
-    form = _NAME.sub("`{}`", message.replace("{", "{{").replace("}", "}}"))
-    return headline([f"possible: {form}", f"possible: {_ASIDE.sub('', form)}"], *names)

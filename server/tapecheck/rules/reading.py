@@ -65,7 +65,7 @@ class LoopRun:
     """One run of a loop, from entering it to leaving it; positions count events of the tape.
 
     `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
-    many there are where the option that says so keeps its default.
+    many there are where options keep their defaults, if that is fewer.
     """
 
     event: Loop
@@ -74,6 +74,11 @@ class LoopRun:
     iterations: int = 0
     more: Fact = "may"
     usual: int | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether it has a second iteration where options keep their defaults."""
+        return self.usual is None or self.usual > 1
 
     @property
     def id(self) -> int:
@@ -249,6 +254,11 @@ class Reading:
     def site(self, node: int) -> Site | None:
         event: Node | Leaf | None = self.ledger.nodes.get(node) or self.ledger.leaves.get(node)
         return event.at if event is not None else None
+
+    def by_default(self, at: Site) -> bool:
+        """Return whether the iterations that a place is in are run where options keep their defaults."""
+        counts = ((self.loops[loop].usual, index) for loop, index in at.iteration if loop in self.loops)
+        return all(usual is None or index <= usual for usual, index in counts)
 
     def iteration_of(self, node: int, loop: LoopRun) -> int:
         """Return the iteration of a loop's run that built a node, 0 where it was built outside."""

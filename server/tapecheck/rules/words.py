@@ -13,6 +13,8 @@ from tapecheck.tape import Backward, CutKind, Node, Root, Site, Span
 MAX_LABELS = 8
 MAX_HEADLINE = 72
 MAX_LISTED = 3
+_NAME = re.compile(r"`([^`]*)`")
+_ASIDE = re.compile(r" \([^()]*\)$")
 _PARAMETER = re.compile(r"\.(?:\w*weight\w*|\w*bias\w*)$")
 SWALLOWED = "the exception is swallowed: this step is silently skipped"
 
@@ -319,3 +321,12 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         best.labels = deduped([*best.labels, *(label for other in group for label in other.labels)])
         best_of.append(best)
     return best_of
+
+
+def possible(message: str) -> str:
+    """Return the headline of a possible finding for that of a certain one."""
+    if message.startswith("possible"):
+        return message
+    names = _NAME.findall(message)
+    form = _NAME.sub("`{}`", message.replace("{", "{{").replace("}", "}}"))
+    return headline([f"possible: {form}", f"possible: {_ASIDE.sub('', form)}"], *names)

@@ -491,7 +491,7 @@ class Iteration:
 class LoopEnd:
     """A loop was left after `iterations` iterations; `more` says whether the real loop would go on.
 
-    `usual` is how many it has where the option that says so keeps its default; None where no option does.
+    `usual` is how many it has where options keep their defaults, if that is fewer.
     """
 
     loop: int
@@ -579,7 +579,10 @@ class Decision:
     cuts: tuple[int, ...] = ()
 
 
-AssumptionKind = Literal["result", "effect", "base", "decorator", "context", "option", "value", "name", "loader"]
+AssumptionKind = Literal[
+    "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
+    "count",
+]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
 """What is not visible:
@@ -593,6 +596,7 @@ NOTHING = (0,)
 - "value": whether a value of another module has a graph
 - "name": what a method of an unknown object does, by its name
 - "loader": that what is iterated out of an unknown object is data
+- "count": how often a loop runs whose option has a default of fewer iterations
 """
 
 

@@ -54,15 +54,16 @@ _COMPUTES_NOTHING = frozenset((
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     """Return an operator on unknown values: an op where one of them carries a graph, else unknown."""
-    unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
-    if any(value.node is not None for value in unknowns):
+    operands = [value for value in (left, right) if isinstance(value, Unknown)]
+    if any(value.node is not None for value in operands):
         return torch.operator(op, left, right, node)
-    counted = all(value.kind in COUNTED for value in unknowns)
-    result = Unknown.number(cuts_of(*unknowns)) if counted else Unknown("result", None, cuts_of(*unknowns))
+    counted = all(value.kind in COUNTED for value in operands)
+    result = Unknown.number(cuts_of(*operands)) if counted else Unknown("result", None, cuts_of(*operands))
     # Of a list nobody knows what is in it once it has been stored to.
-    result.data = all(value.data for value in unknowns) and not any(isinstance(value, List) for value in (left, right))
-    result.assumed = any(value.assumed for value in unknowns)
+    result.data = all(value.data for value in operands) and not any(isinstance(value, List) for value in (left, right))
+    result.assumed = any(value.assumed for value in operands)
     result.parts = (op, left, right)
+    unknowns.usually_computed(result, op, left, right)
     return result
 
 

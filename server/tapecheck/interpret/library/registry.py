@@ -188,7 +188,7 @@ class Libraries:
         """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""
         whole = visible.root(manager)
         if "." in whole.name and not visible.modelled(whole.name):
-            self.world.assumptions.enter(manager, f"`{manager.name}` leaves recording as it is", node)
+            self.world.assumptions.enter(manager, "context", f"`{manager.name}` leaves recording as it is", node)
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Hashable, Iterator
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import World
@@ -12,6 +14,9 @@ from tapecheck.interpret.values import CONSTANTS, Kind, Settlings, Unknown, Valu
 
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
+}  # fmt: skip
 
 
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
@@ -60,6 +65,24 @@ def usually(value: Unknown, default: Value) -> None:
     """Note what an unknown setting is where nobody has set it: tests of it come out so, as likely as not."""
     if value.usual is None:
         value.usual, value.likely = (default,), bool(default)
+
+
+def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None:
+    """Note what an operator makes of an option and a number where the option keeps its default."""
+    defaults = [one.usual[0] if isinstance(one, Unknown) and one.usual is not None else one for one in (left, right)]
+    first, second = defaults
+    if op in _ARITHMETIC and isinstance(first, (int, float)) and isinstance(second, (int, float)):
+        with suppress(ArithmeticError):
+            usually(value, _ARITHMETIC[op](first, second))
+
+
+def by_default(value: Value) -> bool | None:
+    """Return how a test of an option comes out where that keeps its default; None for other tests."""
+    if not isinstance(value, Unknown):
+        return None
+    test = value.negated if isinstance(value.negated, Unknown) else value
+    asked = any(isinstance(one, Unknown) and one.usual is not None for one in (test, *(test.parts or ())))
+    return value.likely if asked else None
 
 
 def settled(value: Unknown, answer: bool) -> None:

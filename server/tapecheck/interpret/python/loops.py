@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, repeats, syntax
+from tapecheck.interpret.objects import carry, repeats, syntax, unknowns
 from tapecheck.interpret.python import flow, guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
@@ -80,6 +80,8 @@ class _Loop:
         self.extra = 0
         """Iterations that are still to be run behind a guard that it was taken on to."""
         self.repeated = False
+        self.usual: int | None = None
+        """How many iterations it has where options keep their defaults, if fewer than are run."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -132,6 +134,13 @@ class _Loop:
         graphs = (held.node for value in values for held in carry.tensors_in(value))
         return any(node is not None and node <= first for node in graphs)
 
+    def beyond(self, by_default: str | int, place: ast.expr) -> None:
+        """Note, once, that it goes on longer than it does where options keep their defaults."""
+        if self.usual is None:
+            self.usual = self.done
+            text = f"`{syntax.text_of(place)}` is not what its default makes it, {by_default}"
+            self.world.assumptions.enter(self, "count", text, place)
+
     def begin(self) -> None:
         self.rounds.begin()
         self.started = carry.begin(self.machine, self.number, self.done + 1)
@@ -155,15 +164,16 @@ class _Loop:
         elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
-    def leave(self, more: Fact, usual: int | None = None) -> None:
-        """Leave it; `more` says whether the program's own loop goes on, `usual` how often it does by default."""
+    def leave(self, more: Fact) -> None:
+        """Leave it; `more` says whether the program's own loop goes on."""
         machine, world = self.machine, self.world
+        world.assumptions.leave(self)
         if not self.outside:
             del world.comparisons.counted[:]
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.loops.leave(self.number, self.outside, self.done, more, usual)
+        world.loops.leave(self.number, self.outside, self.done, more, self.usual)
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
@@ -174,6 +184,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     signal: WayOut | None = None
     element: Value = None
     index = stream.next
+    usual = value.usual if isinstance(value, Range) else None
     while True:
         length = stream.length()
         if length is not None and index >= length:
@@ -184,6 +195,8 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         if following is None:
             break
         index = following
+        if usual is not None and index >= usual:
+            loop.beyond(f"range({usual})", node.iter)
         loop.look()
         # What a generator does for an element belongs to the iteration that gets it.
         loop.begin()
@@ -210,7 +223,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     if signal is None and more != "no":
         _forget_counters(machine, node, env, loop.counted, loop.done, None if length is None else length - index)
         _end_of(machine, node, stream, env)
-    loop.leave(more, value.usual if isinstance(value, Range) else None)
+    loop.leave(more)
     if isinstance(signal, flow.Returned):
         return signal
     if signal is not flow.BREAK and node.orelse:
@@ -285,7 +298,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if env.sent is not None:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
-        answer = _truth(machine, node.test, env)
+        answer, by_default = _truth(machine, node.test, env)
         if answer is False:
             known = True
             break
@@ -298,6 +311,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
                 left = guards.turns_after(own) if own is not None else 0
                 if not loop.ahead(left or math.inf):
                     break
+        if answer is None and by_default is False:
+            loop.beyond("false", node.test)
         loop.look()
         loop.begin()
         signal = yield from machine.block(node.body, env)
@@ -327,20 +342,33 @@ def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
     return loop.done >= limits.MAX_ITERATIONS or (loop.done >= loop.enough and loop.work > limits.LOOP_WORK)
 
 
-def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
-    """Return whether a `while` goes on, None where nobody knows: no part of its condition is decided for that."""
+_Truth = tuple[bool | None, bool | None]
+
+
+def _truth(machine: Engine, test: ast.expr, env: Env) -> _Truth:
+    """Return whether a `while` goes on, None where nobody knows: no part of its condition is decided for that; and
+    whether it does where options keep their defaults.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _truth(machine, test.operand, env)
-        return None if inner is None else not inner
+        answer, by_default = _truth(machine, test.operand, env)
+        return None if answer is None else not answer, None if by_default is None else not by_default
     if not isinstance(test, ast.BoolOp):
-        return machine.known_truth(machine.eval(test, env))
+        value = machine.eval(test, env)
+        answer = machine.known_truth(value)
+        return answer, unknowns.by_default(value) if answer is None else answer
     wanted = isinstance(test.op, ast.Or)
-    answers: list[bool | None] = []
+    answers: list[_Truth] = []
     for part in test.values:
         answers.append(_truth(machine, part, env))
-        if answers[-1] is wanted:
-            return wanted
-    return None if None in answers else not wanted
+        if answers[-1][0] is wanted:
+            return wanted, wanted
+    first, second = (_joined(list(column), wanted) for column in zip(*answers))
+    return first, second
+
+
+def _joined(answers: list[bool | None], wanted: bool) -> bool | None:
+    """Return what the parts of a condition come to together, of which `wanted` is enough."""
+    return wanted if wanted in answers else None if None in answers else not wanted
 
 
 def _enough_iterations(machine: Engine, key: LoopKey) -> int:

@@ -31,7 +31,7 @@ class Assumptions:
         """The unknown arguments that a function was started with, by id, and what calls of them return."""
         self.decorated: dict[int, str] = {}
         """The functions that a decorator which is not visible was given, by the id of their node."""
-        self._entered: list[tuple[Value, Begun]] = []
+        self._entered: list[tuple[object, Begun]] = []
 
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
@@ -54,18 +54,23 @@ class Assumptions:
         known = tuple(one for one in about if one is not None)
         self._writer.emit(Assumed(begun.at, begun.kind, begun.text, known or NOTHING))
 
-    def enter(self, manager: Value, text: str, node: ast.AST) -> None:
-        """Note that a block begins under a context manager which is not visible."""
-        self._entered.append((manager, self.begin("context", text, node)))
+    def enter(self, block: object, kind: AssumptionKind, text: str, node: ast.AST) -> None:
+        """Note that a block begins, of a context manager or a loop, that runs as it does only if `text` holds."""
+        self._entered.append((block, self.begin(kind, text, node)))
 
-    def leave(self, manager: Value) -> None:
-        """Note what was taken for granted of the context manager of a block that ends, if anything was."""
+    def leave(self, block: object) -> None:
+        """Note what was taken for granted of a block that ends, if anything was."""
         for number in reversed(range(len(self._entered))):
-            if self._entered[number][0] is manager:
+            if self._entered[number][0] is block:
                 self.end(self._entered.pop(number)[1])
                 return
 
     def leave_all(self) -> None:
         """Leave the blocks in which the path ends."""
         while self._entered:
-            self.end(self._entered.pop()[1])
+            begun = self._entered.pop()[1]
+            if begun.kind == "count":
+                # Without those iterations the path does not end in them.
+                self._writer.emit(Assumed(begun.at, begun.kind, begun.text))
+            else:
+                self.end(begun)

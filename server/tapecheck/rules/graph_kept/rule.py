@@ -56,16 +56,21 @@ class GraphKeptAcrossIterations(Rule):
             for reading, growths in grown
             for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
         ]
+        # Where no option is given, the loops of the others have no iteration after the first.
+        again = {_place(growth.held)[:3] for _, growth in kept if growth.held.loop.repeats}
         return [
-            self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
+            self._finding(
+                reading,
+                growth,
+                again=_place(growth.held)[:3] in again,
+                certain=_place(growth.held) not in level and _linked(reading, growth),
+            )
             for reading, growth in _innermost(kept)
         ]
 
-    def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
+    def _finding(self, reading: Reading, growth: _Growth, *, again: bool, certain: bool) -> Finding:
         held = growth.held
-        # Where no option is given there is no iteration after the first.
-        once = held.loop.usual is not None and held.loop.usual < 2
-        certain = certain and not once
+        certain = certain and again
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
@@ -103,7 +108,7 @@ class GraphKeptAcrossIterations(Rule):
                 kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
                 saved_tensors_kept=kept, backwarded=freeing is not None,
             ),
-            notes=(note, "by default this loop has no second iteration") if once else (note,),
+            notes=(note,) if again else (note, "by default this loop has no second iteration"),
         )  # fmt: skip
 
 

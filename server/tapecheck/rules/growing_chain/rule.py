@@ -28,7 +28,7 @@ class GrowingChain(Rule):
     def _finding(self, readings: Sequence[Reading], reading: Reading, chain: Chain) -> Finding:
         last = chain.runs[-1]
         home = last.at.span
-        certain = all(
+        certain = chain.loop.repeats and all(
             any(other.runs[-1].at.span == home for other in far.growing_chains)
             for far in readings
             if len(far.runs_by_site.get(home, ())) >= len(reading.runs_by_site[home])

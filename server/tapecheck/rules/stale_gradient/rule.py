@@ -10,7 +10,7 @@ from tapecheck.rules.gradients import Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
-from tapecheck.rules.words import backward_form, called_from, headline, join, line, when
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, possible, when
 from tapecheck.tape import Site, Span, Step
 
 
@@ -63,10 +63,11 @@ class StaleGradient(Rule):
         else:
             note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
         call = _clearing_call(used)
+        certain = reading.by_default(run.at)
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, message if certain else possible(message),
             f"clear the gradients for each step: {call} before this backward",
-            tuple(labels),
+            tuple(labels), certain,
             facts=StaleGradientFacts(
                 parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None
             ),
