@@ -330,3 +330,48 @@ def test_an_import_is_followed_into_submodules_and_plain_imports(tmp_path: Path,
     )
     _, found = ways(program, str(tmp_path / "train.py"))
     assert [one.code for one in found] == ["TAPE101"]
+
+
+BUILDS = """\
+import torch
+
+def train(model, data):
+    model(data).mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "behind", "tried"),
+    [
+        ("from trainer import train\n", "from more import MORE", False),
+        ("", "from more import MORE", True),
+        ("from trainer import train\n", "from trainer import train as MORE", True),
+    ],
+    ids=["it leads to a file that has run", "it leads to one that has not", "it brings what has run"],
+)
+def test_an_import_runs_no_file_again(tmp_path: Path, first: str, behind: str, tried: bool) -> None:
+    """A file that the path has run by then builds nothing when a condition's other side imports it through another."""
+    (tmp_path / "trainer.py").write_text(BUILDS)
+    (tmp_path / "more.py").write_text("from trainer import train\n\nMORE = 1\n")
+    program = f"{HEAD}{first}if args.save:\n    {behind}\nmodel = nn.Linear(3, 1)\n{OPTIMIZER}{TRAIN}"
+    log, _ = ways(program, str(tmp_path / "program.py"))
+    assert (len(log) > 1) is tried
+
+
+@pytest.mark.parametrize(
+    ("given", "other", "tried"),
+    [
+        ("faces.Faces('train')", "faces.Cars('train')", False),
+        ("faces.Faces('train')", "[torch.randn(4, 3)]", True),
+        ("faces.Faces('train')", "torch.randn(8, 4, 3)", True),
+        ("[torch.randn(4, 3)]", "faces.Cars('train')", True),
+    ],
+)
+def test_a_loop_goes_round_as_often_over_either_of_two_unknown_things(given: str, other: str, tried: bool) -> None:
+    program = (
+        f"{HEAD}import faces\n\nmodel = nn.Linear(3, 1)\n{OPTIMIZER}"
+        f"if args.save:\n    data = {given}\nelse:\n    data = {other}\n"
+        + TRAIN.replace("torch.randn(8, 4, 3)", "data")
+    )
+    log, _ = ways(program)
+    assert (len(log) > 1) is tried

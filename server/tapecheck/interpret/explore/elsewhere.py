@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
@@ -20,15 +20,22 @@ from tapecheck.source.modules import Modules
 from tapecheck.source.nodes import walk
 
 
-def of_import(project: Modules, statement: ast.ImportFrom, file: str) -> int | None:
-    """Return the effects of what an import brings, None where it leads to a file that speaks of autograd."""
+def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Container[str]) -> int | None:
+    """Return the effects of what an import brings, None where it leads to a file that speaks of autograd.
+
+    `loaded` are the files that the path has run: an import runs none of them again.
+    """
     effects = 0
+    brings = _brings_names_of(project, statement, file)
     waiting = [(name, level, file) for name, level in _modules_of(statement)]
     seen = {file}
     while waiting:
-        found = project.locate(*waiting.pop())
+        name, level, importer = waiting.pop()
+        found = project.locate(name, level, importer)
         if found is None or (found.file is None and not found.folders):
             # Nobody looks into a library.
+            continue
+        if found.file is not None and found.file in loaded and (importer != file or name not in brings):
             continue
         source = project.source(found.file) if found.file is not None else None
         if source is None or speaks_of_autograd(source):
@@ -40,6 +47,13 @@ def of_import(project: Modules, statement: ast.ImportFrom, file: str) -> int | N
             imports = [part for part in walk(source.tree) if isinstance(part, (ast.Import, ast.ImportFrom))]
             waiting += [(name, level, source.path) for one in imports for name, level in _modules_of(one)]
     return effects
+
+
+def _brings_names_of(project: Modules, statement: ast.ImportFrom, file: str) -> set[str]:
+    """Return the modules of an import that its names come from or are; of a package, submodules may be all it gives."""
+    module, *within = [name for name, _ in _modules_of(statement)] or [""]
+    submodules = all(project.locate(name, statement.level, file) is not None for name in within)
+    return {*within} if within and submodules else {module, *within}
 
 
 def of_calls(side: Side, present: Present, shapes: Shapes) -> int:

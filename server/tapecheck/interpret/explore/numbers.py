@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret.objects.syntax import is_array
 from tapecheck.source.nodes import children, walk
 
 _NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TAKEN_OUT = frozenset((
     "detach", "dim", "format", "item", "join", "nelement", "numel", "numpy", "shape", "size", "tolist",
 ))  # fmt: skip
@@ -96,6 +97,49 @@ def _store_anywhere(node: ast.AST, plain: dict[str, _Left]) -> None:
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             plain.update((part.id, _Left.ANYTHING) for part in walk(node.optional_vars) if isinstance(part, ast.Name))
         stack.extend(children(node))
+
+
+def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
+    """Return the names and attributes of names that code leaves results of calls in, each with what it calls for them.
+
+    Names that it may leave anything else in are left out.
+    """
+    called: dict[str, list[ast.expr]] = {}
+    others: set[str] = set()
+    parts = [part for node in nodes for part in walk(node)]
+    assigned: set[ast.expr] = set()
+    for node in parts:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in (part for one in node.targets for part in _flat(one)):
+                assigned.add(target)
+                called.setdefault(dotted(target), []).append(node.value.func)
+    for node in parts:
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if not isinstance(node.ctx, ast.Load) and node not in assigned:
+                others.add(dotted(node))
+        elif isinstance(node, ast.alias):
+            others.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, (*_NAMED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            others.add(node.name or "")
+    return {name: functions for name, functions in called.items() if name and name not in others}
+
+
+def _flat(target: ast.expr) -> Iterator[ast.expr]:
+    """Yield the single targets of an assignment."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _flat(part)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def dotted(node: ast.AST) -> str:
+    """Return a name, or an attribute of one ("self.h"); empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
 
 
 def _left_by(value: ast.expr | None) -> _Left:

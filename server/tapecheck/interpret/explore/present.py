@@ -9,6 +9,7 @@ import enum
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
+from tapecheck.interpret.library.registry import has_model
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -153,6 +154,21 @@ class Present:
         values = [_lookup(self.env, name) for name in side.read]
         return any(map(_is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
 
+    def gives_unknown(self, function: ast.expr) -> bool:
+        """Whether nothing is known of what a call of a function returns: no model of a library and no source has it."""
+        names: list[str] = []
+        while isinstance(function, (ast.Attribute, ast.Call)):
+            if isinstance(function, ast.Attribute):
+                names.insert(0, function.attr)
+                function = function.value
+            else:
+                names.clear()
+                function = function.func
+        value = _lookup(self.env, function.id) if isinstance(function, ast.Name) else ABSENT
+        if type(value) is Lib:
+            return not has_model(".".join([value.path, *names]))
+        return type(value) is Unknown and knows_nothing(value)
+
     def objects(self) -> list[Instance]:
         """Return the objects that the names of a function refer to, and those that its own object does."""
         found = [value for value in self.env.vars.values() if isinstance(value, Instance)]
@@ -224,6 +240,15 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
         elif not (value is ABSENT or is_plain(value) or isinstance(value, (Lib, Module)) or type(value) is Unknown):
             return False
     return True
+
+
+def knows_nothing(value: Value) -> bool:
+    """Whether a value is unknown, and neither its truth nor its length nor its number is."""
+    return (
+        type(value) is Unknown
+        and value.concrete is None and value.truth is None and value.length is None and value.bounds is None
+        and value.likely is None and value.usual is None
+    )  # fmt: skip
 
 
 def is_plain(value: Value) -> bool:

@@ -10,7 +10,7 @@ from tapecheck.interpret.explore.effects import Facts, facts_of, names_in
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.explore.jumps import LEAVING, Jumps, jumps_of
 from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
-from tapecheck.interpret.explore.numbers import stored_plain
+from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, statements_at, walk
@@ -106,7 +106,7 @@ def _conditions_in(statement: ast.stmt) -> _Around:
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             names = node.targets if isinstance(node, ast.Assign) else [node.target]
             if isinstance(node.value, (ast.IfExp, ast.BoolOp)):
-                targets[id(node.value)] = tuple(map(_dotted, names))
+                targets[id(node.value)] = tuple(map(dotted, names))
         stack.extend((child, home, owner) for child in children(node))
     return homes, targets
 
@@ -165,7 +165,7 @@ class Shapes:
                     name = f"{node.value.id}.{node.attr}"
                     (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, name))
                 elif isinstance(node, ast.AugAssign):
-                    known.loads.append((node.lineno, _dotted(node.target)))
+                    known.loads.append((node.lineno, dotted(node.target)))
                 elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
                     known.loops.append(node)
             self._scopes[id(home)] = known
@@ -191,6 +191,10 @@ class Shapes:
         if known is None:
             known = self._parts[parts] = self.side(parts, self.owner(node), False)
         return known
+
+    def calls_left(self, node: ast.If, body: bool) -> dict[str, list[ast.expr]]:
+        """Return the names that a side of a condition leaves nothing but results of calls in, with what it calls."""
+        return self.index.notes.of(node, _calls_left)[not body]
 
     def behind(self, node: ast.AST) -> Names | None:
         """Return the names that are read behind a condition, None where that is not known."""
@@ -281,6 +285,10 @@ class Shapes:
         return frozenset(lines)
 
 
+def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:
+    return calls_left(node.body), calls_left(node.orelse)
+
+
 def _within(node: ast.If, loop: _Loop) -> bool:
     return loop.lineno <= node.lineno and (node.end_lineno or node.lineno) <= (loop.end_lineno or loop.lineno)
 
@@ -314,14 +322,6 @@ def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]
             elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
                 stack.append(child)
     return found
-
-
-def _dotted(node: ast.AST) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
-    return ""
 
 
 def shapes_of(source: Source) -> Shapes:

@@ -18,7 +18,15 @@ from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.jumps import LEAVING
-from tapecheck.interpret.explore.present import ABSENT, Graph, GraphsOfContainers, Present, is_plain, is_same
+from tapecheck.interpret.explore.present import (
+    ABSENT,
+    Graph,
+    GraphsOfContainers,
+    Present,
+    is_plain,
+    is_same,
+    knows_nothing,
+)
 from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.state import Place, World
@@ -118,6 +126,9 @@ class Watcher:
             stake = Stake.VERDICT
         stake = min(stake, most)
         own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
+        steering = {name for name in own if name.rsplit(".", 1)[-1] in shapes.index.numbers.steering}
+        unknown = _left_unknown(present, shapes, node, taken) & steering if steering and not here.jumps else frozenset()
+        own -= unknown
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
         lines = {
             (world.position.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -133,7 +144,9 @@ class Watcher:
             found.append(watched)
         inert = not here.effects & _DROP or present.inert(here)
         events = len(world.writer.tape.events)
-        return _Open(self, present, shapes, shape, here, other, before, objects, events, found, places, inert, most)
+        return _Open(
+            self, present, shapes, shape, here, other, before, objects, events, found, places, inert, most, unknown
+        )
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
@@ -160,7 +173,7 @@ class Watcher:
         stake = Stake.NOTHING
         effects = other.effects
         for one in other.imports:
-            imported = of_import(self.project, one, world.position.frames[-1].file)
+            imported = of_import(self.project, one, world.position.frames[-1].file, self.modules)
             if imported is None:
                 # What another file of the project has is not known before it is imported.
                 return Stake.VERDICT
@@ -229,6 +242,10 @@ class Watcher:
         if here.effects & _DROP and not open_.inert:
             stake = Stake.VERDICT
         code: set[tuple[str, int]] = set()
+        for name in open_.unknown:
+            if not knows_nothing(open_.present.value(name)):
+                numbers = (name.rsplit(".", 1)[-1],)
+                stake = max(stake, self._number(world, open_.shapes, numbers, open_.places))
         for owner, attribute, was in open_.objects:
             if f"self.{attribute}" not in here.facts.stored:
                 stake = max(stake, self._stored(open_, attribute, was, owner.attrs.get(attribute, ABSENT)))
@@ -478,6 +495,12 @@ class Watcher:
         return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
 
 
+def _left_unknown(present: Present, shapes: Shapes, node: ast.If, taken: bool) -> frozenset[str]:
+    """Return the names that the side of an `if` which is not taken leaves values in that nothing is known of."""
+    left = shapes.calls_left(node, body=not taken)
+    return frozenset(name for name, called in left.items() if all(map(present.gives_unknown, called)))
+
+
 def _code_of(value: Value) -> set[tuple[str, int]]:
     """Return the lines, by file and number, of the class or function that a value is, or is an object of."""
     if isinstance(value, Wrapped):
@@ -507,6 +530,8 @@ class _Open:
     places: Sequence[Place]
     inert: bool
     most: Stake
+    unknown: frozenset[str]
+    """What the other side leaves a value in that nothing is known of: no loop or test can tell it from another such."""
 
     def left(self, world: World) -> None:
         self.watcher.left(world, self)

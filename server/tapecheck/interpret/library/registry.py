@@ -7,6 +7,7 @@ its library; what no model knows is opaque.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable
 
 from tapecheck.interpret.engine import Engine
@@ -79,6 +80,12 @@ _CONTAINER_BASES: dict[str, Callable[[], Dict | List | Set]] = {
     "collections.OrderedDict": lambda: Dict({}), "collections.UserDict": lambda: Dict({}),
     "collections.UserList": lambda: List([]), "collections.defaultdict": lambda: Dict({}),
 }  # fmt: skip
+
+
+def has_model(path: str) -> bool:
+    """Return whether more may be known of what a function of a library returns than that it is an unknown value."""
+    library = path.partition(".")[0]
+    return path in FUNCTIONS or library in MODELS or library == "torch" or library in sys.stdlib_module_names
 
 
 class Libraries:
@@ -264,4 +271,4 @@ class Libraries:
         return Copier(self.torch, node).of(value)
 
 
-__all__ = ["Libraries"]
+__all__ = ["Libraries", "has_model"]
