@@ -375,3 +375,15 @@ def test_a_loop_goes_round_as_often_over_either_of_two_unknown_things(given: str
     )
     log, _ = ways(program)
     assert (len(log) > 1) is tried
+
+
+def test_a_check_of_options_ends_no_path_that_another_condition_makes() -> None:
+    """A program is run with options that its checks let pass, whatever else is answered otherwise."""
+    program = (
+        HEAD.replace("args =", 'parser.add_argument("--data", default="")\nargs =')
+        + "def load(path):\n    if not path:\n        raise ValueError('no data')\n    return torch.randn(4, 3)\n\n"
+        + "model = nn.Linear(3, 1)\nloss = model(load(args.data)).mean()\n"
+        + "if args.save:\n    loss.backward()\nloss.backward()\n"
+    )
+    _, found = ways(program)
+    assert [one.code for one in found] == ["TAPE101"]

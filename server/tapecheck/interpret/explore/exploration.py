@@ -94,6 +94,8 @@ class Exploration:
     """Those that a way answered otherwise and came to its end."""
     begun: set[Place] = field(default_factory=set)
     """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+    passed_raises: set[Place] = field(default_factory=set)
+    """The `raise` statements that the likelier way has gone on past."""
     watched: dict[Place, Watched] = field(default_factory=dict)
     """What can depend on the conditions that a path is to answer otherwise, as the last path showed it."""
 
@@ -154,6 +156,7 @@ class Exploration:
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.writer.tape.started = self.name
         world.choices.passes_failures = self.passes_failures
+        world.choices.passed_raises = self.passed_raises
         watcher = world.watcher = Watcher(self.project.project)
         started = world.budget.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.

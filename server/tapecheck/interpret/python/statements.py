@@ -369,10 +369,12 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
     value = machine.eval(node.exc, env)
     name = exceptions.name_of(value, node.exc)
     world = machine.world
-    if not machine.handlers and world.choices.guesses and not world.choices.policy.patterns and name not in _EXPECTED:
-        # The program is taken for one that works: the likelier answers that led here were wrong.
-        machine.wrong(name, node)
-        return
+    if not machine.handlers and world.choices.guesses and name not in _EXPECTED:
+        span = world.position.span(node)
+        if world.choices.goes_past((span.file, span.line, span.column)):
+            # The program is taken for one that works: the likelier answers that led here were wrong.
+            machine.wrong(name, node)
+            return
     raise Signal(name, value)
 
 

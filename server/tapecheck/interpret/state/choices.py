@@ -50,6 +50,8 @@ class Choices:
         """The conditions that were met, decided or not, with the files that they stand in."""
         self.deduced = 0
         """How many conditions were decided by the answers to others."""
+        self.passed_raises: set[Place] = set()
+        """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
         self.passes_failures = False
         """Whether a backward that finds its graph freed or changed does not end the run."""
 
@@ -81,6 +83,15 @@ class Choices:
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts))
         return answer
+
+    def goes_past(self, place: Place) -> bool:
+        """Whether the path goes on past a `raise` to which answers of conditions have led: note it if so.
+
+        A path that answers a condition otherwise does so where the one with the likelier answers did.
+        """
+        if not self.policy.patterns:
+            self.passed_raises.add(place)
+        return place in self.passed_raises
 
     def repeats(self, decisions: Iterable[Decision]) -> bool:
         """Whether the policy answers these conditions as before, were they asked again in this order."""
