@@ -85,7 +85,10 @@ _CONTAINER_BASES: dict[str, Callable[[], Dict | List | Set]] = {
 def has_model(path: str) -> bool:
     """Return whether more may be known of what a function of a library returns than that it is an unknown value."""
     library = path.partition(".")[0]
-    return path in FUNCTIONS or library in MODELS or library == "torch" or library in sys.stdlib_module_names
+    if library == "torch":
+        # What prepares data (samplers, splits, workers) has a model where it is listed.
+        return path in FUNCTIONS or not path.startswith("torch.utils.")
+    return path in FUNCTIONS or library in MODELS or library in sys.stdlib_module_names
 
 
 class Libraries:
