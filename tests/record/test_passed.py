@@ -11,7 +11,7 @@ from tapecheck.record import RunResult, judge
 from tapecheck.record.probe import graph
 from tapecheck.record.probe.passed import Passed
 from tapecheck.rules.finding import Evidence, Finding
-from tapecheck.tape import Backward, Measure, Node, Raised, Span
+from tapecheck.tape import Backward, Hold, Measure, Node, Raised, Span
 
 Record = Callable[..., RunResult]
 
@@ -44,6 +44,16 @@ def test_most_calls_of_a_long_loop_leave_nothing(record: Record) -> None:
     assert [call.id for call in written[:8]] == list(range(1, 9)) and len(written) < 20
     assert sum(isinstance(event, Node) for event in result.tape.events) == 7 * len(written)
     assert judge([], result.tape) == []
+
+
+def test_losses_that_are_kept_get_no_blocks_of_memory(record: Record) -> None:
+    # Since the 55th iteration no holder was looked for. Asking for `metadata` makes it: that is done at the end.
+    end = "    losses.append(loss)\nprint(sum(bool(one.grad_fn.metadata) for one in losses[-5:]))\n"
+    for call in ("loss.backward()", "loss.backward(torch.ones(()))"):
+        result = record(START + "    " + call + END + end)
+        assert result.how_ended == "finished" and int(result.stdout) <= 1, result.stdout
+        kept = {event.holder for event in result.tape.events if isinstance(event, Hold)}
+        assert kept == {"losses"}
 
 
 def test_a_late_second_backward_is_told_like_an_early_one(record: Record) -> None:

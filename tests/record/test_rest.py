@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.record import RunResult
-from tapecheck.tape import InPlace, Iteration, LoopEnd, Measure, Node, Raised
+from tapecheck.tape import Backward, End, InPlace, Iteration, LoopEnd, Measure, Node, Raised, read_tape
 from tests.record.harness import Write, plain, probed
 
 traced = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring is never off as a whole")
@@ -21,12 +21,13 @@ import sys, torch
 from torch import nn
 torch.manual_seed(0)
 w = torch.ones(3, requires_grad=True)
+tracing_function = getattr(sys.gettrace, "__wrapped__", None)
 
 
 def traced():
     monitoring = getattr(sys, "monitoring", None)
     if monitoring is None:
-        return sys.gettrace() is not None
+        return tracing_function() is not None
     tool = next(number for number in range(6) if monitoring.get_tool(number) == "tapecheck")
     return bool(monitoring.get_local_events(tool, sys._getframe(0).f_back.f_code) & monitoring.events.LINE)
 
@@ -42,7 +43,7 @@ def train(x=1.0):
 """
 
 
-MUL = 19
+MUL = 20
 
 
 def at(text: str, part: str) -> int:
@@ -77,8 +78,8 @@ def test_a_loop_that_builds_nothing_rests_until_it_ends(record: Record, loop: st
 
 @traced
 def test_a_function_that_built_nothing_rests_until_it_returns(record: Record) -> None:
-    text = HEAD + "train()\nprint([(traced(), sys.gettrace() is not None) for _ in range(2)])\n"
-    text += "print(traced(), traced(), sys.gettrace() is not None)\ntrain()\n"
+    text = HEAD + "train()\nprint([(traced(), tracing_function() is not None) for _ in range(2)])\n"
+    text += "print(traced(), traced(), tracing_function() is not None)\ntrain()\n"
     result = record(text)
     assert "[(True, True), (True, True)]" in result.stdout
     assert "True False True" in result.stdout
@@ -151,12 +152,12 @@ def test_a_loop_rests_while_it_waits_for_a_batch(record: Record, end: str) -> No
     text = HEAD + (
         "import time\nfrom torch.utils.data import DataLoader\n\n\n"
         "class Data:\n    def __len__(self):\n        return 12\n\n    def __getitem__(self, i):\n"
-        "        time.sleep(0.001)\n        seen.append(sys.gettrace() is not None)\n"
+        "        time.sleep(0.001)\n        seen.append(tracing_function() is not None)\n"
         "        return (w * i).sum() if i == 9 else torch.ones(()) * i\n\n\n"
         "for x in DataLoader(Data(), 2):\n"
-        "    seen.append(sys.gettrace() is not None)\n"
+        "    seen.append(tracing_function() is not None)\n"
         "    train(x.detach().sum())\n"
-        "    if x[0] == 8:\n        print(seen)\n" + end + "print(sys.gettrace() is not None)\n"
+        "    if x[0] == 8:\n        print(seen)\n" + end + "print(tracing_function() is not None)\n"
     )
     result = record(text)
     assert result.stdout.startswith("[True, True, True, False, False, True, False, False, True")
@@ -174,7 +175,7 @@ def test_anomaly_mode_is_the_programs_own(tmp_path: Path, write: Write) -> None:
         "for i in range(6):\n    if i == 4:\n        with torch.autograd.set_detect_anomaly(True):\n"
         "            print(quiet(), torch.is_anomaly_check_nan_enabled())\n            node = (w * 2).grad_fn\n"
         "    print(quiet())\n"
-        "print('w * 2' in node.metadata['traceback_'][-1])\n"
+        "print('w * 2' in node.metadata['traceback_'][-1], node.metadata['traceback_'])\n"
         "print(dict((w * 3).grad_fn.metadata))\n"
         "def off():\n    with torch.autograd.set_detect_anomaly(False):\n        return torch.is_anomaly_enabled()\n"
         "print([off() for _ in range(6)], torch.is_anomaly_enabled())\n"
@@ -303,3 +304,36 @@ def test_a_thread_that_begins_while_a_loop_rests_is_seen(record: Record) -> None
     nodes = [event for event in result.tape.events if isinstance(event, Node) and "Mul" in event.op]
     assert [event.at.line for event in nodes] == [MUL] * 5
     assert result.how_ended == "finished" and result.backwards == 5, result.stderr
+
+
+@traced
+def test_the_program_sees_no_tracing_but_its_own(write: Write, tmp_path: Path, warm: str) -> None:
+    script = write("""
+        import sys, threading, torch
+
+        def own(frame, event, arg):
+            return None
+
+        def seen():
+            return [module.gettrace() for module in (sys, threading) if hasattr(module, "gettrace")]
+
+        w = torch.ones(3, requires_grad=True)
+        print(seen(), sys.gettrace.__name__)
+        thread = threading.Thread(target=lambda: print(seen()))
+        thread.start()
+        thread.join()
+        for step in range(4):
+            (w * w).sum().backward()
+            before = sys.gettrace()
+            sys.settrace(own)
+            print(sys.gettrace() is own)
+            sys.settrace(before)
+        threading.settrace(own)
+        print(seen()[1:] in ([], [own]), sys.gettrace())
+    """)
+    without = plain(script, cwd=str(tmp_path), python=warm)
+    recorded = probed(script, cwd=str(tmp_path), python=warm)
+    assert (recorded.stdout, recorded.stderr, recorded.returncode) == (without.stdout, without.stderr, 0)
+    with (tmp_path / "tape.jsonl").open(encoding="utf-8") as file:
+        events = read_tape(file).events
+    assert sum(isinstance(event, Backward) for event in events) == 4 and isinstance(events[-1], End)

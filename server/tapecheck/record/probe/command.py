@@ -24,6 +24,7 @@ from .children import record_spawned, tape_of
 from .following import follow
 from .recorder import OLDEST_TORCH, Limits, Recorder
 from .sources import Sources
+from .tracing import tracing_function
 from .writer import Writer
 
 NO_TORCH, OLD_TORCH = 97, 95
@@ -166,7 +167,7 @@ class TorchFinder:
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             # Torch makes some 200,000 calls while it is imported, none of them of interest.
-            trace = sys.gettrace()
+            trace = tracing_function()
             sys.settrace(None)
             try:
                 execute(module)

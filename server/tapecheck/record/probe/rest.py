@@ -21,17 +21,18 @@ import dis
 import importlib
 import itertools
 import opcode
+import os
 import platform
 import sys
 import threading
 import weakref
 from types import CodeType, FrameType, GeneratorType, ModuleType
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from .effort import seconds
 from .lines import Activation, Function, Rest, Resting, RunningLoop, ThreadLines
 from .recording import Recording
-from .tracing import NOISY, Tracer
+from .tracing import NOISY, Tracer, tracing_function
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
@@ -139,7 +140,7 @@ class Rests(Resting):
             if not enabled():
                 return ()
             kept = asked()
-            return kept if stacks.should_preserve_node_meta else kept[:-1]
+            return kept if stacks.should_preserve_node_meta else _of_program(kept[:-1])
 
         def is_anomaly_enabled() -> bool:
             return bool(self._mode[0] if self.rest is not None else enabled())
@@ -193,7 +194,7 @@ class Rests(Resting):
         lines = tracer.only
         if (
             not self.calls or lines is None or not lines.stack or tracer.waiting or tracer.paused is not None
-            or self.rest is not None or lines.thread != threading.get_ident() or sys.gettrace() is not tracer.trace
+            or self.rest is not None or lines.thread != threading.get_ident() or tracing_function() is not tracer.trace
         ):  # fmt: skip
             return None
         if tracer.watched and tracer.counts(function.code, function.code.co_firstlineno, last_line(function.code)):
@@ -249,7 +250,7 @@ class Rests(Resting):
             or self.rest is not None or activation.watch is not None or lines.thread != threading.get_ident()
             or not loop.index or (frame.f_trace is None and tracer.trace is not None)
             or function.calm_loops.get(loop.text) == 0
-            or sys.gettrace() is not tracer.trace or tracer.counts(activation.code, loop.text.first, loop.text.last)
+            or tracing_function() is not tracer.trace or tracer.counts(activation.code, loop.text.first, loop.text.last)
         ):  # fmt: skip
             return
         top = stack.top(frame, depth)
@@ -289,7 +290,7 @@ class Rests(Resting):
         if (
             not isinstance(fetches, _Fetches) or self.rest is not None or tracer.only is not lines or tracer.waiting
             or tracer.paused is not None or activation.watch is not None or lines.thread != threading.get_ident()
-            or (frame.f_trace is None and tracer.trace is not None) or sys.gettrace() is not tracer.trace
+            or (frame.f_trace is None and tracer.trace is not None) or tracing_function() is not tracer.trace
         ):  # fmt: skip
             return
         rest = Rest(lines, activation, frame.f_trace)
@@ -304,7 +305,7 @@ class Rests(Resting):
         if not self._mode[0]:
             self._set(*self._mode)
         self.tracer.unhush()
-        if self.tracer.trace is not None and sys.gettrace() is None:
+        if self.tracer.trace is not None and tracing_function() is None:
             sys.settrace(self.tracer.trace)
 
     def over(self, rest: Rest) -> None:
@@ -482,6 +483,14 @@ def _value_stack() -> Optional[_ValueStack]:
     return stack if any(met) else None
 
 
+def _of_program(stack: Sequence[str]) -> List[str]:
+    """Return the entries of a formatted stack that the program has without the recorder."""
+    own = '  File "' + os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+    # What starts the program lies below its first frame, after Python's own `runpy`.
+    below = max((at for at, entry in enumerate(stack) if entry.startswith(own + "command.py")), default=-1)
+    return [entry for entry in stack[below + 1 :] if not entry.startswith(own)]
+
+
 def _line_by_line(tried: Callable[[], None], look: Callable[[FrameType], None]) -> None:
     """Call a function, and `look` at its frame before each of its lines."""
     monitoring: Optional[ModuleType] = getattr(sys, "monitoring", None)
@@ -492,7 +501,7 @@ def _line_by_line(tried: Callable[[], None], look: Callable[[FrameType], None]) 
                 look(frame)
             return trace
 
-        before = sys.gettrace()
+        before = tracing_function()
         sys.settrace(trace)
         try:
             tried()

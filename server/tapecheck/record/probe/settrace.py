@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from types import FrameType
 from typing import Callable, Optional, Sequence, Tuple
 
 from .lines import Activation, FrameTrace, Rest, ThreadLines
-from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer
+from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer, tracing_function
 
 
 def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
@@ -72,7 +73,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
 
         return local
 
-    if sys.gettrace() is not None:
+    if tracing_function() is not None:
         raise RuntimeError("a debugger or a coverage tool already traces this process")
     running = list(frames)
     for frame in running:
@@ -82,19 +83,48 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         frame.f_trace = follow(tracer.lines(), activation)
 
     tracer.trace, tracer.follow = entered, follow_again
+    shown = _hide(entered)
     sys.settrace(entered)
     threading.settrace(entered)
 
     def stop() -> None:
         tracer.trace = None
-        if sys.gettrace() is entered:
+        if tracing_function() is entered:
             sys.settrace(None)
         threading.settrace(None)
+        shown()
         for frame in running:
             frame.f_trace = None
         running.clear()
 
     return stop
+
+
+def _hide(own: object) -> Callable[[], None]:
+    """Have Python name any trace function but this one; what is returned ends that.
+
+    Programs take a trace function for a debugger: they start no workers then, or compile nothing.
+    """
+    before = [(module, module.gettrace) for module in (sys, threading) if hasattr(module, "gettrace")]
+
+    def hiding(asked: Callable[[], object]) -> Callable[[], object]:
+        @functools.wraps(asked)
+        def gettrace() -> object:
+            found = asked()
+            return None if found is own else found
+
+        return gettrace
+
+    after = [(module, hiding(asked)) for module, asked in before]
+    for module, replacement in after:
+        module.gettrace = replacement  # type: ignore[attr-defined]
+
+    def show() -> None:
+        for (module, asked), (_, replacement) in zip(before, after):
+            if getattr(module, "gettrace", None) is replacement:
+                module.gettrace = asked  # type: ignore[attr-defined]
+
+    return show
 
 
 def _yield_opcodes() -> Tuple[int, ...]:

@@ -32,6 +32,8 @@ from .sources import LoopText, Sources
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
 
+# Python's own: while lines are followed by `sys.settrace`, the program is shown another.
+tracing_function: Callable[[], Optional[TraceFunction]] = getattr(sys.gettrace, "__wrapped__", sys.gettrace)
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 # So many calls in a row of a function that built nothing are followed by calls that are not looked at.
 CALM_CALLS, NOISY = 3, -(1 << 60)
@@ -402,7 +404,7 @@ class Tracer:
         trace = self.trace
         if trace is None:
             return False
-        current = sys.gettrace()
+        current = tracing_function()
         if current is None and self.paused is None:
             # Python itself ends the tracing of a thread whose recursion goes too deep for the trace function.
             lines = self.threads.get(threading.get_ident())
@@ -417,7 +419,7 @@ class Tracer:
 
     def go_on(self) -> None:
         """End a pause."""
-        if self.trace is not None and sys.gettrace() is None:
+        if self.trace is not None and tracing_function() is None:
             sys.settrace(self.trace)
 
     def overslept(self) -> None:
