@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tapecheck.fixes.analysed import Analysed
 from tapecheck.fixes.edit import Edit, Fix
 from tapecheck.source.modules import SOURCES
 
@@ -27,8 +28,9 @@ TRIES_FOR_MORE = 5
 LONG = 4000
 """Events on the tapes from which a program counts as long (about 1,000 lines): half as many candidates are tried."""
 
-MAX_EFFORT = 500_000
-"""What all fixes of one file may cost: its lines and the events on its tapes, for each candidate that is tried."""
+MAX_EFFORT = 1_500_000
+"""What all fixes of one file may cost: units of the dry run (60,000 to 150,000 take a second of CPU time), events that
+the rules read and lines, for each candidate that is tried."""
 
 __all__ = [
     "LONG",
@@ -49,13 +51,15 @@ class Effort:
     """What trying the fixes of one file may still cost, and what came of it beside the fixes.
 
     `untried` are the findings whose turn did not come, `hiding` the fixes that would hide another finding, `without`
-    the findings for which none of the tried edits holds, with the reason.
+    the findings for which none of the tried edits holds, with the reason. `analysed` keeps the reports on edited
+    programs.
     """
 
     left: int = MAX_EFFORT
     untried: list[Finding] = field(default_factory=list)
     hiding: list[Hiding] = field(default_factory=list)
     without: list[tuple[Finding, str]] = field(default_factory=list)
+    analysed: Analysed = field(default_factory=Analysed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def fixes_for(
     long = events > LONG
     effort = Effort(left=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
-    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files)
+    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files, effort.analysed)
     found: list[Fix] = []
     groups: set[str] = set()
     for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
@@ -116,9 +120,9 @@ def fixes_for(
             break
         if candidate.group in groups or (candidate.fallback and found):
             continue
-        before = verifier.left
+        before = effort.analysed.work
         fix = verifier.fix(candidate, {path: known.source for path, known in codes.items()}, code.source.path)
-        effort.left -= (before - verifier.left) * (events + len(report.source.lines))
+        effort.left -= effort.analysed.work - before
         # Who chooses among fixes reads their titles: what reads the same is offered once.
         if fix is not None and all(fix.title != other.title for other in found):
             if not found:

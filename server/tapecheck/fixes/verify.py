@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tapecheck.fixes.analysed import Analysed, Changes
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
@@ -53,7 +55,10 @@ _Place = tuple[str, str, int]
 
 
 class Verifier:
-    """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused."""
+    """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused.
+
+    `analysed` keeps the reports on edited programs for the other findings of the file.
+    """
 
     def __init__(
         self,
@@ -62,14 +67,16 @@ class Verifier:
         check: Check,
         limit: int,
         open_files: Mapping[str, Source] | None = None,
+        analysed: Analysed | None = None,
     ) -> None:
         self.report = report
         self.finding = finding
         self.check = check
         self.left = limit
+        self._analysed = analysed or Analysed()
         self.open_files = dict(open_files or {})
         self.hides: list[tuple[Candidate, Finding]] = []
-        self._tried: set[tuple[tuple[str, tuple[Change, ...]], ...]] = set()
+        self._tried: set[Changes] = set()
         self._everything: list[Finding] | None = None
         self._trained_before: dict[int, int] | None = None
 
@@ -105,7 +112,7 @@ class Verifier:
         if any(new.error is not None and sources[path].error is None for path, new in edited.items()):
             return None
         self.left -= 1
-        after = self._checked(edited)
+        after = self._analysed.report(self.report.source.text, tried, partial(self._checked, edited))
         lost = self._untrained(after)
         if lost is None:
             return None

@@ -84,6 +84,7 @@ def interpret(
             if outcome is None:
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, Wanted(ask, log))
                 outcome.group = Group(outcome.found.tapes)
+                result.work += outcome.work
                 if past is not None:
                     past.keep(entry, outcome)
             left -= outcome.work

@@ -58,6 +58,8 @@ class Interpretation:
     """The texts of the files that imports led to, None for one that could not be read."""
     groups: list[Group] = field(default_factory=list)
     """The tapes by the start that they belong to."""
+    work: int = 0
+    """Units of work that this analysis took; what was remembered took none."""
 
     def add(self, outcome: Outcome) -> None:
         """Take over what another start showed."""
