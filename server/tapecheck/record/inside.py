@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tapecheck.record.evidence import judge
 from tapecheck.record.probe import PRODUCER
@@ -27,6 +27,9 @@ from tapecheck.record.run import whole_file
 from tapecheck.record.scratch import Scratch
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import End, Tape, TapeError, read_tape, write_tape
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 _MAX_BYTES = 256_000_000
 _PACKAGE = str(Path(__file__).parents[1])
@@ -71,7 +74,7 @@ class Recording:
         self.tape = RecordedTape()
         self._recorder: Recorder | None = None
         self._scratch: Scratch | None = None
-        self._before: Any = None
+        self._before: TraceFunction | None = None
 
     def __enter__(self) -> RecordedTape:
         frame = sys._getframe(1)
@@ -159,7 +162,7 @@ def _shown(filename: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
 
 
-def _user_frames(frame: FrameType | None, sources: Sources) -> list[Any]:
+def _user_frames(frame: FrameType | None, sources: Sources) -> list[FrameType]:
     """Return the user's frames that run now, outermost first."""
     found = []
     while frame is not None:

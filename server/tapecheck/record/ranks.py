@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tapecheck.record.reduced import differing
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
-from tapecheck.tape import End, Measure, Site, Span, Tape
+from tapecheck.tape import End, Event, Measure, Root, Site, Span, Tape
 from tapecheck.tape.ranks import RANK, STEP
 
 _OPEN = "the process died before it could close its tape"
@@ -62,7 +61,7 @@ def judged(
 ) -> list[Finding]:
     """Return the findings with the verdicts of the ranks: one that holds on any rank holds."""
     verdicts: dict[int, list[tuple[int, Evidence]]] = {}
-    found: dict[tuple[Any, ...], tuple[Finding, list[tuple[int, Evidence]]]] = {}
+    found: dict[tuple[str, str, int], tuple[Finding, list[tuple[int, Evidence]]]] = {}
     for rank, tape in ranks.items():
         for position, finding in enumerate(judge(static, tape)):
             if finding.evidence is None:
@@ -108,13 +107,13 @@ _OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "gradient-discar
 _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources", "outputs")
 
 
-def _moved(event: Any, by: int) -> Any:
+def _moved(event: Event, by: int) -> Event:
     """Return an event with all its numbers moved."""
     if not by:
         return event
-    changes: dict[str, object] = {}
+    changes = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     for field in dataclasses.fields(event):
-        value = getattr(event, field.name)
+        value = changes[field.name]
         if isinstance(value, Site):
             changes[field.name] = _site(value, by)
         elif value is None or field.name == "bound":
@@ -134,17 +133,17 @@ def _moved(event: Any, by: int) -> Any:
         name, _, about = event.name.partition(":")
         if name in _OF_LEAVES and about.isdigit():
             changes["name"] = f"{name}:{int(about) + by}"
-    return dataclasses.replace(event, **changes) if changes else event
+    return type(event)(**changes)
 
 
 def _site(site: Site, by: int) -> Site:
     return dataclasses.replace(site, iteration=tuple((loop + by, index) for loop, index in site.iteration))
 
 
-def _root(root: Any, by: int) -> object:
-    moved: Iterable[tuple[str, Any]] = (
-        ("node", None if root.node is None else root.node + by),
-        ("cuts", tuple(number + by for number in root.cuts)),
-        ("constant_terms", tuple(number + by for number in root.constant_terms)),
+def _root(root: Root, by: int) -> Root:
+    return dataclasses.replace(
+        root,
+        node=None if root.node is None else root.node + by,
+        cuts=tuple(number + by for number in root.cuts),
+        constant_terms=tuple(number + by for number in root.constant_terms),
     )
-    return dataclasses.replace(root, **dict(moved))

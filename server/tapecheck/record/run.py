@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, TextIO, Union
+from typing import IO, BinaryIO, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
@@ -418,16 +418,13 @@ def _alive() -> Iterator[int | None]:
 
 
 def _start(request: RunRequest, command: list[str], alive: int | None) -> subprocess.Popen[bytes]:
-    options: dict[str, Any] = {}
-    if os.name == "nt":
-        options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
-    else:
-        options["start_new_session"] = True
-        options["pass_fds"] = () if alive is None else (alive,)
+    windows = os.name == "nt"
+    flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) if windows else 0
     try:
         return subprocess.Popen(
             command, stdin=None if request.stdin else subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, cwd=request.cwd, env={**os.environ, **request.env}, **options,
+            stderr=subprocess.PIPE, cwd=request.cwd, env={**os.environ, **request.env},
+            creationflags=flags, start_new_session=not windows, pass_fds=() if windows or alive is None else (alive,),
         )  # fmt: skip
     except OSError as error:
         why = error.strerror or error
