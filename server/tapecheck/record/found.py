@@ -132,13 +132,18 @@ def _cleared(story: Story) -> list[Finding]:
     stepped = {leaf for position, step in story.reading.steps for leaf in gradients.params_at(step.optimizer, position)}
     places: dict[Span, list[str]] = {}
     for leaf, at, count in story.discarded:
-        used = any(story.at(at.span, other.span) for other, _ in story.gradients_used)
-        if count >= _MIN_STEPS and not used and leaf in leaves.keys() & stepped and _calls_backward(story, at.span):
+        if count >= _MIN_STEPS and leaf in leaves.keys() & stepped and _is_unused(story, at.span):
             places.setdefault(at.span, []).append(leaves[leaf].name or f"parameter {leaf}")
     return _of_leaves(
         story, GradientDiscarded, places, "the gradients of this backward are cleared before any step",
         "clear before this backward, or step before clearing", GradientDiscardedFacts,
     )  # fmt: skip
+
+
+def _is_unused(story: Story, place: Span) -> bool:
+    """Return whether a line itself calls a backward none of whose gradients a step has used."""
+    used = any(story.at(place, other.span) for other, _ in story.gradients_used)
+    return not used and _calls_backward(story, place)
 
 
 def _of_leaves(

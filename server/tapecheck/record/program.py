@@ -86,15 +86,20 @@ def files_of(
         if source is None:
             continue
         found.append(os.path.relpath(path, root) if Path(path).is_relative_to(root) else path)
-        for name, level in _imports(source.tree):
-            if not level and name.partition(".")[0] in _LIBRARY:
-                continue
-            other = modules.find(name, level, path)
-            resolved = str(Path(other).resolve()) if other is not None else ""
-            if resolved and resolved not in seen and _own(Path(resolved), root):
+        for resolved in _led_to(source.tree, path, modules):
+            if resolved not in seen and _own(Path(resolved), root):
                 seen[resolved] = None
                 queue.append(resolved)
     return found
+
+
+def _led_to(tree: ast.AST, path: str, modules: Modules) -> Iterator[str]:
+    """Yield the files that the imports of a file lead to, those of the standard library left out."""
+    for name, level in _imports(tree):
+        if level or name.partition(".")[0] not in _LIBRARY:
+            other = modules.find(name, level, path)
+            if other is not None:
+                yield str(Path(other).resolve())
 
 
 def _named(argument: str, root: Path) -> Iterator[str]:

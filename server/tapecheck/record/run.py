@@ -354,17 +354,8 @@ def _interpreter(request: RunRequest) -> str:
 
 
 def _options(request: RunRequest) -> list[str]:
-    """Return the probe's options about the program, without the tape."""
-    script = Path(request.cwd or ".") / request.script
-    if request.module:
-        if not all(part.isidentifier() for part in request.script.split(".")):
-            raise RunError(f"{request.script!r} is not the name of a module")
-    elif script.is_dir():
-        raise RunError(f"{request.script}: is a directory: name a script in it")
-    elif not script.is_file():
-        raise RunError(f"{request.script}: no such file")
-    if request.cwd is not None and not Path(request.cwd).is_dir():
-        raise RunError(f"{request.cwd}: no such directory")
+    """Return the probe's options about the program, without the tape; raises RunError where there is none."""
+    _look_for_program(request)
     options: list[str] = []
     for option, value in (
         ("--max-iterations", request.max_iterations),
@@ -385,6 +376,19 @@ def _options(request: RunRequest) -> list[str]:
     if request.module:
         options.append("-m")
     return [*options, request.script, *request.args]
+
+
+def _look_for_program(request: RunRequest) -> None:
+    script = Path(request.cwd or ".") / request.script
+    if request.module:
+        if not all(part.isidentifier() for part in request.script.split(".")):
+            raise RunError(f"{request.script!r} is not the name of a module")
+    elif script.is_dir():
+        raise RunError(f"{request.script}: is a directory: name a script in it")
+    elif not script.is_file():
+        raise RunError(f"{request.script}: no such file")
+    if request.cwd is not None and not Path(request.cwd).is_dir():
+        raise RunError(f"{request.cwd}: no such directory")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -159,8 +160,16 @@ class Story:
         """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
         self.written_for = 0.0
         """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
+        self._look_through(tape.events)
+        last = tape.events[-1] if tape.events else None
+        self.end = last if isinstance(last, End) else End("stopped")
+        self.by_file: dict[str, list[Run]] = {}
+        for item in self.reading.runs:
+            self.by_file.setdefault(self.file(item.at.file), []).append(item)
+
+    def _look_through(self, events: Iterable[Event]) -> None:
         hold: Hold | None = None
-        for event in tape.events:
+        for event in events:
             if isinstance(event, Hold):
                 hold = event
                 key = (event.loop, event.holder, self.file(event.at.file), event.at.line)
@@ -168,11 +177,6 @@ class Story:
                 series.samples.append(Sample(event.index, 0))
             elif isinstance(event, Measure):
                 self._measure(event, hold)
-        last = tape.events[-1] if tape.events else None
-        self.end = last if isinstance(last, End) else End("stopped")
-        self.by_file: dict[str, list[Run]] = {}
-        for item in self.reading.runs:
-            self.by_file.setdefault(self.file(item.at.file), []).append(item)
 
     def _sparse(self, event: object) -> bool:
         if not isinstance(event, Hold):

@@ -26,15 +26,23 @@ def by_exception(story: Story, finding: Finding) -> Evidence | None:
             return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
     ran = story.count(finding.span)
     if ran and finding.code in _OF_CALLS and not any(story.at(finding.span, one.at.span) for one in story.raised):
-        places = [place for item in story.reading.runs for place in (item.at.span, *item.at.stack)]
-        unknown = any(item.at.function == "<unknown>" for item in story.reading.runs)
-        if not unknown and not any(story.at(finding.span, place) for place in places):
-            # `if again: loss.backward()` is one line. The first calls of every line are on the tape.
+        if _without_its_backward(story, finding):
             return Evidence(
                 "not-reached", f"the line ran {times(ran)}, its backward did not ({end_text(story)})", None,
                 {"runs": ran},
             )  # fmt: skip
     return it_did_not_happen(story, finding, "raised nothing")
+
+
+def _without_its_backward(story: Story, finding: Finding) -> bool:
+    """Return whether no backward ran on a line: `if again: loss.backward()` is one line.
+
+    The first calls of every line are on the tape.
+    """
+    runs = story.reading.runs
+    if any(item.at.function == "<unknown>" for item in runs):
+        return False
+    return not any(story.at(finding.span, place) for item in runs for place in (item.at.span, *item.at.stack))
 
 
 def it_did_not_happen(story: Story, finding: Finding, instead: str) -> Evidence:

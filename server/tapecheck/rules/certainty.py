@@ -51,9 +51,7 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     kept = []
     recorded = {one for reading in assuming for one in _recorded(reading)}
     for finding in findings:
-        assumed: dict[Assumption, bool] = {}
-        for one, touches in _rests_on(rule, finding, assuming):
-            assumed[one] = assumed.get(one, False) or touches
+        assumed = _assumed(rule, finding, assuming)
         finding.rests_on = tuple(assumed)
         if not is_certain(finding.rests_on):
             hidden = [one for one, touches in assumed.items() if touches]
@@ -61,12 +59,24 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
                 continue
             if _may_end(rule, finding, assuming):
                 continue
-            finding.notes += (_note(finding),)
-            if finding.certain:
-                finding.certain = False
-                finding.message = possible(finding.message)
+            _call_possible(finding)
         kept.append(finding)
     return kept
+
+
+def _call_possible(finding: Finding) -> None:
+    finding.notes += (_note(finding),)
+    if finding.certain:
+        finding.certain = False
+        finding.message = possible(finding.message)
+
+
+def _assumed(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> dict[Assumption, bool]:
+    """Return what a finding rests on, each with whether it touches the finding's own nodes and leaves somewhere."""
+    assumed: dict[Assumption, bool] = {}
+    for one, touches in _rests_on(rule, finding, readings):
+        assumed[one] = assumed.get(one, False) or touches
+    return assumed
 
 
 def _note(finding: Finding) -> str:

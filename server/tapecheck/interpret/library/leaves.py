@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    is_module,
 )
 from tapecheck.tape import LeafEscape, both
 
@@ -128,7 +129,7 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int], *, graphs
     if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
-    below = depth if isinstance(value, Instance) and value.module else depth - 1
+    below = depth if is_module(value) else depth - 1
     for one in list(_inner(value)):
         yield from _leaves_in(torch, one, below, seen, graphs=graphs)
 

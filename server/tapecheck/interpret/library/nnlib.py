@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    is_module,
     known_keywords,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
@@ -163,7 +164,7 @@ class Modules:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
         found: list[Tensor] = []
         for value in (model.attrs or {}).values() if depth else ():
-            if isinstance(value, Instance) and value.module:
+            if is_module(value):
                 found.extend(tensor for _, tensor in self.named_parameters(value))
             elif isinstance(value, Unknown) and value.attrs:
                 found.extend(self.replaced_parameters(value, depth - 1))
@@ -205,7 +206,7 @@ class Modules:
         seen.add(id(owner))
         yield prefix, owner
         for name, value in list(owner.attrs.items()):
-            if isinstance(value, Instance) and value.module:
+            if is_module(value):
                 yield from self.modules(value, f"{prefix}.{name}" if prefix else name, seen)
 
     def open_ended(self, owner: Instance) -> bool:
@@ -301,14 +302,12 @@ class Modules:
 
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List(
-            [value for value in owner.attrs.values() if isinstance(value, Instance) and value.module],
+            [value for value in owner.attrs.values() if is_module(value)],
             _layer(owner).more,
         )
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List(
-            [(name, value) for name, value in owner.attrs.items() if isinstance(value, Instance) and value.module]
-        )
+        return List([(name, value) for name, value in owner.attrs.items() if is_module(value)])
 
     def _module_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([module for _, module in self.modules(owner)], self.open_ended(owner))
@@ -390,7 +389,7 @@ class Modules:
 
     def _module_apply(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         for child in list(owner.attrs.values()):
-            if isinstance(child, Instance) and child.module:
+            if is_module(child):
                 method = self.machine.get_attribute(child, "apply", node)
                 self.machine.call(method, args, kwargs, node)
         self.machine.call(args[0] if args else kwargs.get("fn"), [owner], {}, node)
@@ -656,7 +655,7 @@ class _Registered(Attributes):
         """Return whether an attribute is registered under this kind."""
         layer = _layer(self.owner)
         if self.kind == "_modules":
-            return isinstance(value, Instance) and value.module
+            return is_module(value)
         if self.kind == "_buffers":
             return name in layer.buffers
         return _is_parameter(layer, name, value)
@@ -694,9 +693,7 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
                 found.append((prefix + name, value))
         elif type(value) in INERT:
             continue
-        elif (isinstance(value, Instance) and value.module) or (
-            isinstance(value, Unknown) and (value.leaf is not None or value.within is not None)
-        ):
+        elif is_module(value) or (isinstance(value, Unknown) and (value.leaf is not None or value.within is not None)):
             _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
 

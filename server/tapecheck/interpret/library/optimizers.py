@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    is_module,
 )
 from tapecheck.tape import Fact, Optimizer, Step, both
 from tapecheck.torchfacts import load
@@ -140,7 +141,7 @@ class Optimizers:
                 found.extend(inner)
                 complete = complete and whole
             return found, complete
-        if isinstance(source, Instance) and source.module:
+        if is_module(source):
             return [tensor for _, tensor in self.torch.nn.named_parameters(source)], True
         return [], False
 

@@ -37,6 +37,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    is_module,
 )
 from tapecheck.tape import Fact
 from tapecheck.torchfacts import kind_of, load
@@ -154,7 +155,7 @@ class Torch:
             return self.nn.construct(path, args, kwargs, node)
         if name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
             owner = args[0] if args else None
-            if isinstance(owner, Instance) and owner.module:
+            if is_module(owner):
                 return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
         if name.startswith("optim."):
             return self.optimizers.construct(path, args, kwargs, node)

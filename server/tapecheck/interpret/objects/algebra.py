@@ -33,27 +33,47 @@ from tapecheck.interpret.values import (
 
 def container_operator(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     left, right = unwrapped(left), unwrapped(right)
-    if isinstance(op, ast.Add) and (
-        isinstance(left, List) or isinstance(right, List) or (isinstance(left, tuple) and isinstance(right, tuple))
-    ):
-        return _joined(machine, left, right, node)
-    if isinstance(op, ast.Mult) and isinstance(left, (tuple, List)):
-        return _repeated(machine, left, right, node)
-    if isinstance(op, ast.Mult) and isinstance(right, (tuple, List)):
-        return _repeated(machine, right, left, node)
+    special = _OF_OPERATOR.get(type(op))
+    made = special(machine, op, left, right, node) if special is not None else None
+    if made is not None:
+        return made
     if isinstance(left, Dict) and isinstance(right, Dict):
         if left.kind == "counter" and type(op) in _TALLIES:
             return _tally(machine, op, left, right)
-        if isinstance(op, ast.BitOr):
+        if type(op) is ast.BitOr:
             return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.position.clock)
-    if type(op) in _SET_OPERATORS and (isinstance(left, Set) or isinstance(right, Set) or _is_keys(left)):
+    if type(op) in _SET_OPERATORS and (Set in (type(left), type(right)) or _is_keys(left)):
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
-    if isinstance(op, ast.Mod) and isinstance(left, str):
-        try:
-            return constants.arithmetic(machine, op, operator.mod, left, plain(right))
-        except NotPlain:
-            return Unknown.text()
     return Unknown("result")
+
+
+def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    lists = isinstance(left, List) or isinstance(right, List)
+    if lists or (isinstance(left, tuple) and isinstance(right, tuple)):
+        return _joined(machine, left, right, node)
+    return None
+
+
+def _product(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    for sequence, count in ((left, right), (right, left)):
+        if isinstance(sequence, (tuple, List)):
+            return _repeated(machine, sequence, count, node)
+    return None
+
+
+def _formatted(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    if type(left) is not str:
+        return None
+    try:
+        return constants.arithmetic(machine, op, operator.mod, left, plain(right))
+    except NotPlain:
+        return Unknown.text()
+
+
+_OF_OPERATOR: dict[type[ast.operator], Callable[[Engine, ast.operator, Value, Value, ast.AST], Value]] = {
+    ast.Add: _sum, ast.Mult: _product, ast.Mod: _formatted,
+}  # fmt: skip
+"""What an operator does with sequences and text; None where it is given neither."""
 
 
 def _joined(machine: Engine, left: Value, right: Value, node: ast.AST) -> Value:

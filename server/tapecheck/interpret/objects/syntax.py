@@ -205,23 +205,23 @@ def makes(statement: ast.AST) -> Makes:
     """Return what a statement may bring into being."""
     found = Makes()
     for node in walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.names.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.names.add(node.name)
-        elif isinstance(node, ast.alias):
-            found.names.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.attributes.add(node.attr)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.slice, ast.Constant):
-                found.keys.add(node.slice.value)
-            else:
+        match node:
+            case ast.Name(ctx=ast.Store()):
+                found.names.add(node.id)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.names.add(node.name)
+            case ast.alias():
+                found.names.add((node.asname or node.name).split(".")[0])
+            case ast.Attribute(ctx=ast.Store()):
+                found.attributes.add(node.attr)
+            case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Store()):
+                found.keys.add(key)
+            case ast.Subscript(ctx=ast.Store()):
                 found.any_key = True
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found.any_key = found.any_key or node.func.attr in _FILLING
-        elif isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
-            found.leaves = True
+            case ast.Call(func=ast.Attribute(attr=attr)):
+                found.any_key = found.any_key or attr in _FILLING
+            case ast.Break() | ast.Continue() | ast.Return() | ast.Raise():
+                found.leaves = True
     return found
 
 

@@ -13,10 +13,10 @@ from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import Growth, merge_cuts
 from tapecheck.interpret.values import (
     CONSTANTS,
+    Decides,
     Dict,
     Env,
     Instance,
-    Kind,
     List,
     Set,
     Signal,
@@ -25,6 +25,8 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    deciding,
+    declines,
     equal,
     expression,
     identical,
@@ -44,6 +46,7 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+_RELATIONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _NUMBERS = (int, float, complex)
 
 
@@ -234,29 +237,29 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-    if isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
-        identity = isinstance(op, (ast.Is, ast.IsNot))
+    if type(op) in _RELATIONS:
+        identity = type(op) in (ast.Is, ast.IsNot)
         answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))
         if answer is None:
             return unknown_test(machine, op, left, right)
-        return answer if isinstance(op, (ast.Is, ast.In)) else not answer
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return answer if type(op) in (ast.Is, ast.In) else not answer
+    if Tensor in (type(left), type(right)):
         return machine.library.comparison(type(op).__name__, left, right, node)
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
-    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+    decides = deciding(left, right)
+    if decides is Decides.CONSTANT:
         return _compare_constants(machine, op, left, right, node)
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
+    if decides is Decides.UNKNOWN:
         return unknown_test(machine, op, left, right)
-    if isinstance(left, Instance) or isinstance(right, Instance):
-        result = _compare_objects(machine, op, left, right, node)
-        if result is not None:
-            return result
-    if isinstance(op, (ast.Eq, ast.NotEq)):
+    result = _compare_objects(machine, op, left, right, node) if decides is Decides.INSTANCE else None
+    if result is not None:
+        return result
+    if type(op) in (ast.Eq, ast.NotEq):
         same = equal(left, right, machine)
         if same is None:
             return Unknown.plain("test")
-        return same if isinstance(op, ast.Eq) else not same
-    if isinstance(left, Set) or isinstance(right, Set):
+        return same if type(op) is ast.Eq else not same
+    if Set in (type(left), type(right)):
         return algebra.set_comparison(op, left, right)
     return algebra.ordering(machine, op, left, right, node)
 
@@ -288,18 +291,18 @@ def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
         method = machine.find_method(owner, wanted)
         if method is not None:
             result = machine.call(method, [other], {}, node)
-            if not (isinstance(result, Unknown) and result.kind is Kind.NOT_IMPLEMENTED):
+            if not declines(result):
                 return result
-    if isinstance(op, ast.NotEq):
+    if type(op) is ast.NotEq:
         same = _compare_objects(machine, ast.Eq(), left, right, node)
         truth = None if same is None else known_truth(machine, same)
         if truth is not None:
             return not truth
-    if isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls:
-        ordered = left.cls is not None and left.cls.options.get("order")
-        if ordered and not isinstance(op, (ast.Eq, ast.NotEq)):
-            return compare(machine, op, records.compared(left), records.compared(right), node)
-    return None
+    if type(op) is ast.Eq or not isinstance(left, Instance) or not isinstance(right, Instance):
+        return None
+    if type(op) is ast.NotEq or left.cls is None or left.cls is not right.cls or not left.cls.options.get("order"):
+        return None
+    return compare(machine, op, records.compared(left), records.compared(right), node)
 
 
 def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:

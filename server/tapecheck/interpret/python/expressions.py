@@ -13,14 +13,13 @@ from tapecheck.interpret.objects import algebra, constants, exceptions, methods,
 from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
-    CONSTANTS,
     MORE_KEYWORDS,
     Args,
     ByKind,
+    Decides,
     Dict,
     Env,
     Instance,
-    Kind,
     Kwargs,
     Lib,
     List,
@@ -32,6 +31,8 @@ from tapecheck.interpret.values import (
     behaviour,
     can_hold,
     concrete,
+    deciding,
+    declines,
     hashable,
     loaded,
     stored,
@@ -174,36 +175,31 @@ def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
 
 
 def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        if isinstance(left, str) and isinstance(op, ast.Mod):
+    if Tensor in (type(left), type(right)):
+        if type(left) is str and type(op) is ast.Mod:
             return Unknown.text()
-        if isinstance(left, Instance) or isinstance(right, Instance):
-            result = _dunder(machine, op, left, right, node)
-            if result is not None:
-                return result
-        return machine.library.operator(type(op).__name__, left, right, node)
+        result = _dunder(machine, op, left, right, node) if Instance in (type(left), type(right)) else None
+        return machine.library.operator(type(op).__name__, left, right, node) if result is None else result
     left, right = concrete(left), concrete(right)
-    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+    decides = deciding(left, right)
+    if decides is Decides.CONSTANT:
         return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
-        if isinstance(left, str) or isinstance(right, str):
-            return Unknown.text()
-        if (
-            isinstance(op, (ast.Mod, ast.FloorDiv))
-            and type(left) is int
-            and left == 0
-            and isinstance(right, Unknown)
-            and right.node is None
-        ):
-            # The first iteration of `if i % args.every == 0`, whatever that number is.
-            return 0
-        if isinstance(op, ast.Mult) and _repeats(left, right):
-            return algebra.container_operator(machine, op, left, right, node)
-        return machine.library.unknown_operator(type(op).__name__, left, right, node)
-    if isinstance(left, Instance) or isinstance(right, Instance):
-        result = _dunder(machine, op, left, right, node)
-        return algebra.container_operator(machine, op, left, right, node) if result is None else result
-    return algebra.container_operator(machine, op, left, right, node)
+    if decides is Decides.UNKNOWN:
+        return _with_unknown(machine, op, left, right, node)
+    result = _dunder(machine, op, left, right, node) if decides is Decides.INSTANCE else None
+    return algebra.container_operator(machine, op, left, right, node) if result is None else result
+
+
+def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    if str in (type(left), type(right)):
+        return Unknown.text()
+    remainder = type(op) in (ast.Mod, ast.FloorDiv) and type(left) is int and left == 0
+    if remainder and isinstance(right, Unknown) and right.node is None:
+        # The first iteration of `if i % args.every == 0`, whatever that number is.
+        return 0
+    if type(op) is ast.Mult and _repeats(left, right):
+        return algebra.container_operator(machine, op, left, right, node)
+    return machine.library.unknown_operator(type(op).__name__, left, right, node)
 
 
 def _repeats(left: Value, right: Value) -> bool:
@@ -231,7 +227,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
             method = attributes.operator_method(machine, owner, f"{prefix}{name}__", node)
             if method is not None:
                 result = machine.call(method, [other], {}, node)
-                if not (isinstance(result, Unknown) and result.kind is Kind.NOT_IMPLEMENTED):
+                if not declines(result):
                     return result
     return None
 

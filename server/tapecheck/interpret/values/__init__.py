@@ -9,6 +9,7 @@ from tapecheck.interpret.values.base import (
     NO_MODEL,
     Args,
     BaseValue,
+    Decides,
     Deferred,
     Interpreter,
     Kwargs,
@@ -24,6 +25,7 @@ from tapecheck.interpret.values.base import (
     can_hold,
     concrete,
     copied,
+    deciding,
     equal,
     hashable,
     identical,
@@ -38,7 +40,7 @@ from tapecheck.interpret.values.cached import Cached
 from tapecheck.interpret.values.callable import Bound, Context, Lib, Native, Wrapped, Wrapping
 from tapecheck.interpret.values.constant import PythonValue
 from tapecheck.interpret.values.generator import OPEN, Extent, Generator
-from tapecheck.interpret.values.instance import Instance, Layer, Super, unwrapped
+from tapecheck.interpret.values.instance import Instance, Layer, Super, is_module, unwrapped
 from tapecheck.interpret.values.keys import unkey
 from tapecheck.interpret.values.kinds import ByKind
 from tapecheck.interpret.values.mapping import Dict, View
@@ -61,6 +63,7 @@ from tapecheck.interpret.values.unknown import (
     Settlings,
     Unknown,
     bound_length,
+    declines,
     expression,
     merge_cuts,
     settle_on,
@@ -82,6 +85,7 @@ __all__ = [
     "Class",
     "ClassKind",
     "Context",
+    "Decides",
     "Deferred",
     "Dict",
     "Env",
@@ -126,10 +130,13 @@ __all__ = [
     "can_hold",
     "concrete",
     "copied",
+    "deciding",
+    "declines",
     "equal",
     "expression",
     "hashable",
     "identical",
+    "is_module",
     "is_number",
     "known_keywords",
     "known_slice",

@@ -193,6 +193,16 @@ class NotPlain(Exception):
     """A value is not all constants, or not all known."""
 
 
+class Decides(Enum):
+    """Who decides what an operator or a comparison gives: of two operands the one that stands further down here."""
+
+    CONSTANT = 0
+    OTHER = 1
+    INSTANCE = 2
+    UNKNOWN = 3
+    TENSOR = 4
+
+
 class Deferred(Enum):
     """The answer that the other one of two values has to give."""
 
@@ -218,6 +228,8 @@ class BaseValue:
 
     can_hold: ClassVar[bool] = False
     """Whether a tensor can be in it, or it can be one."""
+    decides: ClassVar[Decides] = Decides.OTHER
+    """What it is as an operand."""
 
     is_container: ClassVar[bool] = False
     """Whether it is a tuple, list, set or dict."""
@@ -478,6 +490,18 @@ def behaviour(value: Value) -> BaseValue:
 def plain(value: Value, depth: int = limits.PLAIN_DEPTH) -> Any:
     """Return a value as Python's own; raises NotPlain where anything in it is no known constant."""
     return value if isinstance(value, CONSTANTS) else behaviour(value).as_python(depth)
+
+
+def deciding(left: Value, right: Value) -> Decides:
+    """Return which kind of operand decides about two."""
+    one, other = _decides(left), _decides(right)
+    return one if one.value > other.value else other
+
+
+def _decides(value: Value) -> Decides:
+    if isinstance(value, BaseValue):
+        return value.decides
+    return Decides.CONSTANT if isinstance(value, CONSTANTS) else Decides.OTHER
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:

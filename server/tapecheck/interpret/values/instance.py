@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
     Args,
     BaseValue,
+    Decides,
     Deferred,
     Identity,
     Interpreter,
@@ -73,6 +74,7 @@ class Instance(BaseValue):
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
+    decides: ClassVar[Decides] = Decides.INSTANCE
 
     def __init__(self, cls: Class | None, lib: str = "", module: bool = False, born: int = -1) -> None:
         self.cls = cls
@@ -278,6 +280,11 @@ def _until(machine: Interpreter, method: Value, args: Args, end: str, node: ast.
         if signal.kind == end:
             raise IndexError from None
         raise
+
+
+def is_module(value: Value) -> TypeGuard[Instance]:
+    """Whether a value is a module of torch's, or of a class of the program that derives from it."""
+    return isinstance(value, Instance) and value.module
 
 
 class _Fields(Identity):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar
 
-from tapecheck.interpret.values.base import BaseValue, Deferred, Interpreter, Stream, Value, among
+from tapecheck.interpret.values.base import BaseValue, Decides, Deferred, Interpreter, Stream, Value, among
 from tapecheck.tape import Fact, Site
 
 
@@ -97,6 +97,7 @@ class Tensor(BaseValue):
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
+    decides: ClassVar[Decides] = Decides.TENSOR
 
     def __init__(
         self,

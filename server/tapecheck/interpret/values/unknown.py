@@ -15,6 +15,7 @@ from tapecheck.interpret.values.base import (
     MORE_KEYWORDS,
     Args,
     BaseValue,
+    Decides,
     Deferred,
     Interpreter,
     Kwargs,
@@ -80,6 +81,7 @@ class Unknown(BaseValue):
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
+    decides: ClassVar[Decides] = Decides.UNKNOWN
 
     def __init__(
         self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = (), kind: Kind = Kind.ANY
@@ -321,6 +323,11 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _numbers = itertools.count(1)
+
+
+def declines(value: Value) -> bool:
+    """Whether a value is NotImplemented, by which a method leaves an operator to the other operand."""
+    return isinstance(value, Unknown) and value.kind is Kind.NOT_IMPLEMENTED
 
 
 class Settlings:

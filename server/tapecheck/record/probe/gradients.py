@@ -174,26 +174,10 @@ class UsedGradients(GradientsUsed):
 
     def write(self, lines: ThreadLines) -> None:
         """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
-        listed = self._listed()
         if self.recorder.attached:
             self.recorder.reader.values.allow()
-        for leaf, other in self.others.items():
-            tensor = other.reference()
-            if leaf in self.stepped:
-                continue
-            if other.steps > 0 and (
-                tensor is None or (id(tensor) not in listed and self._value(tensor) == other.value)
-            ):
-                name = "left-out:%d" % leaf
-                at = self.recorder.here(lines)
-                self.recorder.writer.event("Measure", at=at, name=name, value=other.steps, unit="steps")
-        for number, idle in self.idle.items():
-            optimizer = idle.reference()
-            frozen = _frozen_groups(optimizer) if optimizer is not None else idle.frozen
-            if frozen and idle.steps == min(self.steps.get(number, 0), _STEPS):
-                name = "frozen-groups:%d" % idle.steps
-                at = self.recorder.site(*idle.place) if idle.place is not None else self.recorder.here(lines)
-                self.recorder.writer.event("Measure", at=at, name=name, value=frozen, unit="parameters")
+        self._write_others(lines)
+        self._write_idle(lines)
         for number, digests in self.digests.items():
             for step, digest in enumerate(digests):
                 name = "step-digest:%d:%d" % (number, step)
@@ -205,6 +189,28 @@ class UsedGradients(GradientsUsed):
             self.recorder.writer.event(
                 "Measure", at=self.recorder.here(lines), name=name, value=min(count - 1, _STEPS), unit="steps"
             )
+
+    def _write_others(self, lines: ThreadLines) -> None:
+        listed = self._listed()
+        for leaf, other in self.others.items():
+            tensor = other.reference()
+            if leaf in self.stepped:
+                continue
+            if other.steps > 0 and (
+                tensor is None or (id(tensor) not in listed and self._value(tensor) == other.value)
+            ):
+                name = "left-out:%d" % leaf
+                at = self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=other.steps, unit="steps")
+
+    def _write_idle(self, lines: ThreadLines) -> None:
+        for number, idle in self.idle.items():
+            optimizer = idle.reference()
+            frozen = _frozen_groups(optimizer) if optimizer is not None else idle.frozen
+            if frozen and idle.steps == min(self.steps.get(number, 0), _STEPS):
+                name = "frozen-groups:%d" % idle.steps
+                at = self.recorder.site(*idle.place) if idle.place is not None else self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=frozen, unit="parameters")
 
     def _same(self, entry: _Used, where: Optional[Where]) -> bool:
         """Return whether a gradient is still the one that was used, with nothing or something added to it."""

@@ -322,10 +322,10 @@ class HoldFinder(Holds):
             stores = text.stores.get(holder.name, ())
             local = {store.function for store in stores if store.how == "assign" and not store.attribute}
             for store in stores:
-                if store.attribute == holder.attribute and (
-                    store.attribute or not holder.function or store.function == holder.function
-                    or (holder.function == "<module>" and store.how == "container" and store.function not in local)
-                ) and (not store.key or not holder.key or store.key == holder.key):  # fmt: skip
+                if store.attribute != holder.attribute or (store.key and holder.key and store.key != holder.key):
+                    continue
+                inner = holder.function == "<module>" and store.how == "container" and store.function not in local
+                if store.attribute or not holder.function or store.function == holder.function or inner:
                     yield text, store
 
     def _statement(self, holder: Holder, place: Optional[Place]) -> Optional[Extent]:

@@ -151,16 +151,7 @@ def leaf_names(
         if not any(step.f_globals is scope for scope, _ in scopes):
             scopes.append((step.f_globals, "<module>"))
     for scope, function in scopes:
-        names: Dict[int, str] = {}
-        for name, value in list(scope.items()):
-            if name.startswith("__"):
-                continue
-            _name(torch, value, name, wanted, names)
-            if not isinstance(value, torch.nn.Module):
-                for attribute, inner in list(members(value).items())[:64]:
-                    if isinstance(inner, (torch.nn.Module, torch.Tensor)):
-                        _name(torch, inner, name + "." + attribute, wanted, names)
-        for identity, text in names.items():
+        for identity, text in _names_in(torch, scope, wanted).items():
             found.setdefault(identity, (text, function))
         if len(found) == len(wanted):
             break
@@ -170,6 +161,19 @@ def leaf_names(
         step, local = held.pop()
         release(step, local)
     return found
+
+
+def _names_in(torch: ModuleType, scope: Dict[str, object], wanted: Set[int]) -> Dict[int, str]:
+    names: Dict[int, str] = {}
+    for name, value in list(scope.items()):
+        if name.startswith("__"):
+            continue
+        _name(torch, value, name, wanted, names)
+        if not isinstance(value, torch.nn.Module):
+            for attribute, inner in list(members(value).items())[:64]:
+                if isinstance(inner, (torch.nn.Module, torch.Tensor)):
+                    _name(torch, inner, name + "." + attribute, wanted, names)
+    return names
 
 
 def _name(torch: ModuleType, value: object, name: str, wanted: Set[int], names: Dict[int, str]) -> None:
@@ -206,21 +210,23 @@ def describe(call: Optional[CallText], index: int, count: int, root: object, fra
     return call.receiver if call.function == "backward" and call.receiver not in ("torch.autograd", "autograd") else ""
 
 
+def _member(value: object, name: str) -> object:
+    found = members(value).get(name)
+    if found is None:
+        for part in ("_parameters", "_buffers", "_modules"):
+            store = _stored(value, part)
+            if name in store:
+                return store[name]
+    return found
+
+
 def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[Tuple[str, Tensor]]:
     """Return the tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
     value: object = local.get(path[0], frame.f_globals.get(path[0]))
     release(frame, local)
     for name in path[1:]:
-        stored = members(value)
-        found = stored.get(name)
-        if found is None:
-            for part in ("_parameters", "_buffers", "_modules"):
-                store = stored.get(part)
-                if isinstance(store, dict) and name in store:
-                    found = store[name]
-                    break
-        value = found
+        value = _member(value, name)
     text = ".".join(path)
     if isinstance(value, torch.Tensor):
         return [(text, value)]
