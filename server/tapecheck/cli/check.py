@@ -161,13 +161,15 @@ def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]
 
 def _refuse_narrowing(options: argparse.Namespace, lines: bool) -> None:
     """Raise UsageError where options that narrow what is fixed contradict each other or have nothing to narrow."""
-    if lines and not (options.fix or options.diff or options.ask):
+    fixing = options.fix or options.ask
+    if lines and not (fixing or options.diff):
         raise UsageError("a line behind a file (FILE:LINE) says what to fix: it wants --fix, --diff or --ask")
     if options.alternative is not None and not lines:
         raise UsageError("--alternative goes with the line of a finding: --fix FILE:LINE --alternative 2")
-    if options.ask and (lines or options.diff or STDIN in options.paths or options.output_format != "text"):
+    read = options.diff or STDIN in options.paths
+    if options.ask and (lines or read or options.output_format != "text"):
         raise UsageError("--ask cannot be used together with a line, --diff, standard input or another output format")
-    if options.verify and (not (options.fix or options.ask) or options.diff or STDIN in options.paths):
+    if options.verify and (read or not fixing):
         raise UsageError("--verify goes with --fix or --ask, for files that are written")
 
 

@@ -47,20 +47,23 @@ def trace(options: argparse.Namespace) -> int:
             rows += [f"  alone  {finding.code} line {finding.span.line}: {finding.message}" for finding in found]
     if not log:
         rows.append("No way was tried: nothing in this file can start a backward or keep a graph.")
-    rows += [f"internal error: line {fault.line}: {fault.message}" for fault in faults_of(report)]
-    rows += [f"limit: line {limit.line}: {limit.message}" for limit in limits_of(report)]
-    for kind, span in sorted(report.interpretation.mistakes, key=lambda one: (one[1].file, one[1].line, one[0])):
-        rows.append(f"assumed wrong: {kind} on line {span.line} of {span.file}: went on past it")
-    for finding in report.findings:
-        certain = "certain" if finding.certain else "possible"
-        kind = f"{finding.severity}, {certain}"
-        rows.append(f"reported: {finding.code} line {finding.span.line} ({kind}): {finding.message}")
-        rows += [f"  assumes  line {one.at.line}: {one.kind}: {one.text}" for one in finding.rests_on]
-    for finding in report.suppressed:
-        rows.append(f"switched off by a comment: {finding.code} line {finding.span.line}: {finding.message}")
-    rows += _disproved(report, alone)
+    rows += [*_of_all(report), *_disproved(report, alone)]
     write("\n".join(map(printable, rows)) + "\n")
     return NOTHING_FOUND
+
+
+def _of_all(report: Report) -> Iterator[str]:
+    """Yield what is said of all ways together."""
+    yield from (f"internal error: line {fault.line}: {fault.message}" for fault in faults_of(report))
+    yield from (f"limit: line {limit.line}: {limit.message}" for limit in limits_of(report))
+    for kind, span in sorted(report.interpretation.mistakes, key=lambda one: (one[1].file, one[1].line, one[0])):
+        yield f"assumed wrong: {kind} on line {span.line} of {span.file}: went on past it"
+    for finding in report.findings:
+        kind = f"{finding.severity}, {'certain' if finding.certain else 'possible'}"
+        yield f"reported: {finding.code} line {finding.span.line} ({kind}): {finding.message}"
+        yield from (f"  assumes  line {one.at.line}: {one.kind}: {one.text}" for one in finding.rests_on)
+    for finding in report.suppressed:
+        yield f"switched off by a comment: {finding.code} line {finding.span.line}: {finding.message}"
 
 
 def _way(number: int, way: Explored, path: str) -> list[str]:
@@ -164,11 +167,10 @@ def _doubts(problem: Problem, run: Run, reading: Reading) -> Iterator[str]:
     if change is not None and change.bumps == "may":
         yield f"whether line {change.at.line} changes the tensor is not known"
     reached = reading.ledger.ancestry([root.node for root in run.backward.roots if root.node is not None])
-    for number in sorted(reached):
-        part = reading.ledger.nodes.get(number)
-        if part is not None and part.linked == "may":
-            yield f"whether `{part.op}` of line {part.at.line} hangs on what it was given is not known"
-            return
+    parts = (reading.ledger.nodes.get(number) for number in sorted(reached))
+    part = next((part for part in parts if part is not None and part.linked == "may"), None)
+    if part is not None:
+        yield f"whether `{part.op}` of line {part.at.line} hangs on what it was given is not known"
 
 
 def _disproved(report: Report, alone: dict[tuple[str, str, int], list[int]]) -> Iterator[str]:

@@ -12,6 +12,9 @@ from tapecheck.lsp.places import overlap
 from tapecheck.lsp.settings import SECTION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tapecheck.fixes import Fix
     from tapecheck.lsp.evidence import Shown
     from tapecheck.lsp.host import Host
     from tapecheck.lsp.session import Analysis
@@ -124,19 +127,25 @@ async def _fixes(
             action.edit = ls.converter.fix_edit(fix, analysis)
         if ls.client.action_resolve or action.edit is not None:
             (safe if fix.applicability == "safe" else actions).append(action)
+    return safe, [*actions, *_confirm(ls, analysis, shown.static, found, about)]
+
+
+def _confirm(
+    ls: Host, analysis: Analysis, finding: Finding, fixes: Sequence[Fix], about: list[t.Diagnostic]
+) -> Iterator[t.CodeAction]:
+    """Yield the offer to try the best fix of a finding of the file's own, where there is one."""
     from tapecheck.lsp.session import best_of, identity
 
-    tried = best_of(found)
-    own = shown.static in analysis.report.findings
+    tried = best_of(fixes)
+    own = finding in analysis.report.findings
     if own and tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
         # What the fix changes for training is said in its own line above.
         what = _BEFORE_COLON.match(tried.title)
         title = f"Confirm fix by running: {ls.converter.words(what.group() if what else tried.title, analysis)}"
-        argument = {"uri": analysis.snapshot.uri, "finding": list(identity(shown.static))}
+        argument = {"uri": analysis.snapshot.uri, "finding": list(identity(finding))}
         name = ls.client.commands.get("tryFix", "tapecheck.tryFix")
         command = t.Command(title=title, command=name, arguments=[argument])
-        actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=command))
-    return safe, actions
+        yield t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=command)
 
 
 def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:

@@ -161,14 +161,9 @@ class Explainer(Telling):
     def _optimizer_sites(self) -> dict[str, set[Span]]:
         """Return where the optimizers of each name were made, as far as assignments and steps show."""
         made = {event.at.span for reading in self.readings for event in reading.optimizers.values()}
-        steps: dict[Span, set[Span]] = {}
-        for reading in self.readings:
-            for _, step in reading.steps:
-                optimizer = reading.optimizers.get(step.optimizer)
-                if optimizer is not None:
-                    steps.setdefault(step.at.span, set()).add(optimizer.at.span)
         if not made:
             return {}
+        steps = self._stepped()
         names: dict[str, set[Span]] = {}
         for node in self.source.nodes():
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -182,6 +177,16 @@ class Explainer(Telling):
                     names.setdefault(ast.unparse(node.func.value), set()).add(span)
                     names.setdefault(ast.unparse(node.func), set()).add(span)
         return names
+
+    def _stepped(self) -> dict[Span, set[Span]]:
+        """Return where steps are, each with where the optimizers that it steps were made."""
+        steps: dict[Span, set[Span]] = {}
+        for reading in self.readings:
+            for _, step in reading.steps:
+                optimizer = reading.optimizers.get(step.optimizer)
+                if optimizer is not None:
+                    steps.setdefault(step.at.span, set()).add(optimizer.at.span)
+        return steps
 
     def _optimizer(self, word: Word) -> str | None:
         name = name_of(word)

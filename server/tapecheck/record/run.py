@@ -679,6 +679,13 @@ class _Follower:
         if (self.iterations, self.backwards) != before and self.on_event is not None:
             self.on_event(Progress(self.iterations, self.backwards, time.monotonic() - self.began))
 
+    def _begin_loop(self, number: int, place: str, outer: int | None, *, hidden: bool) -> None:
+        self._loops[number] = place
+        if hidden and outer is not None and self._loops.get(outer) in self._training:
+            # What was taken for the loop that trains is the one around it.
+            self._training.discard(self._loops[outer])
+            self.iterations -= self._counts.get(self._loops[outer], 0)
+
     def _count(self, line: bytes) -> None:
         with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):
             if line.startswith(b'{"event":"Site"'):
@@ -689,12 +696,7 @@ class _Follower:
             elif line.startswith(b'{"event":"Loop"'):
                 entry = json.loads(line)
                 if entry["at"] in self._sites:
-                    place, outer = self._sites[entry["at"]]
-                    self._loops[entry["id"]] = place
-                    if entry.get("hidden") and outer is not None and self._loops.get(outer) in self._training:
-                        # What was taken for the loop that trains is the one around it.
-                        self._training.discard(self._loops[outer])
-                        self.iterations -= self._counts.get(self._loops[outer], 0)
+                    self._begin_loop(entry["id"], *self._sites[entry["at"]], hidden=bool(entry.get("hidden")))
             elif line.startswith(b'{"event":"Iteration"'):
                 place = self._loops[json.loads(line)["loop"]]
                 self._counts[place] = self._counts.get(place, 0) + 1

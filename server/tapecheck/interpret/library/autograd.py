@@ -35,6 +35,8 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
     concrete,
+    listed,
+    marked,
     taken_for_data,
 )
 from tapecheck.source.nodes import children, walk
@@ -683,7 +685,7 @@ class Autograd:
         carriers = [value for arg in args for value in torch.tensors(arg) if torch.requires(value) != "no"]
         if not carriers or world.modes.grad_mode == "no":
             return result
-        outputs = list(result) if isinstance(result, tuple) else [result]
+        outputs = listed(result)
         backward = machine.class_attribute(cls, "backward", cls, node)
         reads = _reads_saved(backward)
         kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
@@ -782,7 +784,7 @@ def _differentiable_again(backward: Value) -> Fact:
 
 def _stands_for_all(value: Value) -> bool:
     """Whether a leaf stands for all the parameters of a model nobody knows."""
-    return isinstance(value, Tensor) and value.extra is not None and Mark.OPAQUE in value.extra
+    return marked(value, Mark.OPAQUE)
 
 
 def _has_place(value: Value) -> bool:

@@ -45,7 +45,9 @@ from tapecheck.interpret.values import (
     bound_length,
     concrete,
     copied,
+    marked,
     note_first_graph,
+    on_graph,
     plain,
     settle_on,
 )
@@ -275,7 +277,7 @@ def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _one_of(name: str, items: list[Value]) -> Value:
     """Return the least or the largest of some values where their order is not known."""
-    tensors = [item for item in items if isinstance(item, (Tensor, Unknown)) and item.node is not None]
+    tensors = [item for item in items if on_graph(item)]
     if tensors:
         # One of them: its graph is that of the first, as good as any.
         if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
@@ -345,7 +347,7 @@ def _number_of(kind: type[int] | type[float]) -> Callable[[Engine, Args, Kwargs,
             return m.call(method, [], {}, node) if method is not None else Unknown.number()
         if isinstance(value, Tensor) or (isinstance(value, Unknown) and value.node is not None):
             number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
-            if isinstance(value, Tensor) and value.extra is not None and Mark.DRAWN in value.extra:
+            if marked(value, Mark.DRAWN):
                 drawn(number)
             return number
         return _number(kind, value)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
-from tapecheck.interpret.values import Class, Dict, Instance, List, Set, Tensor, Value
+from tapecheck.interpret.values import Class, Dict, Instance, List, Set, Tensor, Value, is_parameter, items_of
 from tapecheck.tape import LeftOut, Named
 
 _NUMBERED = re.compile(r"(?:\w+\.)*?layers\.\d+")
@@ -103,7 +103,7 @@ def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
     layers: dict[tuple[int, str], list[bool]] = {}
     for _, module in torch.nn.modules(owner):
         for name, tensor in module.attrs.items():
-            if isinstance(tensor, Tensor) and tensor.parameter and tensor.node is not None:
+            if is_parameter(tensor) and tensor.node is not None:
                 if module.cls is not None:
                     # A parameter of a user's own class may be a prompt or a part of an adapter: it is no layer.
                     if tensor.node in left:
@@ -194,7 +194,7 @@ def _leaves_of(
     elif isinstance(value, Dict):
         parts = [(f"{path}[{k!r}]" if isinstance(k, (str, int)) else path, item) for k, item in value.items.items()]
     elif isinstance(value, (List, tuple, Set)):
-        items = value if isinstance(value, tuple) else value.items
+        items = items_of(value)
         parts = [(f"{path}[{index}]", item) for index, item in enumerate(items)]
     for name, item in parts:
         yield from _leaves_of(item, name, inner, seen, holder, lost_below)

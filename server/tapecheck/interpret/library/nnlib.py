@@ -48,6 +48,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_module,
     known_keywords,
+    listed,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.tape import Named
@@ -441,7 +442,7 @@ class Modules:
             if kind == "before":
                 changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
                 if changed is not None and not isinstance(changed, Unknown):
-                    args = list(changed) if isinstance(changed, tuple) else [changed]
+                    args = listed(changed)
         result = self.forward(owner, args, kwargs, node)
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
@@ -611,7 +612,7 @@ class Modules:
                     undo.append((other, name, known))
                     other.attrs[name] = value
         try:
-            given: list[Value] = [*inputs] if isinstance(inputs, tuple) else [inputs]
+            given: list[Value] = listed(inputs)
             return self.call(owner, given, {}, node)
         finally:
             # A tied parameter may be there twice: what it was before the first time is what it was.

@@ -33,6 +33,9 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    is_parameter,
+    listed,
+    marked,
     taken_for_data,
 )
 from tapecheck.source.parsing import parse_expression
@@ -269,7 +272,7 @@ class _Call:
         differentiable = self.fact.name != "detach" and self.fact.differentiable != "no"
         if self.world.modes.grad_mode == "no" or not differentiable or not any(map(taken_for_data, self.every)):
             return False
-        return not any(isinstance(value, Tensor) and value.parameter for value in self.every)
+        return not any(is_parameter(value) for value in self.every)
 
     def _cuts_of_data(self, plan: _Plan) -> tuple[int, ...]:
         """Return where graphs end that lead to a result without one."""
@@ -420,7 +423,7 @@ def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) 
 
 def lies_across(value: Value) -> bool:
     """Whether a tensor is a view whose elements do not lie in order: `contiguous()` of it makes a copy."""
-    return isinstance(value, Tensor) and value.extra is not None and Mark.LIES_ACROSS in value.extra
+    return marked(value, Mark.LIES_ACROSS)
 
 
 def change(torch: Torch, target: Tensor | Unknown, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
@@ -589,7 +592,7 @@ def _saves(
             continue
         value = every[place]
         if value is not target:
-            if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
+            if lowered == "yes" and is_parameter(value):
                 continue
             # What is no parameter may be of lower precision already, and is then saved itself.
             saved.append(world.graph.save(value, thing, both(fired, "may") if lowered != "no" else fired))
@@ -770,7 +773,7 @@ def _moves_leaf(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> bool
 
 def _weighted(value: Value) -> bool:
     """Whether a value is a constant gradient times a weight that nobody knows, and has no other graph than that may."""
-    return isinstance(value, Tensor) and value.extra is not None and Mark.WEIGHTED in value.extra
+    return marked(value, Mark.WEIGHTED)
 
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> tuple[int, ...]:
@@ -860,7 +863,7 @@ def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.
 
 def _index_op(torch: Torch, name: str, index: Value) -> str:
     index = concrete(index)
-    parts = list(index) if isinstance(index, tuple) else [index]
+    parts = listed(index)
     kinds = set()
     for part in parts:
         part = concrete(part)

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    items_of,
 )
 from tapecheck.tape import CutKind, GraphRead
 
@@ -306,7 +307,7 @@ def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
     """Whether a call makes a tensor of a single number: a temperature, a weight of a loss, hardly ever data."""
     given = args[0] if args else None
     if isinstance(given, (List, tuple)) and rank == 1:
-        items = given.items if isinstance(given, List) else given
+        items = items_of(given)
         given = items[0] if len(items) == 1 else None
     if name == "tensor":
         return isinstance(concrete(given), (int, float))
@@ -377,7 +378,7 @@ def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
 def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
     """Return how many dimensions a factory gives; None where that is not known."""
     if name in _OF_SIZES:
-        return len(sizes.items if isinstance(sizes, List) else sizes)
+        return len(items_of(sizes))
     if name == "eye":
         return 2
     if not args:
@@ -386,7 +387,7 @@ def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
         inner, depth = args[0], 0
         while isinstance(inner, (List, tuple)):
             depth += 1
-            items = inner.items if isinstance(inner, List) else inner
+            items = items_of(inner)
             inner = items[0] if items else None
         return depth
     return args[0].rank if name.endswith("_like") and isinstance(args[0], Tensor) else None

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     Wrapping,
     concrete,
+    items_of,
 )
 from tapecheck.tape import Fact, Span, either
 
@@ -244,7 +245,7 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
 
     def output(value: Value) -> Value:
         if isinstance(value, (tuple, List)):
-            items = [output(item) for item in (value if isinstance(value, tuple) else value.items)]
+            items = [output(item) for item in (items_of(value))]
             return tuple(items)
         if not isinstance(value, Tensor) or value.dtype != "float":
             return value

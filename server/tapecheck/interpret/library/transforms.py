@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Dict, Kind, Kwargs, List, Native, Tensor, Unknown, Value
+from tapecheck.interpret.values import Args, Dict, Kind, Kwargs, List, Native, Tensor, Unknown, Value, listed
 from tapecheck.tape import Fact, GraphRead, either
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
@@ -127,7 +127,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     depth = len(world.modes.grad_modes)
     try:
         entered = fresh(inputs)
-        passed: list[Value] = [*entered] if isinstance(entered, tuple) else [entered]
+        passed: list[Value] = listed(entered)
         result = torch.machine.call(given.get("func"), passed, {}, node)
     finally:
         del world.modes.grad_modes[depth - 1 :]

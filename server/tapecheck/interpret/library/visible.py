@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    is_parameter,
 )
 
 _MODELLED = frozenset((
@@ -92,7 +93,7 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
         if value.node is not None:
             about[value.node] = None
             return "listed"
-        if isinstance(value, Tensor) and value.parameter:
+        if is_parameter(value):
             # It is frozen now, and need not be afterwards.
             return "anything"
         return "data" if not isinstance(value, Unknown) or value.concrete is None else "nothing"

@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     hashable,
+    items_of,
     plain,
     unkey,
     unwrapped,
@@ -87,7 +88,7 @@ def _joined(machine: Engine, left: Value, right: Value, node: ast.AST) -> Value:
 
 
 def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value, node: ast.AST) -> Value:
-    items = list(sequence if isinstance(sequence, tuple) else sequence.items)
+    items = list(items_of(sequence))
     if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
         repeated = items * count
         return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)

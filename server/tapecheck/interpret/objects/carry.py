@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
     is_module,
+    is_parameter,
 )
 from tapecheck.tape import Hold, Site
 
@@ -468,7 +469,7 @@ def of_model(value: Value) -> bool:
     """Whether a value is a parameter or a module, with its name or others beside it where it is a tuple."""
     if isinstance(value, tuple):
         return any(of_model(item) for item in value if not isinstance(item, tuple))
-    return (isinstance(value, Tensor) and value.parameter) or is_module(value)
+    return (is_parameter(value)) or is_module(value)
 
 
 def is_leaf(value: Value) -> bool:

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     known_keywords,
+    listed,
 )
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
@@ -317,7 +318,7 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
             member.attrs.update({"value": value, "name": name, "_value_": value, "_name_": name})
             init = machine.find_method(member, "__init__")
             if init is not None:
-                machine.call(init, list(value) if isinstance(value, tuple) else [value], {}, node)
+                machine.call(init, listed(value), {}, node)
         cls.namespace[name] = cls.members[name] = member
 
 

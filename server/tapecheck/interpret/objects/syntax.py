@@ -28,11 +28,10 @@ def root_of(node: ast.expr) -> str:
 
 def is_array(node: ast.expr) -> bool:
     """Whether an expression is a number or an array that no dry run knows: `np.array(...)`, `x.argmax().item()`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _OUT_OF_TENSORS:
-            return True
-        if node.func.attr == "sample" and getattr(node.func.value, "attr", "") in _SPACES:
-            return True
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+            if attr in _OUT_OF_TENSORS or (attr == "sample" and getattr(value, "attr", "") in _SPACES):
+                return True
     return root_of(node) in NUMERIC
 
 
@@ -48,38 +47,38 @@ def default_branch(node: ast.AST) -> bool:
         if node.orelse and _only_draws(node.body) and not _only_draws(node.orelse):
             # An action at random, or the one that the model takes.
             return False
-        if isinstance(last, (ast.Raise, ast.Continue, ast.Break)):
-            return False
-        if isinstance(last, ast.Return) and not node.orelse and len(node.body) == 1:
-            return False
-        if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-            called = last.value.func
-            if isinstance(called, ast.Name):
-                return called.id not in ("exit", "quit")
-            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-                return f"{called.value.id}.{called.attr}" not in ("sys.exit", "os._exit")
+        match last:
+            case ast.Raise() | ast.Continue() | ast.Break():
+                return False
+            case ast.Return():
+                return bool(node.orelse) or len(node.body) > 1
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
+                return name not in ("exit", "quit")
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name))):
+                return (owner, name) not in (("sys", "exit"), ("os", "_exit"))
     return True
 
 
 def equated(test: ast.expr) -> ast.Name | ast.Attribute | None:
     """Return what a test asks to be equal to a constant, or not to be: a name or an attribute."""
-    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq))):
-        return None
-    left = test.left
-    return (
-        left if isinstance(left, (ast.Name, ast.Attribute)) and isinstance(test.comparators[0], ast.Constant) else None
-    )
+    match test:
+        case ast.Compare(
+            left=ast.Name() | ast.Attribute() as left, ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant()]
+        ):
+            return left
+    return None
 
 
 def counted_names(node: ast.AST) -> set[str]:
     """Return the names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
     found: set[str] = set()
     for child in walk(node):
-        if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
-            found.add(child.target.id)
-        elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
-            used = {part.id for part in walk(child.value) if isinstance(part, ast.Name)}
-            found |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
+        match child:
+            case ast.AugAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets, value=ast.BinOp() as value):
+                used = {part.id for part in walk(value) if isinstance(part, ast.Name)}
+                found |= {target.id for target in targets if isinstance(target, ast.Name)} & used
     return found
 
 
@@ -136,15 +135,20 @@ def has_yield(node: ast.AST) -> bool:
 def is_abstract(node: ast.AST) -> bool:
     """Whether a method is there to be written by subclasses: it says so, or does nothing but raise."""
     body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
-    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+    if body and type(body[0]) is ast.Expr and _says_nothing(body[0]):
         body = body[1:]
     raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
     if raised is not None and text_of(raised).partition("(")[0] == "NotImplementedError":
         return True
     named = {text_of(decorator).rpartition(".")[2] for decorator in getattr(node, "decorator_list", [])}
-    return "abstractmethod" in named and all(
-        isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)) for one in body
-    )
+    return "abstractmethod" in named and all(map(_says_nothing, body))
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return True
+    return False
 
 
 @placeless
@@ -152,8 +156,7 @@ def is_unwritten(node: ast.AST) -> bool:
     """Whether a method does nothing yet: it returns an argument as it is, or nothing at all."""
     taken = [argument.arg for argument in node.args.args] if isinstance(node, ast.FunctionDef) else []
     return isinstance(node, ast.FunctionDef) and all(
-        isinstance(one, ast.Pass)
-        or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        _says_nothing(one)
         or (isinstance(one, ast.Return) and isinstance(one.value, ast.Name) and one.value.id in taken)
         for one in node.body
     )
@@ -234,15 +237,15 @@ def missed(machine: Engine, node: ast.AST) -> bool:
     """
     world = machine.world
     told = [world.position.notes.of(statement, makes) for statement in world.choices.guesses]
-    if isinstance(node, ast.Name):
-        return any(node.id in one.names or one.leaves for one in told)
-    if isinstance(node, ast.Attribute):
-        base = node.value
-        own = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
-        return any(node.attr in one.attributes or own in one.names or own in one.attributes for one in told)
-    if isinstance(node, ast.Subscript):
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        return any(one.any_key or key in one.keys for one in told)
+    match node:
+        case ast.Name(id=name):
+            return any(name in one.names or one.leaves for one in told)
+        case ast.Attribute(value=base, attr=name):
+            own = getattr(base, "id", getattr(base, "attr", ""))
+            return any(name in one.attributes or own in one.names or own in one.attributes for one in told)
+        case ast.Subscript(slice=place):
+            key = place.value if isinstance(place, ast.Constant) else None
+            return any(one.any_key or key in one.keys for one in told)
     return False
 
 

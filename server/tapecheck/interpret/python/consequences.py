@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     expression,
+    items_of,
 )
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
@@ -209,7 +210,7 @@ def _size(values: Iterable[Value], most: int) -> int:
             if current.parts is not None:
                 stack.extend(current.parts[1:])
         elif isinstance(current, (tuple, List)):
-            stack.extend(current if isinstance(current, tuple) else current.items)
+            stack.extend(items_of(current))
     return found
 
 
@@ -238,7 +239,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
         elif isinstance(current, (tuple, List)):
             if getattr(current, "more", False):
                 raise _Opaque
-            stack.extend(current if isinstance(current, tuple) else current.items)
+            stack.extend(items_of(current))
         elif not isinstance(current, CONSTANTS):
             raise _Opaque
     return found
@@ -247,7 +248,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
 def _formula(value: Value) -> _Formula:
     """Return what works an expression out for examples of the unknowns in it: many are tried, and read it once."""
     if isinstance(value, (tuple, List)):
-        items = [_formula(item) for item in (value if isinstance(value, tuple) else value.items)]
+        items = [_formula(item) for item in (items_of(value))]
         return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
         return lambda given: value

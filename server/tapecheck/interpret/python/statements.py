@@ -301,20 +301,20 @@ def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST)
 
 def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
     for target in node.targets:
-        if isinstance(target, ast.Name):
-            (env.globals if target.id in env.names_global else env).vars.pop(target.id, None)
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            _delete(machine, ast.Delete(target.elts), env)
-        elif isinstance(target, ast.Attribute):
-            owner = machine.eval(target.value, env)
-            if isinstance(owner, Instance):
-                delete_attribute(machine, owner, target.attr, node)
-            elif isinstance(owner, Tensor) and target.attr == "grad":
-                machine.library.set_tensor_attribute(owner, "grad", None, node)
-        elif isinstance(target, ast.Subscript):
-            owner = machine.eval(target.value, env)
-            index = machine.eval(target.slice, env)
-            behaviour(owner).delete_item(machine, index, target)
+        match target:
+            case ast.Name(id=name):
+                (env.globals if name in env.names_global else env).vars.pop(name, None)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                _delete(machine, ast.Delete(targets), env)
+            case ast.Attribute(value=value, attr=name):
+                owner = machine.eval(value, env)
+                if isinstance(owner, Instance):
+                    delete_attribute(machine, owner, name, node)
+                elif isinstance(owner, Tensor) and name == "grad":
+                    machine.library.set_tensor_attribute(owner, "grad", None, node)
+            case ast.Subscript(value=value, slice=place):
+                owner = machine.eval(value, env)
+                behaviour(owner).delete_item(machine, machine.eval(place, env), target)
 
 
 def delete_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> None:
@@ -331,28 +331,24 @@ def delete_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST)
 
 
 def _aug_assign(machine: Engine, node: ast.AugAssign, env: Env) -> None:
-    target = node.target
     value = machine.eval(node.value, env)
-    if isinstance(target, ast.Name):
-        current = machine.eval(target, env)
-        result = expressions.augment(machine, node, current, value)
-        machine.store_name(target.id, result, env, node)
-        loops.note_count(machine, target, result, env)
-    elif isinstance(target, ast.Attribute):
-        owner = machine.eval(target.value, env)
-        current = machine.get_attribute(owner, target.attr, target)
-        result = expressions.augment(machine, node, current, value)
-        machine.set_attribute(owner, target.attr, result, node)
-        machine.name_tensor(target, result)
-        loops.note_count(machine, target, result, env)
-    elif isinstance(target, ast.Subscript):
-        owner = machine.eval(target.value, env)
-        index = machine.eval(target.slice, env)
-        current = machine.get_item(owner, index, target)
-        result = expressions.augment(machine, node, current, value)
-        machine.name_tensor(target, result)
-        machine.set_item(owner, index, result, node)
-        loops.note_count(machine, target, result, env)
+    match node.target:
+        case ast.Name() as target:
+            result = expressions.augment(machine, node, machine.eval(target, env), value)
+            machine.store_name(target.id, result, env, node)
+        case ast.Attribute() as target:
+            owner = machine.eval(target.value, env)
+            current = machine.get_attribute(owner, target.attr, target)
+            result = expressions.augment(machine, node, current, value)
+            machine.set_attribute(owner, target.attr, result, node)
+            machine.name_tensor(target, result)
+        case ast.Subscript() as target:
+            owner = machine.eval(target.value, env)
+            index = machine.eval(target.slice, env)
+            result = expressions.augment(machine, node, machine.get_item(owner, index, target), value)
+            machine.name_tensor(target, result)
+            machine.set_item(owner, index, result, node)
+    loops.note_count(machine, node.target, result, env)
 
 
 def _ann_assign(machine: Engine, node: ast.AnnAssign, env: Env) -> None:

@@ -10,6 +10,7 @@ from tapecheck.interpret.objects import carry, records, syntax
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     INERT,
+    ByKind,
     Class,
     Dict,
     Env,
@@ -23,34 +24,46 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
     can_hold,
+    is_parameter,
+    on_graph,
     stored,
 )
 from tapecheck.tape import Bind, Escape, Site
 
 
 def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
-    if isinstance(target, ast.Name):
-        store_name(machine, target.id, value, env, statement, target)
-    elif isinstance(target, ast.Attribute):
-        set_attribute(machine, machine.eval(target.value, env), target.attr, value, statement)
+    write = _TARGETS.get(type(target))
+    if write is not None:
+        write(machine, target, value, env, statement)
+
+
+def _to_name(machine: Engine, target: ast.Name, value: Value, env: Env, statement: ast.AST) -> None:
+    store_name(machine, target.id, value, env, statement, target)
+
+
+def _to_attribute(machine: Engine, target: ast.Attribute, value: Value, env: Env, statement: ast.AST) -> None:
+    set_attribute(machine, machine.eval(target.value, env), target.attr, value, statement)
+    name_tensor(machine, target, value)
+
+
+def _to_item(machine: Engine, target: ast.Subscript, value: Value, env: Env, statement: ast.AST) -> None:
+    owner = machine.eval(target.value, env)
+    # What is written into a tensor becomes part of it: it is the tensor that has a graph from then on.
+    written = type(owner) is Tensor
+    if not written:
         name_tensor(machine, target, value)
-    elif isinstance(target, ast.Subscript):
-        owner = machine.eval(target.value, env)
-        # What is written into a tensor becomes part of it: it is the tensor that has a graph from then on.
-        written = isinstance(owner, Tensor)
-        if not written:
-            name_tensor(machine, target, value)
-        machine.library.stored(owner, value, statement)
-        behaviour(owner).set_item(machine, machine.eval(target.slice, env), value, statement)
-        if written and isinstance(target.value, (ast.Name, ast.Attribute)):
-            name_tensor(machine, target.value, owner)
-    elif isinstance(target, ast.Starred):
-        assign(machine, target.value, value, env, statement)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(machine, target.elts, value, env, statement)
+    machine.library.stored(owner, value, statement)
+    behaviour(owner).set_item(machine, machine.eval(target.slice, env), value, statement)
+    if written and isinstance(target.value, (ast.Name, ast.Attribute)):
+        name_tensor(machine, target.value, owner)
 
 
-def _unpack(machine: Engine, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
+def _starred(machine: Engine, target: ast.Starred, value: Value, env: Env, statement: ast.AST) -> None:
+    assign(machine, target.value, value, env, statement)
+
+
+def _unpack(machine: Engine, target: ast.Tuple | ast.List, value: Value, env: Env, statement: ast.AST) -> None:
+    targets = target.elts
     star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
     values = behaviour(value).known_items(machine, statement)
     if values is None:
@@ -64,8 +77,18 @@ def _unpack(machine: Engine, targets: list[ast.expr], value: Value, env: Env, st
     if len(values) < len(targets):
         machine.wrong("ValueError", statement)
         values = [*values, *(Unknown("item") for _ in range(len(targets) - len(values)))]
-    for target, item in zip(targets, values):
-        assign(machine, target, item, env, statement)
+    for each, item in zip(targets, values):
+        assign(machine, each, item, env, statement)
+
+
+_TARGETS: ByKind[Engine, [Value, Env, ast.AST], None] = ByKind()
+_TARGETS.register(_to_name, ast.Name)
+_TARGETS.register(_to_attribute, ast.Attribute)
+_TARGETS.register(_to_item, ast.Subscript)
+_TARGETS.register(_starred, ast.Starred)
+_TARGETS.register(_unpack, ast.Tuple)
+_TARGETS.register(_unpack, ast.List)
+"""How a target is assigned to, by its kind."""
 
 
 def store_name(
@@ -147,7 +170,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
         return
     if owner.module and isinstance(value, Tensor) and not value.parameter:
         before = owner.attrs.get(name)
-        if isinstance(before, Tensor) and before.parameter and not (owner.layer and name in owner.layer.buffers):
+        if is_parameter(before) and not (owner.layer and name in owner.layer.buffers):
             # A module takes nothing but a Parameter where it has one.
             machine.wrong("TypeError", node)
     owner.attrs[name] = value
@@ -189,7 +212,7 @@ def name_parameter(machine: Engine, owner: Instance, name: str, value: Value) ->
 
 def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
     """Note what the user calls a tensor that an attribute or item was set to."""
-    if isinstance(value, (Tensor, Unknown)) and value.node is not None:
+    if on_graph(value):
         name = machine.world.position.notes.of(target, syntax.text_of)
         machine.world.writer.emit(Bind(machine.world.position.site(target), name, value.node, value.cuts))
     elif isinstance(value, tuple):
@@ -201,7 +224,7 @@ def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
 def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Value, ...]) -> None:
     """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
     for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
-        if isinstance(item, (Tensor, Unknown)) and item.node is not None:
+        if on_graph(item):
             machine.world.writer.emit(Bind(at, name, item.node, item.cuts, index))
 
 

@@ -52,11 +52,13 @@ from tapecheck.interpret.values.sequence import (
     Queue,
     Range,
     Set,
+    items_of,
     known_slice,
+    listed,
     note_first_graph,
     parts_of_slice,
 )
-from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
+from tapecheck.interpret.values.tensor import Mark, Storage, Tensor, is_parameter, marked
 from tapecheck.interpret.values.unknown import (
     COUNTED,
     Kind,
@@ -66,6 +68,7 @@ from tapecheck.interpret.values.unknown import (
     declines,
     expression,
     merge_cuts,
+    on_graph,
     settle_on,
     taken_for_data,
 )
@@ -138,11 +141,16 @@ __all__ = [
     "identical",
     "is_module",
     "is_number",
+    "is_parameter",
+    "items_of",
     "known_keywords",
     "known_slice",
+    "listed",
     "loaded",
+    "marked",
     "merge_cuts",
     "note_first_graph",
+    "on_graph",
     "parts_of_slice",
     "plain",
     "settle_on",

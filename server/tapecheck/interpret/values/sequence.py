@@ -275,6 +275,16 @@ Order = Literal["first", "last", "least"]
 """Which of its elements a queue gives first."""
 
 
+def items_of(value: List | Set | tuple[Value, ...]) -> Sequence[Value]:
+    """Return the known elements of a list, set or tuple."""
+    return value if isinstance(value, tuple) else value.items
+
+
+def listed(value: Value) -> list[Value]:
+    """Return the elements of a tuple, or the value alone."""
+    return [*value] if isinstance(value, tuple) else [value]
+
+
 class Queue(List):
     """A queue of the library."""
 

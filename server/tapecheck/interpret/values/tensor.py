@@ -6,7 +6,7 @@ import ast
 import weakref
 from collections.abc import Iterable
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from tapecheck.interpret.values.base import BaseValue, Decides, Deferred, Interpreter, Stream, Value, among
 from tapecheck.tape import Fact, Site
@@ -183,3 +183,13 @@ class Tensor(BaseValue):
 
     def is_one(self) -> bool:
         return self.extra is None or Mark.OPAQUE not in self.extra
+
+
+def marked(value: Value, mark: Mark) -> bool:
+    """Whether a value is a tensor that something is noted about."""
+    return isinstance(value, Tensor) and value.extra is not None and mark in value.extra
+
+
+def is_parameter(value: Value) -> TypeGuard[Tensor]:
+    """Whether a value is a parameter."""
+    return isinstance(value, Tensor) and value.parameter

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -323,6 +323,11 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _numbers = itertools.count(1)
+
+
+def on_graph(value: Value) -> TypeGuard[Tensor | Unknown]:
+    """Whether a value is a node of a graph, or may be one."""
+    return isinstance(value, (Tensor, Unknown)) and value.node is not None
 
 
 def declines(value: Value) -> bool:
