@@ -285,9 +285,11 @@ def _one_of(name: str, items: list[Value]) -> Value:
         chosen = Unknown(name, tensors[0].node, cuts_of(*items))
         chosen.oldest, chosen.certain = tensors[0].oldest, False
         return chosen
-    for item in items:
-        if isinstance(item, (Tensor, Instance)):
-            return item
+    one = next((item for item in items if isinstance(item, (Tensor, Instance))), None)
+    return _one_of_numbers(name, items) if one is None else one
+
+
+def _one_of_numbers(name: str, items: list[Value]) -> Unknown:
     numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
     result = derived(Kind.NUMBER if numbers else Kind.ANY, name, name, *items)
     known = [item for item in items if isinstance(item, (int, float))]
@@ -438,22 +440,27 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return False
 
 
+def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
+    """Whether the `__getattr__` of an object's class gives an attribute."""
+    m.handlers += 1
+    try:
+        m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
+    except Signal as signal:
+        if signal.kind != "AttributeError":
+            raise
+        return False
+    finally:
+        m.handlers -= 1
+    return True
+
+
 def object_has(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool | None:
     """Whether an object has an attribute; None where nobody knows."""
     cls = owner.cls
     if name in owner.attrs or (cls is not None and cls.defines(name)):
         return True
     if cls is not None and cls.defines("__getattr__"):
-        m.handlers += 1
-        try:
-            m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
-        except Signal as signal:
-            if signal.kind != "AttributeError":
-                raise
-            return False
-        finally:
-            m.handlers -= 1
-        return True
+        return _gives(m, owner, name, node)
     if m.complete(owner):
         return name in ("__dict__", "__class__", "__doc__", "__module__")
     if m.library.object_attribute(owner, name, node) is not None:

@@ -438,11 +438,7 @@ class Modules:
             return self.machine.call(owner.state.model, args, kwargs, node)
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
-        for kind, hook in list(owner.hooks) if owner.hooks else ():
-            if kind == "before":
-                changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
-                if changed is not None and not isinstance(changed, Unknown):
-                    args = listed(changed)
+        args = self._before_forward(owner, args, node)
         result = self.forward(owner, args, kwargs, node)
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
@@ -454,6 +450,15 @@ class Modules:
                     if tensor.node is not None:
                         self.torch.autograd.module_hooks.append((owner, tensor.node, hook))
         return result
+
+    def _before_forward(self, owner: Instance, args: Args, node: ast.AST) -> Args:
+        """Return the arguments of a module's forward as its hooks leave them."""
+        for kind, hook in list(owner.hooks) if owner.hooks else ():
+            if kind == "before":
+                changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
+                if changed is not None and not isinstance(changed, Unknown):
+                    args = listed(changed)
+        return args
 
     def ran(self, model: Value, args: Args, node: ast.AST) -> None:
         """Call the hooks that parts of a model have which nobody can look into: it may have just computed them."""

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     items_of,
+    marked,
 )
 from tapecheck.tape import CutKind, GraphRead
 
@@ -92,6 +93,17 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         owner.given[name] = value
 
 
+def _freeze(torch: Torch, owner: Tensor, node: ast.AST) -> None:
+    if marked(owner, Mark.OPAQUE):
+        # It stands for many parameters: nobody knows whether all of them were frozen.
+        owner.graph = "may"
+    elif owner.is_leaf and owner.node is not None:
+        leaf = owner.node
+        owner.graph, owner.node, owner.of_leaf = "no", None, None
+        owner.cuts = torch.world.graph.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
+        owner.extra = {**(owner.extra or {}), Mark.FROZEN_LEAF: leaf}
+
+
 def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
@@ -107,14 +119,7 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             torch.world.graph.make_leaf(owner, node)
             _kept_beside(torch, owner)
     elif wanted is False:
-        if owner.extra is not None and Mark.OPAQUE in owner.extra:
-            # It stands for many parameters: nobody knows whether all of them were frozen.
-            owner.graph = "may"
-        elif owner.is_leaf and owner.node is not None:
-            leaf = owner.node
-            owner.graph, owner.node, owner.of_leaf = "no", None, None
-            owner.cuts = torch.world.graph.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
-            owner.extra = {**(owner.extra or {}), Mark.FROZEN_LEAF: leaf}
+        _freeze(torch, owner, node)
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:

@@ -129,18 +129,8 @@ class _Scan:
             changing = env.parent is not None or id(env) in self.running
             for name in list(names) if changing else _watched(env):
                 value = names[name]
-                if isinstance(value, Tensor):
-                    node = value.node
-                    # Of one that is itself all there is: what is older than the loop is kept by none of its iterations.
-                    if node is None or value.is_leaf or (value.given is None and node <= before):
-                        continue
-                elif (
-                    type(value) in _SILENT
-                    or (isinstance(value, Class) and value.plain)
-                    or (isinstance(value, Function) and _keeps_nothing(value))
-                ):
-                    continue
-                self.entry(value, name, env, name)
+                if not _carries_nothing(value, before):
+                    self.entry(value, name, env, name)
             env = env.parent
 
     def entry(self, value: Value, path: str, owner: _Owner, key: Hashable) -> bool:
@@ -433,6 +423,16 @@ _INERT: tuple[type, ...] = tuple(INERT)
 _SILENT = INERT | {Lib, Native}
 _SILENT_TYPES = tuple(_SILENT)
 _KEEPERS = (Tensor, List, Dict, tuple, Instance, Unknown)
+
+
+def _carries_nothing(value: Value, before: int) -> bool:
+    """Return whether no iteration of a loop that began at node `before` carries what a name has."""
+    if isinstance(value, Tensor):
+        # Of one that is itself all there is: what is older than the loop is kept by none of its iterations.
+        return value.node is None or value.is_leaf or (value.given is None and value.node <= before)
+    if type(value) in _SILENT or (isinstance(value, Class) and value.plain):
+        return True
+    return isinstance(value, Function) and _keeps_nothing(value)
 
 
 def _keeps_nothing(function: Function) -> bool:

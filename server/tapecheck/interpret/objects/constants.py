@@ -118,6 +118,15 @@ def arithmetic(
         return Unknown.text() if isinstance(left, str) else Unknown("result")
 
 
+def _takes_long(owner: Value, given: tuple[object, ...]) -> bool:
+    """Return whether a method may make so long a text, or work so long, that it is not run."""
+    if any(isinstance(value, int) and abs(value) > limits.MAX_TEXT for value in given):
+        return True
+    weights = [abs(value) if isinstance(value, int) else _weight(value) for value in given]
+    own = _weight(owner)
+    return own + sum(map(_weight, given)) > limits.MAX_TEXT or own * max(weights, default=0) > limits.MAX_TEXT_WORK
+
+
 def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
     """Return a method of a number or text, run where all its arguments are known."""
     if name == "join" and args and behaviour(args[0]).is_iterator:
@@ -128,11 +137,7 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
     except NotPlain:
         return Unknown.text()
     given = (*values, *named.values())
-    if any(isinstance(value, int) and abs(value) > limits.MAX_TEXT for value in given):
-        return Unknown.text()
-    weights = [abs(value) if isinstance(value, int) else _weight(value) for value in given]
-    own = _weight(owner)
-    if own + sum(map(_weight, given)) > limits.MAX_TEXT or own * max(weights, default=0) > limits.MAX_TEXT_WORK:
+    if _takes_long(owner, given):
         return Unknown.text()
     if name not in _METHODS or (isinstance(owner, str) and name == "format" and _explodes(owner, given)):
         return Unknown.text()

@@ -91,9 +91,10 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
             return bind(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name
-    if name in ("__mro__", "__bases__"):
-        listed = cls.mro() if name == "__mro__" else tuple(cls.bases)
-        return (*listed, Lib("builtins.object")) if name == "__mro__" and not cls.library_bases() else listed
+    if name == "__bases__":
+        return tuple(cls.bases)
+    if name == "__mro__":
+        return cls.mro() if cls.library_bases() else (*cls.mro(), Lib("builtins.object"))
     if name == "apply" and any(base in _FUNCTION_BASES for base in cls.library_bases()):
         return Native(name, lambda m, args, kwargs, at: m.library.apply_function(cls, args, kwargs, at))
     known = records.class_attribute(machine, cls, name)

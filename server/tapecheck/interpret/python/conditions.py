@@ -283,8 +283,7 @@ def _compare_constants(machine: Engine, op: ast.cmpop, left: Value, right: Value
         return Unknown.plain("comparison")
 
 
-def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-    """Return a comparison that an object's class sees to; None where it does not."""
+def _by_method(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     name, reflected = _RICH[type(op)]
     for owner, other, wanted in ((left, right, name), (right, left, reflected)):
         if not isinstance(owner, Instance) or owner.cls is None:
@@ -294,6 +293,14 @@ def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
             result = machine.call(method, [other], {}, node)
             if not declines(result):
                 return result
+    return None
+
+
+def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """Return a comparison that an object's class sees to; None where it does not."""
+    result = _by_method(machine, op, left, right, node)
+    if result is not None:
+        return result
     if type(op) is ast.NotEq:
         same = _compare_objects(machine, ast.Eq(), left, right, node)
         truth = None if same is None else known_truth(machine, same)

@@ -72,24 +72,31 @@ def _all_match(results: list[bool | None]) -> bool | None:
     return None if None in results else True
 
 
-def _match_sequence(machine: Engine, pattern: ast.MatchSequence, subject: Value, env: Env) -> bool | None:
+def _aligned(machine: Engine, pattern: ast.MatchSequence, subject: Value) -> list[Value] | None:
+    """Return the elements of a sequence for the parts of a pattern; None where it has too few or too many."""
     parts = pattern.patterns
     star = next((place for place, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
     known = behaviour(subject).known_items(machine, pattern) if isinstance(subject, (tuple, List)) else None
     if known is None:
         if not isinstance(subject, (Unknown, List)):
-            return False
+            return None
         known = behaviour(subject).guessed_items(machine, len(parts), pattern)
         if star is not None:
             known[star] = List([known[star]], more=True)
-    elif star is None:
-        if len(known) != len(parts):
-            return False
-    else:
-        after = len(parts) - star - 1
-        if len(known) < len(parts) - 1:
-            return False
-        known = [*known[:star], List(known[star : len(known) - after]), *known[len(known) - after :]]
+        return known
+    if star is None:
+        return known if len(known) == len(parts) else None
+    after = len(parts) - star - 1
+    if len(known) < len(parts) - 1:
+        return None
+    return [*known[:star], List(known[star : len(known) - after]), *known[len(known) - after :]]
+
+
+def _match_sequence(machine: Engine, pattern: ast.MatchSequence, subject: Value, env: Env) -> bool | None:
+    parts = pattern.patterns
+    known = _aligned(machine, pattern, subject)
+    if known is None:
+        return False
     results: list[bool | None] = [None if isinstance(subject, Unknown) or getattr(subject, "more", False) else True]
     for part, item in zip(parts, known):
         if isinstance(part, ast.MatchStar):

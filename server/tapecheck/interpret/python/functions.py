@@ -57,12 +57,9 @@ def _fits(arguments: ast.arguments, function: Function, args: Args, kwargs: Kwar
     if len(args) > len(positional) and arguments.vararg is None:
         return False
     filled = set(positional[: len(args)])
-    only_named = {parameter.arg for parameter in arguments.kwonlyargs}
-    by_position = {parameter.arg for parameter in arguments.posonlyargs}
-    for name in kwargs:
-        if name in filled or name in by_position or (name not in positional and name not in only_named):
-            if arguments.kwarg is None or name in filled:
-                return False
+    named = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
+    if filled & kwargs.keys() or (arguments.kwarg is None and not named.issuperset(kwargs)):
+        return False
     wanted = positional[: len(positional) - len(function.defaults)]
     needed = [p.arg for p, default in zip(arguments.kwonlyargs, arguments.kw_defaults) if default is None]
     return all(name in filled or name in kwargs for name in (*wanted, *needed))

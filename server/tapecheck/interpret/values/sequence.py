@@ -108,12 +108,7 @@ class List(BaseValue):
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         items, more = self.items, self.more
         if isinstance(index, int):
-            if -len(items) <= index < len(items) and (index >= 0 or not more):
-                return items[index]
-            if not more and machine.handlers:
-                raise Signal("IndexError")
-            # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
-            return items[-1] if items and index < 0 else self.further()
+            return self._at(machine, index)
         if isinstance(index, slice):
             parts = parts_of_slice(index)
             known = None if more else known_slice(parts)
@@ -124,6 +119,15 @@ class List(BaseValue):
                 return self.further()
             return items[position % len(items)]
         return Unknown("item")
+
+    def _at(self, machine: Interpreter, index: int) -> Value:
+        items, more = self.items, self.more
+        if -len(items) <= index < len(items) and (index >= 0 or not more):
+            return items[index]
+        if not more and machine.handlers:
+            raise Signal("IndexError")
+        # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
+        return items[-1] if items and index < 0 else self.further()
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         index = concrete(index)
