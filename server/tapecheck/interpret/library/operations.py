@@ -548,7 +548,7 @@ def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]
     shape: list[str] = []
     for name, values in inputs.items():
         shape.append(name)
-        shape += [value.graph if isinstance(value, Tensor) else _borne(value) for value in values]
+        shape += [value.borne() for value in values]
     if fact.scalar_saves:
         shape += [f"{name}=" for name in fact.scalar_saves if name in bound and name not in inputs]
     return shape
@@ -558,19 +558,9 @@ def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknow
     """Return the plan for a call, worked out once for each fact and for what its arguments carry."""
     plan: _Plan | None = fact.plans.get(key)
     if plan is None:
-        carried = {
-            name: [value.graph if isinstance(value, Tensor) else _borne(value) for value in values]
-            for name, values in inputs.items()
-        }
+        carried = {name: [value.borne() for value in values] for name, values in inputs.items()}
         plan = fact.plans[key] = _Plan(fact, bound, carried)
     return plan
-
-
-def _borne(value: Unknown) -> Fact | Literal["open"]:
-    """Whether an unknown value carries a graph; "open" where it may have one that no node stands for."""
-    if value.node is not None:
-        return "yes" if value.certain else "may"
-    return "no" if value.data or value.concrete is not None else "open"
 
 
 def _saves(
@@ -793,7 +783,7 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> 
             if factors and _weighted(value):
                 # It is the weight of what it is multiplied with, and meant as a number.
                 continue
-            terms = merge_cuts(terms, value.constant_terms if isinstance(value, Tensor) else ())
+            terms = merge_cuts(terms, value.constant_terms)
         elif name in _ADDITIVE:
             terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
     return terms

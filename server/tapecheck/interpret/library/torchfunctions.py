@@ -245,7 +245,7 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
 
     def output(value: Value) -> Value:
         if isinstance(value, (tuple, List)):
-            items = [output(item) for item in (items_of(value))]
+            items = [output(item) for item in items_of(value)]
             return tuple(items)
         if not isinstance(value, Tensor) or value.dtype != "float":
             return value

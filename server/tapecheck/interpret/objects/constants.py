@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -75,21 +76,25 @@ def _large_shift(left: Value, right: Value) -> Kind | None:
     return Kind.NUMBER if isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT else None
 
 
+def _is_text(value: object) -> TypeGuard[str | bytes]:
+    return isinstance(value, (str, bytes))
+
+
 def _large_repetition(left: Value, right: Value) -> Kind | None:
-    text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
-    if not isinstance(text, (str, bytes)):
+    text, count = (left, right) if _is_text(left) else (right, left)
+    if not _is_text(text):
         return None
     return None if isinstance(count, int) and count * len(text) <= limits.MAX_TEXT else Kind.TEXT
 
 
 def _large_join(left: Value, right: Value) -> Kind | None:
-    if not isinstance(left, (str, bytes)) or not isinstance(right, (str, bytes)):
+    if not _is_text(left) or not _is_text(right):
         return None
     return Kind.TEXT if len(left) + len(right) > limits.MAX_TEXT else None
 
 
 def _large_format(left: Value, right: Value) -> Kind | None:
-    return Kind.TEXT if isinstance(left, (str, bytes)) and _explodes(left, right) else None
+    return Kind.TEXT if _is_text(left) and _explodes(left, right) else None
 
 
 _TOO_LARGE: dict[type[ast.operator], Callable[[Value, Value], Kind | None]] = {
@@ -146,7 +151,7 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
 
 def _weight(value: object) -> int:
     """Return how much there is of a constant: characters, digits, or all that is in a container."""
-    if isinstance(value, (str, bytes)):
+    if _is_text(value):
         return len(value)
     if isinstance(value, int):
         return max(1, value.bit_length() // 3)

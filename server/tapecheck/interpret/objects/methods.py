@@ -50,24 +50,33 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
         found = records.record_attribute(machine, owner, name, node)
         if found is not None:
             return found
-    method = _METHODS.get((tuple if isinstance(owner, tuple) else type(owner), name))
-    if isinstance(owner, Queue) and name == "queue":
-        return queues.inside(owner)
-    if method is None and isinstance(owner, Queue):
-        method = _METHODS.get((List, name))
+    kind = tuple if isinstance(owner, tuple) else type(owner)
+    method = _METHODS.get((kind, name))
+    if isinstance(owner, Queue):
+        if name == "queue":
+            return queues.inside(owner)
+        method = method or _METHODS.get((List, name))
     if method is not None:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at), receiver=owner)
-    if isinstance(owner, Set) and name in SET_METHODS:
-        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
-    if isinstance(owner, List) and name == "maxlen":
-        return owner.bound
-    if isinstance(owner, (List, Set, Dict)):
-        expects_tensor(machine, name, node)
-        return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
     if owner is None:
         machine.wrong("AttributeError", node)
-    other = _OTHERS.get(tuple if isinstance(owner, tuple) else type(owner))
+    other = _OTHERS.get(kind)
     return other(machine, owner, name, node) if other is not None else Unknown.named(name)
+
+
+def _of_set(machine: Engine, owner: Set, name: str, node: ast.AST) -> Value:
+    if name in SET_METHODS:
+        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
+    return _of_container(machine, owner, name, node)
+
+
+def _of_list(machine: Engine, owner: List, name: str, node: ast.AST) -> Value:
+    return owner.bound if name == "maxlen" else _of_container(machine, owner, name, node)
+
+
+def _of_container(machine: Engine, owner: List | Set | Dict, name: str, node: ast.AST) -> Value:
+    expects_tensor(machine, name, node)
+    return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
 
 
 def _of_constant(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
@@ -453,6 +462,11 @@ _OTHERS.register(_of_constant, bytes)
 _OTHERS.register(_of_constant, bool)
 _OTHERS.register(_of_constant, int)
 _OTHERS.register(_of_constant, float)
+_OTHERS.register(_of_set, Set)
+_OTHERS.register(_of_list, List)
+_OTHERS.register(_of_list, Queue)
+_OTHERS.register(_of_list, View)
+_OTHERS.register(_of_container, Dict)
 _OTHERS.register(_of_type, Native)
 _OTHERS.register(_of_generator, Generator)
 _OTHERS.register(_of_slice, slice)

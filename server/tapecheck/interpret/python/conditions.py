@@ -58,16 +58,14 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     """
     if default is None:
         default = syntax.default_branch(node)
-    if isinstance(expression, ast.BoolOp):
-        wanted = isinstance(expression.op, ast.Or)
-        for part in expression.values:
-            if test(machine, part, env, node, default) == wanted:
-                return wanted
-        return not wanted
-    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-        return not test(machine, expression.operand, env, node, not default)
-    if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
-        return _test_chain(machine, expression, env, node, default)
+    match expression:
+        case ast.BoolOp(op=op, values=parts):
+            wanted = type(op) is ast.Or
+            return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not test(machine, operand, env, node, not default)
+        case ast.Compare(ops=[_, _, *_]):
+            return _test_chain(machine, expression, env, node, default)
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
     if (
@@ -78,10 +76,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     ):
         guards.note_guard(machine, node, expression, answer, env)
     if answer is None:
-        if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
-            default = value.likely
-        elif isinstance(value, Tensor) and (unlike := _equated(machine, expression, env)) is not None:
-            default = unlike
+        default = _likelier(machine, expression, value, env, default)
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
         deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
         if deep and isinstance(node, ast.If):
@@ -93,6 +88,14 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         )
         settle(machine, value, answer)
     return answer
+
+
+def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, default: bool) -> bool:
+    """Return the likelier answer of an undecided test, by what it comes to."""
+    if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
+        return value.likely
+    unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
+    return default if unlike is None else unlike
 
 
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)

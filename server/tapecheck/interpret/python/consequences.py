@@ -248,7 +248,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
 def _formula(value: Value) -> _Formula:
     """Return what works an expression out for examples of the unknowns in it: many are tried, and read it once."""
     if isinstance(value, (tuple, List)):
-        items = [_formula(item) for item in (items_of(value))]
+        items = [_formula(item) for item in items_of(value)]
         return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
         return lambda given: value

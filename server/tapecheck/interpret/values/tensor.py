@@ -99,6 +99,10 @@ class Tensor(BaseValue):
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.TENSOR
 
+    def borne(self) -> Fact:
+        """Return whether it carries a graph."""
+        return self.graph
+
     def __init__(
         self,
         storage: Storage,

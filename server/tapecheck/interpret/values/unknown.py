@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable
 from enum import Enum
-from typing import ClassVar, TypeGuard
+from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -27,6 +27,7 @@ from tapecheck.interpret.values.base import (
     plain,
 )
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
+from tapecheck.tape import Fact
 
 
 class Kind(Enum):
@@ -82,6 +83,14 @@ class Unknown(BaseValue):
 
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.UNKNOWN
+
+    constant_terms: ClassVar[tuple[int, ...]] = ()
+
+    def borne(self) -> Fact | Literal["open"]:
+        """Return whether it carries a graph; "open" where it may have one that no node stands for."""
+        if self.node is not None:
+            return "yes" if self.certain else "may"
+        return "no" if self.data or self.concrete is not None else "open"
 
     def __init__(
         self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = (), kind: Kind = Kind.ANY
