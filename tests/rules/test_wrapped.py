@@ -1,4 +1,4 @@
-"""TAPE601 to TAPE604 against what torch does with two processes and with each backend of torch.compile."""
+"""TAPE601 to TAPE605 against what torch does with two processes and with each backend of torch.compile."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ CODES = {
     "Expected to have finished reduction": "TAPE602",
     "Trying to backward through the graph a second time": "TAPE603",
     "torch.compile with aot_autograd does not currently support double backward": "TAPE604",
+    "Expected to mark a variable ready only once": "TAPE605",
+    "one of the variables needed for gradient computation": "TAPE102",
 }
 UNKNOWN = {
     # Option, title: the wrapper makes one node of the outputs, or asserts something of its own.
@@ -29,6 +31,7 @@ UNKNOWN = {
     ("static_graph=True", "an output that the loss does not use"),
     ("static_graph=True", "a forward and backward for each part"),
     ("static_graph=True", "`no_sync` for all but the last"),
+    ("static_graph=True", "a forward for each head, then a backward of each"),
 }
 """What is missed: nothing is reported of these, though they do not end right."""
 

@@ -22,6 +22,7 @@ MEANS = {
     "TAPE602": "Expected to have finished reduction in the prior iteration",
     "TAPE603": "Trying to backward through the graph a second time",
     "TAPE604": "torch.compile with aot_autograd does not currently support double backward",
+    "TAPE605": "Expected to mark a variable ready only once",
 }
 """What a run comes to where a rule is right."""
 

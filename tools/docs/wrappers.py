@@ -15,6 +15,9 @@ _SHORT = {
     "torch.compile with aot_autograd": "raises: no double backward",
     "This backward function was compiled": "raises: donated buffers",
     "Your training graph has changed": "raises: the graph has changed",
+    "Expected to mark a variable ready only once": "raises: ready twice",
+    "Encountered gradient which is undefined": "raises: undefined gradient",
+    "one of the variables needed for gradient": "raises: changed in place",
     "expect_autograd_hooks_ INTERNAL": "raises: internal assertion",
 }
 

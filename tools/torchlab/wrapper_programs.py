@@ -52,10 +52,41 @@ def batch():
 
 
 """
+_CELL = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.cell = nn.Linear(4, 4)
+
+    def forward(self, x, times={times}):
+        hidden = self.first(x)
+        for _ in range(times):
+            hidden = checkpoint(self.cell, hidden, use_reentrant={reentrant}).tanh()
+        return hidden
+
+
+model = DistributedDataParallel(Net(){{options}})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(dist.get_rank())
+
+
+def batch():
+    return torch.randn(6, 4)
+
+
+"""
 _SETUPS = {
     "plain": _PLAIN,
     "heads": _HEADS.format(frozen=""),
     "frozen": _HEADS.format(frozen="heads.c.requires_grad_(False)\n"),
+    "trunk": _HEADS.format(frozen="")
+    .replace("self.c = nn.Linear(4, 3)", "self.c = nn.Linear(4, 4)")
+    .replace("return tuple(", "x = self.c(x).tanh()\n        return tuple("),
+    "beside": _HEADS.format(frozen="heads.scale = nn.Parameter(torch.ones(3))\n"),
+    "reentrant": _CELL.format(times=1, reentrant=True),
+    "reentrant twice": _CELL.format(times=2, reentrant=True),
+    "checkpoint twice": _CELL.format(times=2, reentrant=False),
     "buffers": _PLAIN.replace("nn.Tanh()", "nn.BatchNorm1d(8)"),
 }
 
@@ -169,6 +200,59 @@ DDP = (
         "heads",
     ),
     Question(
+        "a loss for each of two heads on one trunk, walked apart",
+        "a, b = model(batch())\na.mean().backward(retain_graph=True)\nb.mean().backward()",
+        "trunk",
+    ),
+    Question(
+        "a forward for each head, one backward of the sum",
+        '(a,) = model(batch(), "a")\n(b,) = model(batch(), "b")\n(a.mean() + b.mean()).backward()',
+        "trunk",
+    ),
+    Question(
+        "a forward for each head, then a backward of each",
+        '(a,) = model(batch(), "a")\n(b,) = model(batch(), "b")\na.mean().backward()\nb.mean().backward()',
+        "trunk",
+    ),
+    Question(
+        "an output times zero in the loss",
+        'a, b, c = model(batch(), "abc")\n(a.mean() + b.mean() + 0 * c.mean()).backward()',
+        "heads",
+    ),
+    Question(
+        "a parameter that the loss uses, but not the forward",
+        'a, b, c = model(batch(), "abc")\n(a.mean() + b.mean() + c.mean() + model.module.scale.sum()).backward()',
+        "beside",
+    ),
+    Question("a reentrant checkpoint", "model(batch()).mean().backward()", "reentrant"),
+    Question("a layer in two reentrant checkpoints", "model(batch()).mean().backward()", "reentrant twice"),
+    Question(
+        "a reentrant checkpoint, two forwards, one backward",
+        "a = model(batch())\nb = model(batch())\n(a.mean() + b.mean()).backward()",
+        "reentrant",
+    ),
+    Question(
+        "a layer in two checkpoints, `use_reentrant=False`", "model(batch()).mean().backward()", "checkpoint twice"
+    ),
+    Question(
+        "`functional_call` of the wrapper",
+        "parameters = dict(model.named_parameters())\n"
+        "torch.func.functional_call(model, parameters, (batch(),)).mean().backward()",
+    ),
+    Question(
+        "`functional_call` of `model.module`",
+        "parameters = dict(model.module.named_parameters())\n"
+        "torch.func.functional_call(model.module, parameters, (batch(),)).mean().backward()",
+    ),
+    Question(
+        "`save_on_cpu` around the forward",
+        "with torch.autograd.graph.save_on_cpu():\n    y = model(batch())\ny.mean().backward()",
+    ),
+    Question(
+        "gradients clipped before the step",
+        "model(batch()).mean().backward()\nnn.utils.clip_grad_norm_(model.parameters(), 0.5)",
+    ),
+    Question(
         "an unused layer that was frozen before wrapping",
         "a, b = model(batch())\n(a.mean() + b.mean()).backward()",
         "frozen",
@@ -213,6 +297,45 @@ a, b = call(torch.randn(3, 4))
 a.sum().backward(retain_graph=True)
 b.sum().backward()
 """,
+    "the same, after a step whose backwards retained nothing": """\
+layer = nn.Linear(4, 4)
+call = torch.compile(lambda x: (torch.tanh(layer(x)), torch.sigmoid(layer(x)) * 2), backend="{backend}")
+a, b = call(torch.randn(3, 4))
+(a.sum() + b.sum()).backward()
+a, b = call(torch.randn(3, 4))
+a.sum().backward(retain_graph=True)
+b.sum().backward()
+""",
+    "the same, after a step that retained as well": """\
+layer = nn.Linear(4, 4)
+call = torch.compile(lambda x: (torch.tanh(layer(x)), torch.sigmoid(layer(x)) * 2), backend="{backend}")
+for step in range(2):
+    a, b = call(torch.randn(3, 4))
+    a.sum().backward(retain_graph=True)
+    b.sum().backward()
+""",
+    "two outputs of a compiled VAE, the first with `retain_graph=True`": """\
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+        self.mean = nn.Linear(8, 3)
+        self.log_variance = nn.Linear(8, 3)
+        self.decoder = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6))
+
+    def forward(self, x, noise):
+        hidden = self.encoder(x)
+        mean, log_variance = self.mean(hidden), self.log_variance(hidden)
+        return self.decoder(mean + noise * (0.5 * log_variance).exp()), mean, log_variance
+
+
+model = torch.compile(VAE(), backend="{backend}")
+for step in range(2):
+    x = torch.randn(3, 6)
+    output, mean, log_variance = model(x, torch.randn(3, 3))
+    (output - x).pow(2).mean().backward(retain_graph=True)
+    (mean.pow(2) + log_variance.exp() - log_variance).mean().backward()
+""",
     "a call for each backward": """\
 layer = nn.Linear(4, 4)
 call = torch.compile(lambda x: (torch.tanh(layer(x)), torch.sigmoid(layer(x)) * 2), backend="{backend}")
@@ -226,6 +349,50 @@ model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 loss = model(torch.randn(3, 4)).sum()
 loss.backward(retain_graph=True)
 loss.backward()
+""",
+    "the same, after a step without it": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+model(torch.randn(3, 4)).sum().backward()
+loss = model(torch.randn(3, 4)).sum()
+loss.backward(retain_graph=True)
+loss.backward()
+""",
+    "an optimizer's step between the forward and the backward": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first, second = model(torch.randn(3, 4)).sum(), model(torch.randn(3, 4)).sum()
+first.backward()
+optimizer.step()
+second.backward()
+""",
+    "the input changed in place before the backward": """\
+layer = nn.Linear(4, 4)
+call = torch.compile(lambda x: torch.tanh(layer(x)), backend="{backend}")
+x = torch.randn(3, 4)
+y = call(x)
+x.mul_(2)
+y.sum().backward()
+""",
+    "a bias changed in place before the backward": """\
+layer = nn.Linear(4, 4)
+call = torch.compile(lambda x: torch.tanh(layer(x)), backend="{backend}")
+y = call(torch.randn(3, 4))
+with torch.no_grad():
+    layer.bias.mul_(2)
+y.sum().backward()
+""",
+    "an output changed in place before the backward": """\
+layer = nn.Linear(4, 4)
+call = torch.compile(lambda x: torch.tanh(layer(x)), backend="{backend}")
+y = call(torch.randn(3, 4))
+y.mul_(2)
+y.sum().backward()
+""",
+    "`save_on_cpu` around a compiled call": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+with torch.autograd.graph.save_on_cpu():
+    y = model(torch.randn(3, 4))
+y.sum().backward()
 """,
     "a gradient penalty": """\
 model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")

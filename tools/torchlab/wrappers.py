@@ -100,6 +100,8 @@ def _differ(parameter: torch.Tensor) -> bool:
 def warm() -> None:
     """Import what programs use before they are forked."""
     torch.set_num_threads(1)
+    # A backward that an earlier program compiled without `retain_graph` would be found on the disk, and refuse it here.
+    torch.compiler.config.force_disable_caches = True
     warnings.simplefilter("ignore")
     torch.optim.Adam([torch.zeros(1, requires_grad=True)]).zero_grad()
     gc.collect()

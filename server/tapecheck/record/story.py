@@ -17,6 +17,7 @@ from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.compiled_double_backward.rule import CompiledDoubleBackward
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.parameter_ready_twice.rule import ParameterReadyTwice
 from tapecheck.rules.reading import Run
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.unused_parameter.rule import UnusedParameter
@@ -36,6 +37,7 @@ MIN_RUNS = 3
 UNUSED = "appears to not have been used in the graph"
 _SECOND_TIME = "backward through the graph a second time"
 _UNFINISHED = "Expected to have finished reduction in the prior iteration"
+_TWICE = "Expected to mark a variable ready only once"
 _DOUBLE = "does not currently support double backward"
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
@@ -351,6 +353,8 @@ class Story:
             return (BackwardTwice.code, CompiledBackwardTwice.code)
         if _UNFINISHED in text:
             return (UnusedParameter.code,)
+        if _TWICE in text:
+            return (ParameterReadyTwice.code,)
         if _DOUBLE in text:
             return (CompiledDoubleBackward.code,)
         if _INPLACE in text:

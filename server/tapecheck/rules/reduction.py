@@ -3,12 +3,15 @@
 Measured on torch 2.13 with two processes (`tools/torchlab/wrappers.py`): a forward of the wrapped model with grad mode
 on and outside `no_sync` prepares the reducer; the gradients that are accumulated from then on are averaged, whatever
 loss they come from, until every parameter has had one. After that, gradients stay local until the next such forward.
-A forward that finds the reducer waiting for some of its parameters raises.
+A forward that finds the reducer waiting for some of its parameters raises; so does a backward that adds to a gradient
+that is ready while the reducer waits for others. A reentrant checkpoint runs a backward of its own for what it
+recomputes: parameters in two of them get a gradient twice, and a search for unused parameters does not see them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +23,7 @@ from tapecheck.tape import (
     GradientSet,
     GradientsReduced,
     LeafEscape,
+    Node,
     Step,
     Wrapper,
     WrapperCall,
@@ -32,6 +36,11 @@ Cause = Literal["bypass", "again", "no_sync", "grad"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
 the forward ran under `no_sync`, or `autograd.grad` computed them.
 """
+Again = Literal["again", "checkpoint", "unused"]
+"""Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
+not lead to it and the wrapper took it for unused.
+"""
+_CHECKPOINT = "CheckpointFunctionBackward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,21 @@ class Unfinished:
 
 
 @dataclass(slots=True)
+class Twice:
+    """A backward that raises: it adds to gradients which are ready already, while others are waited for.
+
+    `earlier` is the backward that made them ready, `checkpoints` are the reentrant checkpoints that use them.
+    """
+
+    wrapper: Wrapper
+    run: Run
+    leaves: list[int]
+    cause: Again
+    earlier: Run | None = None
+    checkpoints: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Reducer:
     """The state of one wrapper's reducer; `waits` is None where it is not known whether it waits for gradients."""
 
@@ -73,6 +97,8 @@ class _Reducer:
     ready: set[int] = field(default_factory=set)
     maybe: set[int] = field(default_factory=set)
     last: Run | None = None
+    walked: bool = False
+    """Whether a backward came to its parameters since its last forward."""
     calls: list[WrapperCall] = field(default_factory=list)
 
 
@@ -83,6 +109,7 @@ class Reductions:
         self.reading = reading
         self.unreduced: list[Unreduced] = []
         self.unfinished: list[Unfinished] = []
+        self.twice: list[Twice] = []
         self._reducers: dict[int, _Reducer] = {}
         self._local: dict[int, list[_Local]] = {}
         """The leaves whose gradient is local now, with what added to it since it was averaged."""
@@ -133,12 +160,17 @@ class Reductions:
                 self.unfinished.append(Unfinished(wrapper, call, reducer.last, sorted(missing)))
                 self._over = True
         reducer.waits = True if call.reduces == "yes" else None
+        reducer.walked = False
         reducer.ready.clear()
         reducer.maybe.clear()
         if wrapper.unused != "no":
             # What the outputs do not lead to is ready at once.
-            used = self.reading.ledger.ancestry(call.outputs)
-            reducer.ready |= {leaf for leaf in reducer.leaves if leaf not in used}
+            used, known = self._outside(call.outputs)
+            unused = {leaf for leaf in reducer.leaves if leaf not in used}
+            if wrapper.unused == "yes" and call.outputs and known:
+                reducer.ready |= unused
+            else:
+                reducer.maybe |= unused
 
     def _same_list(self, missing: frozenset[int], ready: set[int]) -> bool:
         """Whether a list of layers has used ones beside the missing, and a loop of a forward may go on to these."""
@@ -160,15 +192,88 @@ class Reductions:
             if not run.backward.accumulates:
                 self._computed.update(dict.fromkeys(reached, (reducer, run)))
             elif reducer.waits is False:
-                if self._freed_outputs(reducer, run):
+                graph_changed = (
+                    reducer.wrapper.static != "no" and reducer.walked and not reducer.leaves <= reducer.ready
+                )
+                if graph_changed or self._freed_outputs(reducer, run):
                     self._over = True
                     return
                 certain = [leaf for leaf in reached if walked[leaf] == "yes"]
                 local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
                 for leaf in certain:
                     self._local.setdefault(leaf, []).append(local)
+            elif self._again(reducer, run, reached):
+                return
             else:
                 self._reduce(reducer, run, reached)
+
+    def _again(self, reducer: _Reducer, run: Run, reached: set[int]) -> bool:
+        """Whether a backward comes to a parameter whose gradient is ready while the reducer waits for others."""
+        wrapper, walked = reducer.wrapper, run.traversal.executed
+        if reducer.waits is not True or wrapper.static != "no":
+            return False
+        certain = {leaf for leaf in reached if walked[leaf] == "yes"}
+        checkpoints = [node for node in self._checkpoints(run) if certain.intersection(self._inside(node))]
+        ready = certain & reducer.ready
+        twice = ready or self._in_several(reducer, run, certain, checkpoints)
+        if not twice:
+            return False
+        inside = [node for node in checkpoints if twice.intersection(self._inside(node))]
+        cause: Again = "checkpoint" if inside else "again" if reducer.walked else "unused"
+        earlier = reducer.last if cause == "again" else None
+        self._over = True
+        if cause == "again" and wrapper.unused != "no" and any(len(call.outputs) > 1 for call in reducer.calls):
+            # The node that joins the outputs gives undefined gradients: which exception comes first is not known.
+            return True
+        self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, inside))
+        return True
+
+    def _checkpoints(self, run: Run) -> list[Node]:
+        """Return the reentrant checkpoints that a backward certainly walks, each by one of its outputs."""
+        nodes, walked = self.reading.ledger.nodes, run.traversal.executed
+        found = [nodes[each] for each, fact in walked.items() if fact == "yes" and each in nodes]
+        found = [node for node in found if node.op == _CHECKPOINT and node.linked == "yes"]
+        outputs = {(node.id, node.inputs[1:]) for node in found}
+        # A checkpoint's outputs have neighbouring numbers; a checkpoint within one has another's as its result.
+        return [
+            node for node in found if (node.id - 1, node.inputs[1:]) not in outputs or node.id - 1 in node.inputs[:1]
+        ]
+
+    def _inside(self, checkpoint: Node) -> frozenset[int]:
+        """Return what the backward of a reentrant checkpoint walks by itself."""
+        inputs = frozenset(checkpoint.inputs[1:])
+        return self._outside([each for each in checkpoint.inputs[:1] if each not in inputs], inputs)[0]
+
+    def _outside(self, nodes: Iterable[int], ends: frozenset[int] = frozenset()) -> tuple[frozenset[int], bool]:
+        """Return what is reachable from nodes, not into reentrant checkpoints, and whether all of it is known."""
+        reached: set[int] = set()
+        stack, known = list(nodes), True
+        while stack:
+            number = stack.pop()
+            if number in reached or number in ends:
+                continue
+            reached.add(number)
+            node = self.reading.ledger.nodes.get(number)
+            if node is not None:
+                known = known and not _is_opaque(node)
+                stack += node.inputs[1:] if node.op == _CHECKPOINT else node.inputs
+        return frozenset(reached), known
+
+    def _in_several(self, reducer: _Reducer, run: Run, certain: set[int], checkpoints: list[Node]) -> set[int]:
+        """Return the parameters that several backwards within one come to, before some other parameter is ready."""
+        if not checkpoints:
+            return set()
+        outside, _ = self._outside([root.node for root in run.backward.roots if root.node is not None])
+        times = Counter(leaf for node in checkpoints for leaf in self._inside(node) & certain)
+        times.update(outside & certain)
+        several = {leaf for leaf, count in times.items() if count > 1}
+        waiting = (certain & outside) - reducer.ready - several
+        found = set()
+        for leaf in several:
+            behind = [self._outside(node.inputs[1:])[0] for node in checkpoints if leaf in self._inside(node)]
+            if waiting.intersection(*behind):
+                found.add(leaf)
+        return found
 
     def _reduce(self, reducer: _Reducer, run: Run, reached: set[int]) -> None:
         for leaf in reached:
@@ -178,7 +283,7 @@ class Reductions:
         walked = run.traversal.executed
         reducer.ready |= {leaf for leaf in reached if walked[leaf] == "yes"}
         reducer.maybe |= {leaf for leaf in reached if walked[leaf] != "yes"}
-        reducer.last = run
+        reducer.last, reducer.walked = run, True
         if reducer.wrapper.static != "no" or reducer.leaves <= reducer.ready:
             reducer.waits = False if reducer.waits else None
         elif reducer.leaves <= reducer.ready | reducer.maybe:
@@ -189,9 +294,7 @@ class Reductions:
         nodes = self.reading.ledger.nodes
         known = (nodes[number] for number in run.traversal.executed if number in nodes)
         unknown = any(root.graph == "may" or root.node is None for root in run.backward.roots)
-        return unknown or run.backward.open or any(
-            node.graph_of is not None or node.linked != "yes" or node.op == UNKNOWN_SOURCE for node in known
-        )  # fmt: skip
+        return unknown or run.backward.open or any(map(_is_opaque, known))
 
     def _freed_outputs(self, reducer: _Reducer, run: Run) -> bool:
         """Whether a backward raises since an earlier one has freed the node that joins the outputs of a forward.
@@ -229,6 +332,10 @@ class Reductions:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()
+
+
+def _is_opaque(node: Node) -> bool:
+    return node.graph_of is not None or node.linked != "yes" or node.op == UNKNOWN_SOURCE
 
 
 def _moments(reading: Reading) -> Iterator[tuple[int, object]]:

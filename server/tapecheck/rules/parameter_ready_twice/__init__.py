@@ -1,0 +1,1 @@
+"""TAPE605, parameter-ready-twice."""
