@@ -138,8 +138,7 @@ def test_a_limit_of_one_rank_ends_all(write: Write, tmp_path: Path) -> None:
 
 def test_nothing_of_any_rank_is_left_when_tapecheck_is_killed(write: Write, tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "tapecheck", "run", "--python", PYTHON, "--launcher", " ".join(TORCHRUN), write(TRAINING),
-        "--hang",
+        sys.executable, "-m", "tapecheck", "run", "--python", PYTHON, "--ranks", "2", write(TRAINING), "--hang",
     ]  # fmt: skip
     env = {**os.environ, **_quiet(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
@@ -157,6 +156,20 @@ def test_nothing_of_any_rank_is_left_when_tapecheck_is_killed(write: Write, tmp_
         time.sleep(0.1)
     assert len(children) == 2
     assert not any(_alive(child) for child in children)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ranks", "0"], "expected a positive integer, got '0'"),
+        (["--ranks", "2", "--launcher", "torchrun"], "not allowed with argument"),
+    ],
+)
+def test_a_number_of_ranks_stands_for_a_launcher(options: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "tapecheck", "run", *options, "train.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
 
 
 def test_there_is_no_such_launcher(write: Write, tmp_path: Path) -> None:

@@ -265,9 +265,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="P",
         help="an interpreter with torch (default: the one of Tapecheck, or that of the project where it has none)",
     )
-    run.add_argument(
+    starter = run.add_mutually_exclusive_group()
+    starter.add_argument(
         "--launcher", type=_command, default=[], metavar="COMMAND",
         help="start the script by this command, which is put before it: \"torchrun --nproc-per-node 2\"",
+    )  # fmt: skip
+    starter.add_argument(
+        "--ranks", dest="launcher", type=_ranks, default=argparse.SUPPRESS, metavar="N",
+        help="start the script by torchrun in N processes on this machine",
     )  # fmt: skip
     run.add_argument("--timeout", type=_limit, metavar="S", help="stop the script after S seconds (default: 0, never)")
     run.add_argument(
@@ -430,6 +435,12 @@ def _command(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+
+def _ranks(text: str) -> list[str]:
+    """Return the command that starts a script in a number of processes on this machine."""
+    where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+    return ["python", "-m", "torch.distributed.run", "--nproc-per-node", str(_positive(text)), *where]
 
 
 def _positive(text: str) -> int:
