@@ -368,7 +368,9 @@ def _usually(kind: type[ast.cmpop], default: Value, other: Value) -> bool | None
     if kind is ast.Is:
         return default is other if other is None or isinstance(other, bool) else None
     if kind is ast.In:
-        items = items_of(other) if isinstance(other, List) and not other.more else None
+        if isinstance(other, List) and other.more:
+            return None
+        items = items_of(other) if isinstance(other, (List, tuple)) else None
         return default in items if items is not None and all(isinstance(item, CONSTANTS) for item in items) else None
     if not isinstance(other, CONSTANTS) or kind not in _COMPARE:
         return None
