@@ -40,7 +40,6 @@ Again = Literal["again", "checkpoint", "unused"]
 """Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
 not lead to it and the wrapper took it for unused.
 """
-_CHECKPOINT = "CheckpointFunctionBackward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,7 @@ class Reductions:
         """Return the reentrant checkpoints that a backward certainly walks, each by one of its outputs."""
         nodes, walked = self.reading.ledger.nodes, run.traversal.executed
         found = [nodes[each] for each, fact in walked.items() if fact == "yes" and each in nodes]
-        found = [node for node in found if node.op == _CHECKPOINT and node.linked == "yes"]
+        found = [node for node in found if node.recomputes and node.linked == "yes"]
         outputs = {(node.id, node.inputs[1:]) for node in found}
         # A checkpoint's outputs have neighbouring numbers; a checkpoint within one has another's as its result.
         return [
@@ -256,7 +255,7 @@ class Reductions:
             node = self.reading.ledger.nodes.get(number)
             if node is not None:
                 known = known and not _is_opaque(node)
-                stack += node.inputs[1:] if node.op == _CHECKPOINT else node.inputs
+                stack += node.inputs[1:] if node.recomputes else node.inputs
         return frozenset(reached), known
 
     def _in_several(self, reducer: _Reducer, run: Run, certain: set[int], checkpoints: list[Node]) -> set[int]:

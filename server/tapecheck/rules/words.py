@@ -162,13 +162,13 @@ def listed(form: str | Sequence[str], names: Sequence[str], known: Iterable[str]
     return headline([each.format("`{}`" + (f" and {more} more" if more else "")) for each in forms], names[0])
 
 
-def in_full(text: str, names: Sequence[str]) -> list[str]:
+def in_full(text: str, names: Sequence[str], what: str = "without a gradient") -> list[str]:
     """Return a note with the names that a headline leaves out or shortens, as far as a line has room for them."""
     if all(f"`{name}`" in text for name in names):
         return []
     more = len(names) - MAX_LABELS
     row = [f"`{name}`" for name in names[:MAX_LABELS]] + ([f"{more} more"] if more > 0 else [])
-    return [f"without a gradient: {join(row)}"]
+    return [f"{what}: {join(row)}"]
 
 
 def _shared_prefix(names: Sequence[str]) -> str:

@@ -143,7 +143,8 @@ class Node:
     backward frees (saved tensors, scalars, buffers): only such a node makes a second backward raise.
     `linked` says whether the result really depends on the inputs ("may" for calls into unknown code).
     `cuts` are cut values that went into the op as constants. `graph_of` is the name of the value whose whole graph the
-    node stands for, because unknown code made it; empty for that of several such values.
+    node stands for, because unknown code made it; empty for that of several such values. `recomputes` says that it
+    is a reentrant checkpoint: its backward runs another from its first input, which ends at the others.
     """
 
     id: int
@@ -155,6 +156,7 @@ class Node:
     linked: Fact = "yes"
     cuts: tuple[int, ...] = ()
     graph_of: str | None = None
+    recomputes: bool = False
 
 
 CutKind = Literal[

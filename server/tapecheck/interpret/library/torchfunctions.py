@@ -267,7 +267,10 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
             return world.graph.data(value.name, world.graph.cut("checkpoint", node, value, name=value.name))
         kept = [world.graph.save(each, each.name, needed) for each in own]
         sources = [each for each in (value, *inputs) if each.node is not None]
-        return world.graph.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)
+        return world.graph.build(
+            "CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed,
+            recomputes=value.node is not None,
+        )  # fmt: skip
 
     return output(result)
 

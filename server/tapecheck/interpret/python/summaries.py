@@ -616,6 +616,7 @@ class _Again:
                 made = ledger.nodes[number] = Node(
                     number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
                     event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
+                    event.recomputes,
                 )  # fmt: skip
             elif isinstance(event, Bind):
                 made = Bind(site(event.at), event.name, node(event.node), cuts(event.cuts), event.item)

@@ -54,7 +54,7 @@ class ParameterReadyTwice(Rule):
                 parameters=tuple(names[:MAX_LABELS]), cause=each.cause,
                 checkpoints=tuple(dict.fromkeys(node.at.span for node in each.checkpoints)),
             ),
-            notes=tuple(in_full(message, names)),
+            notes=tuple(in_full(message, names, "ready twice")),
         )  # fmt: skip
 
 
