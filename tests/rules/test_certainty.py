@@ -244,7 +244,8 @@ def test_a_flag_is_needed_before_code_that_is_not_visible_wherever_that_runs_and
     [
         "loss.backward", "[loss.backward]", "{'again': loss.backward}", "fn=loss.backward",
         "functools.partial(loss.backward)", "functools.partial(torch.Tensor.backward, loss)",
-        "lambda: loss.backward()", "lambda value=loss: value.backward()", "lambda: again()",
+        "lambda: loss.backward()", "lambda value=loss: value.backward()", "lambda: again()", "{loss}.copy",
+        "{loss}.isdisjoint", "[loss].count",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 
 def _of_set(machine: Engine, owner: Set, name: str, node: ast.AST) -> Value:
     if name in SET_METHODS:
-        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
+        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at), receiver=owner)
     return _of_container(machine, owner, name, node)
 
 
@@ -76,7 +76,7 @@ def _of_list(machine: Engine, owner: List, name: str, node: ast.AST) -> Value:
 
 def _of_container(machine: Engine, owner: List | Set | Dict, name: str, node: ast.AST) -> Value:
     expects_tensor(machine, name, node)
-    return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
+    return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name), receiver=owner)
 
 
 def _of_constant(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
