@@ -195,13 +195,9 @@ class Present:
 def _lookup(env: Env, name: str) -> Value:
     """See `Present.value`."""
     base, _, attr = name.partition(".")
-    scope: Env | None = env
-    while scope is not None and base not in scope.vars:
-        scope = scope.parent
-    if scope is None:
-        scope = env.globals
-        if base not in scope.vars:
-            return ABSENT
+    scope = env.scope_of(base) or env.globals
+    if base not in scope.vars:
+        return ABSENT
     value = scope.vars[base]
     if not attr:
         return value

@@ -176,10 +176,7 @@ def graphs_behind(value: Bound | Native | Wrapped | Function, depth: int) -> lis
 
 def _meaning(env: Env, name: str) -> Value:
     """Return what a name means in a scope; None where it means nothing yet."""
-    scope: Env | None = env
-    while scope is not None and name not in scope.vars:
-        scope = scope.parent
-    return (env.globals if scope is None else scope).vars.get(name)
+    return (env.scope_of(name) or env.globals).vars.get(name)
 
 
 def scaling_escapes(torch: Torch, values: Iterable[Value], node: ast.AST, kinds: tuple[type, ...]) -> None:

@@ -469,7 +469,7 @@ def of_model(value: Value) -> bool:
     """Whether a value is a parameter or a module, with its name or others beside it where it is a tuple."""
     if isinstance(value, tuple):
         return any(of_model(item) for item in value if not isinstance(item, tuple))
-    return (is_parameter(value)) or is_module(value)
+    return is_parameter(value) or is_module(value)
 
 
 def is_leaf(value: Value) -> bool:

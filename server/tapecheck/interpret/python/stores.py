@@ -134,10 +134,7 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
     if name in env.names_global:
         return env.globals
     if name in env.names_outer:
-        outer = env.parent
-        while outer is not None and name not in outer.vars:
-            outer = outer.parent
-        return outer or env
+        return (env.parent and env.parent.scope_of(name)) or env
     return env
 
 

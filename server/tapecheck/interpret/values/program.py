@@ -54,6 +54,13 @@ class Env:
         self.watched: tuple[int, tuple[str, ...]] | None = None
         """Of a module that has been run: how many names it has, and those whose values can come to hold a graph."""
 
+    def scope_of(self, name: str) -> Env | None:
+        """Return the innermost of this scope and the enclosing ones that binds a name; None where none does."""
+        scope: Env | None = self
+        while scope is not None and name not in scope.vars:
+            scope = scope.parent
+        return scope
+
 
 @dataclass(eq=False, slots=True)
 class Function(BaseValue):
