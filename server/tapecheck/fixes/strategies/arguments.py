@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.tape import Span
+
+
+def with_keyword(context: Context, spans: Sequence[Span], name: str, value: str) -> list[Change]:
+    """Return what passes a keyword to the calls at some places; nothing where this file does not have one of them."""
+    calls = [call for call in map(context.call_at, spans) if call is not None]
+    if len(calls) < len(spans):
+        return []
+    try:
+        return [
+            context.code.replace(call, rewrite.with_argument(context.code.segment(call), name, value)) for call in calls
+        ]
+    except rewrite.RewriteError:
+        return []
 
 
 def take_gradient(context: Context) -> Iterator[Candidate]:

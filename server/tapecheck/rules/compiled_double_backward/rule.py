@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.raising import at_each_place, walks_at
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline
-from tapecheck.tape import Span, WrapperCall
+from tapecheck.tape import WrapperCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,8 @@ class CompiledDoubleBackward(Rule):
     raises = True
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        found = [(reading, double) for reading in readings for double in _doubles(reading)]
-        raising = {id(reading) for reading, _ in found}
-        findings: dict[Span, Finding] = {}
-        for reading, double in found:
-            span = double.run.at.span
-            others = [other for other in readings if span in other.runs_by_site and other.ended == "finished"]
-            certain = all(id(other) in raising for other in others)
-            findings.setdefault(span, self._finding(reading, double, certain))
-        return list(findings.values())
+        found = [(reading, double.run.at.span, double) for reading in readings for double in _doubles(reading)]
+        return [self._finding(*each) for each in at_each_place(readings, found, walks_at)]
 
     def _finding(self, reading: Reading, double: _Double, certain: bool) -> Finding:
         at = double.run.at

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.parameter_ready_twice.facts import ParameterReadyTwiceFacts
+from tapecheck.rules.raising import at_each_place, walks_at
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Again, Twice, reductions_of
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed
-from tapecheck.tape import Span
 
 _HELP: dict[Again, str] = {
     "again": "add the losses and call backward once, or run a forward of the wrapped model before each backward",
@@ -29,15 +29,8 @@ class ParameterReadyTwice(Rule):
     raises = True
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        found = [(reading, each) for reading in readings for each in reductions_of(reading).twice]
-        raising = {id(reading) for reading, _ in found}
-        findings: dict[Span, Finding] = {}
-        for reading, each in found:
-            span = each.run.at.span
-            others = [other for other in readings if span in other.runs_by_site and other.ended == "finished"]
-            certain = all(id(other) in raising for other in others)
-            findings.setdefault(span, self._finding(reading, each, certain))
-        return list(findings.values())
+        found = [(reading, each.run.at.span, each) for reading in readings for each in reductions_of(reading).twice]
+        return [self._finding(*each) for each in at_each_place(readings, found, walks_at)]
 
     def _finding(self, reading: Reading, each: Twice, certain: bool) -> Finding:
         at = each.run.at

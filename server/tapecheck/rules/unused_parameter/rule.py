@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Unfinished, reductions_of
 from tapecheck.rules.rule import Rule
@@ -23,14 +24,10 @@ class UnusedParameter(Rule):
     raises = True
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        found = [(reading, each) for reading in readings for each in reductions_of(reading).unfinished]
-        raising = {id(reading) for reading, _ in found}
-        findings: dict[Span, Finding] = {}
-        for reading, each in found:
-            span = each.call.at.span
-            certain = all(id(other) in raising for other in readings if _comes_to(other, span))
-            findings.setdefault(span, self._finding(reading, each, certain))
-        return list(findings.values())
+        found = [
+            (reading, each.call.at.span, each) for reading in readings for each in reductions_of(reading).unfinished
+        ]
+        return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
 
     def _finding(self, reading: Reading, each: Unfinished, certain: bool) -> Finding:
         at = each.call.at

@@ -1,0 +1,33 @@
+"""What PyTorch raises at a place: told once, and certain where each path that comes there shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from tapecheck.rules.reading import Reading
+from tapecheck.tape import Span
+
+Shown = TypeVar("Shown")
+
+
+def at_each_place(
+    readings: Sequence[Reading],
+    found: Iterable[tuple[Reading, Span, Shown]],
+    comes_to: Callable[[Reading, Span], bool],
+) -> Iterator[tuple[Reading, Shown, bool]]:
+    """Yield what was found first at each place, with its path and whether it is certain: no path that shows nothing of
+    the kind comes to the place. `comes_to` says which paths come there in the way in which it raises.
+    """
+    found = list(found)
+    raising = {id(reading) for reading, _, _ in found}
+    told: set[Span] = set()
+    for reading, span, shown in found:
+        if span not in told:
+            told.add(span)
+            yield reading, shown, not any(comes_to(each, span) for each in readings if id(each) not in raising)
+
+
+def walks_at(reading: Reading, span: Span) -> bool:
+    """Return whether a path runs to its end and walks a graph at a place."""
+    return reading.ended == "finished" and span in reading.runs_by_site
