@@ -823,6 +823,10 @@ def test_a_loop_whose_graphs_something_walks_is_not_put_under_no_grad() -> None:
     _, fixes = _fixes(body.replace("LAST", "opt.zero_grad(); total.backward(); opt.step()"), "TAPE201")
     assert [fix.title for fix in fixes] == ["Store `out.sin()` detached"]
     _, fixes = _fixes(body.replace("LAST", "print(total)"), "TAPE201")
+    # `total` keeps graphs, too: one edit mends both.
+    assert [fix.title for fix in fixes] == ["Run the loop under `torch.no_grad()`", "Store `out.sin()` detached"]
+    alone = body.replace("total = total + out.pow(2).mean()", "total = out.pow(2).mean().item()")
+    _, fixes = _fixes(alone.replace("LAST", "print(total)"), "TAPE201")
     assert [fix.title for fix in fixes] == ["Store `out.sin()` detached", "Run the loop under `torch.no_grad()`"]
 
 

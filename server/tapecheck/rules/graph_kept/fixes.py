@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
@@ -501,6 +502,16 @@ def _short(code: Code, part: ast.expr) -> str:
     return f"`{text}`" if len(text) <= 40 else "the value"
 
 
+def mend_all_of_the_loop(context: Context) -> Iterator[Candidate]:
+    """Put `with torch.no_grad():` around a loop in which several values keep graphs that nothing walks: one edit mends
+    what a detached value each would.
+    """
+    loop = context.finding.facts.loop
+    others = (other for other in context.report.findings if other != context.finding)
+    if loop is not None and any(other.code == context.finding.code and other.facts.loop == loop for other in others):
+        yield from islice(record_nothing(context), 1)
+
+
 def record_nothing(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around a loop that keeps graphs which nothing walks, or around what calls it.
 
@@ -563,6 +574,7 @@ def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> b
 
 STRATEGIES: tuple[Strategy, ...] = (
     evaluate_without_grad,
+    mend_all_of_the_loop,
     store_without_graph,
     detach_argument,
     record_nothing,
