@@ -15,6 +15,7 @@ from tapecheck.rules import RAISING
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.finding import Finding, Label, Role
+from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
@@ -51,6 +52,7 @@ class Context:
     finding: Finding
     code: Code
     codes: Mapping[str, Code] = field(default_factory=dict)
+    _readings: list[Reading] | None = field(default=None, repr=False)
     _collisions: list[Collision] | None = field(default=None, repr=False)
     _carriers: dict[int, list[Carrier]] = field(default_factory=dict, repr=False)
 
@@ -58,6 +60,12 @@ class Context:
     def tapes(self) -> list[Tape]:
         tapes: list[Tape] = self.report.interpretation.tapes
         return tapes
+
+    @property
+    def readings(self) -> list[Reading]:
+        if self._readings is None:
+            self._readings = [Reading(tape) for tape in self.tapes]
+        return self._readings
 
     @property
     def collisions(self) -> list[Collision]:

@@ -506,9 +506,11 @@ def mend_all_of_the_loop(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around a loop in which several values keep graphs that nothing walks: one edit mends
     what a detached value each would.
     """
-    loop = context.finding.facts.loop
-    others = (other for other in context.report.findings if other != context.finding)
-    if loop is not None and any(other.code == context.finding.code and other.facts.loop == loop for other in others):
+    finding, facts = context.finding, context.finding.facts
+    if facts.loop is None or not isinstance(facts, GraphKeptFacts) or facts.backwarded:
+        return
+    others = (other for other in context.report.findings if other.code == finding.code and other.span != finding.span)
+    if any(other.facts.loop == facts.loop for other in others):
         yield from islice(record_nothing(context), 1)
 
 
@@ -517,12 +519,8 @@ def record_nothing(context: Context) -> Iterator[Candidate]:
 
     Unlike a detached value it also helps where what is kept lies in objects, in states of several loops or in beams.
     """
-    readings: list[Reading] | None = None
     for place, what in _regions(context):
-        if not is_wrappable(place):
-            continue
-        readings = readings or [Reading(tape) for tape in context.tapes]
-        if _unwalked(readings, context.code, place):
+        if is_wrappable(place) and _unwalked(context.readings, context.code, place):
             yield from without_recording(context, place, f"Run {what}", SAME, "no_grad")
 
 
