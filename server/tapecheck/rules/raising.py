@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tapecheck.rules.reading import Reading
@@ -13,21 +13,15 @@ Shown = TypeVar("Shown")
 
 def at_each_place(
     readings: Sequence[Reading],
-    found: Iterable[tuple[Reading, Span, Shown]],
+    found: Sequence[tuple[Reading, Span, Shown]],
     comes_to: Callable[[Reading, Span], bool],
 ) -> Iterator[tuple[Reading, Shown, bool]]:
     """Yield what was found first at each place, with its path and whether it is certain: no path that shows nothing of
     the kind comes to the place. `comes_to` says which paths come there in the way in which it raises.
     """
-    found = list(found)
     raising = {id(reading) for reading, _, _ in found}
     told: set[Span] = set()
     for reading, span, shown in found:
         if span not in told:
             told.add(span)
             yield reading, shown, not any(comes_to(each, span) for each in readings if id(each) not in raising)
-
-
-def walks_at(reading: Reading, span: Span) -> bool:
-    """Return whether a path runs to its end and walks a graph at a place."""
-    return reading.ended == "finished" and span in reading.runs_by_site

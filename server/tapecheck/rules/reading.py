@@ -576,6 +576,10 @@ class Reading:
             found.setdefault(run.at.span, []).append(run)
         return found
 
+    def walks_at(self, span: Span) -> bool:
+        """Return whether this path runs to its end and walks a graph at a place."""
+        return self.ended == "finished" and span in self.runs_by_site
+
     @cached_property
     def run_of(self) -> dict[int, Run]:
         return {run.backward.id: run for run in self.runs}

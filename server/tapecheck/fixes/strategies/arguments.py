@@ -15,7 +15,7 @@ from tapecheck.tape import Span
 
 
 def with_keyword(context: Context, spans: Sequence[Span], name: str, value: str) -> list[Change]:
-    """Return what passes a keyword to the calls at some places; nothing where this file does not have one of them."""
+    """Return the edits that pass a keyword to the calls at some places; none where one of them is in another file."""
     calls = [call for call in map(context.call_at, spans) if call is not None]
     if len(calls) < len(spans):
         return []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.raising import at_each_place, walks_at
+from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline
@@ -33,7 +33,7 @@ class CompiledDoubleBackward(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, double.run.at.span, double) for reading in readings for double in _doubles(reading)]
-        return [self._finding(*each) for each in at_each_place(readings, found, walks_at)]
+        return [self._finding(*each) for each in at_each_place(readings, found, Reading.walks_at)]
 
     def _finding(self, reading: Reading, double: _Double, certain: bool) -> Finding:
         at = double.run.at

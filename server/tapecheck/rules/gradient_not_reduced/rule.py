@@ -42,8 +42,7 @@ class GradientNotReduced(Rule):
         findings: dict[Span, Finding] = {}
         for reading, each in found:
             span = each.local.run.at.span
-            others = [other for other in readings if span in other.runs_by_site and other.ended == "finished"]
-            certain = all(id(other) in shown[span] for other in others)
+            certain = all(id(other) in shown[span] for other in readings if other.walks_at(span))
             findings.setdefault(span, self._finding(reading, each, certain))
         return list(findings.values())
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.parameter_ready_twice.facts import ParameterReadyTwiceFacts
-from tapecheck.rules.raising import at_each_place, walks_at
+from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Again, Twice, reductions_of
 from tapecheck.rules.rule import Rule
@@ -30,7 +30,7 @@ class ParameterReadyTwice(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, each.run.at.span, each) for reading in readings for each in reductions_of(reading).twice]
-        return [self._finding(*each) for each in at_each_place(readings, found, walks_at)]
+        return [self._finding(*each) for each in at_each_place(readings, found, Reading.walks_at)]
 
     def _finding(self, reading: Reading, each: Twice, certain: bool) -> Finding:
         at = each.run.at
