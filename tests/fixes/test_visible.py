@@ -339,3 +339,32 @@ for step in range(3):
 """
     fixes = found(body)["TAPE301"]
     assert any(fix.applicability == "safe" and "Drop" in fix.title for fix in fixes) == is_safe
+
+
+@pytest.mark.parametrize("count", ["x.size(0)", "x.shape[0]", "x.size()[0]", "x.shape[:1][0]", "x.numel()", "rows"])
+def test_a_meter_that_gets_numbers_as_well_detaches_nothing_itself(count: str) -> None:
+    titles = safe(f"""
+        class Meter:
+            def __init__(self):
+                self.sum = 0
+
+            def update(self, value, n):
+                self.sum += value * n
+
+        def batches():
+            return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(16, 4)), 4)
+
+        trained, validated = Meter(), Meter()
+        for (x,) in batches():
+            rows, columns = x.shape
+            loss = net(x).pow(2).mean()
+            trained.update(loss.item(), {count})
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        for (x,) in batches():
+            rows, columns = x.shape
+            validated.update(net(x).pow(2).mean(), {count})
+    """)
+    assert titles
+    assert "Store `(value * n)` detached" not in titles

@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     NO_MODEL,
     Args,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -52,7 +53,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node))
         return Unknown("grad_fn")
     if name in ("shape", "size"):
-        shape = _extra(torch, owner, "shape")
+        shape = _extra(torch, owner, "shape", Kind.SIZES)
         if name == "size":
             return Native(
                 "size", lambda m, args, kwargs, at: behaviour(shape).get_item(m, args[0], at) if args else shape
@@ -69,11 +70,11 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)
 
 
-def _extra(torch: Torch, owner: Tensor, name: str) -> Value:
+def _extra(torch: Torch, owner: Tensor, name: str, kind: Kind = Kind.ANY) -> Value:
     if owner.extra is None:
         owner.extra = {}
     if name not in owner.extra:
-        made = Unknown.named(name)
+        made = Unknown(name, kind=kind)
         made.data = True
         owner.extra[name] = made
     return owner.extra[name]
@@ -230,7 +231,7 @@ def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 
 def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    made = _extra(torch, owner, f"{name}()")
+    made = _extra(torch, owner, f"{name}()", Kind.ANY if name == "stride" else Kind.WHOLE)
     asked = name in ("dim", "ndimension") and owner.rank is None
     if asked and isinstance(made, Unknown) and made.truth is None:
         # What is not known to be a scalar has dimensions, an empty selection too.

@@ -45,6 +45,8 @@ class Kind(Enum):
     """What the losses of a gradient scaler are multiplied by."""
     WHOLE = "whole"
     """A whole number: a length, an index."""
+    SIZES = "sizes"
+    """The sizes of a tensor: a whole number for each dimension."""
     TEXT = "text"
     MISSING = "missing"
     """What a class has under a name that it does not define."""
@@ -54,7 +56,7 @@ class Kind(Enum):
 
 COUNTED = (Kind.NUMBER, Kind.WHOLE, Kind.SCALE)
 """The kinds of numbers."""
-_DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.TEXT))
+_DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.SIZES, Kind.TEXT))
 
 
 class Unknown(BaseValue):
@@ -178,6 +180,8 @@ class Unknown(BaseValue):
         if key not in self.items:
             child = self._part(f"{self.name}[...]")
             child.part_of = self
+            if self.kind is Kind.SIZES:
+                child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
             if not isinstance(index, CONSTANTS):
                 return child
             self.items[key] = child
@@ -197,6 +201,8 @@ class Unknown(BaseValue):
         element.data, element.returned = self.node is None and not self.returned, self.returned
         element.assumed = element.data and (self.assumed or not self.data)
         element.within, element.part_of = self.within, self
+        if self.kind is Kind.SIZES:
+            element.kind = Kind.WHOLE
         return element
 
     def asked_length(self) -> Unknown:
@@ -311,6 +317,12 @@ class Unknown(BaseValue):
         if all(map(_steady, self.parts[1:])):
             self.key = (Settlings.count, key)
         return key
+
+
+def _kind_of_size(index: Value) -> Kind:
+    """Return what is known of an item of a tensor's sizes: an unknown index may be a slice."""
+    whole = isinstance(index, int) or (isinstance(index, Unknown) and index.kind in COUNTED)
+    return Kind.WHOLE if whole else Kind.ANY
 
 
 def taken_for_data(value: Tensor | Unknown) -> bool:
