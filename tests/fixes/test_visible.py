@@ -368,3 +368,32 @@ def test_a_meter_that_gets_numbers_as_well_detaches_nothing_itself(count: str) -
     """)
     assert titles
     assert "Store `(value * n)` detached" not in titles
+
+
+@pytest.mark.parametrize("count", ["batch['n']", "args.rows", "len(batch['names'])"])
+def test_a_meter_that_may_get_numbers_is_not_safely_mended_inside(count: str) -> None:
+    titles = safe(f"""
+        import argparse
+
+        class Meter:
+            def __init__(self):
+                self.sum = 0
+
+            def update(self, value, n):
+                self.sum += value * n
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--rows")
+        args = parser.parse_args()
+        trained, validated = Meter(), Meter()
+        for batch in loader:
+            loss = net(batch["x"]).pow(2).mean()
+            trained.update(loss.item(), {count})
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        for batch in loader:
+            validated.update(net(batch["x"]).pow(2).mean(), {count})
+    """)
+    assert titles
+    assert "Store `(value * n)` detached" not in titles

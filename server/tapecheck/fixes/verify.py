@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -142,7 +142,10 @@ class Verifier:
             visible = is_certain(self.finding.rests_on)
             if candidate.safe and not visible:
                 effect = f"{effect} Code that is not visible may need it as it was."
-            safe = candidate.safe and not names and visible
+            supposes = any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried)
+            if candidate.safe and supposes:
+                effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
+            safe = candidate.safe and not names and visible and not supposes
             return Fix(title, "safe" if safe else "unsafe", edits, effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
@@ -296,26 +299,36 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
 
     A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
     """
+    wanted = {call for _, call in _written(edited, changes)}
+    for tape in after.interpretation.tapes:
+        for event in tape.events:
+            if isinstance(event, (Cut, Node)):
+                wanted.discard(event.at.span)
+    return not wanted
+
+
+def _supposes_a_tensor(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
+    """Return whether a method that was written is called, on some way, on what need not be a tensor."""
+    supposed = {span for _, span in after.interpretation.supposed}
+    return not supposed.isdisjoint(span for span, _ in _written(edited, changes)) if supposed else False
+
+
+def _written(edited: Source, changes: tuple[Change, ...]) -> Iterator[tuple[Span, Span]]:
+    """Yield every `.detach()`, `.item()` and `.clone()` that the changes write: the span of the method, of its call."""
     if not any(name in change.content for change in changes for name in _ACTING):
-        return True
+        return
     code = Code(edited)
     written: list[tuple[int, int]] = []
     shift = 0
     for change in changes:
         written.append((change.start + shift, change.start + shift + len(change.content)))
         shift += len(change.content) - (change.end - change.start)
-    wanted: set[Span] = set()
     for node in edited.nodes():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-            if node.func.attr in _ACTING:
-                end = code.end(node.func)
-                if any(low < end <= high for low, high in written):
-                    wanted.add(code.index.span(edited.path, code.start(node), code.end(node)))
-    for tape in after.interpretation.tapes:
-        for event in tape.events:
-            if isinstance(event, (Cut, Node)):
-                wanted.discard(event.at.span)
-    return not wanted
+            end = code.end(node.func)
+            if node.func.attr in _ACTING and any(low < end <= high for low, high in written):
+                start = code.start(node)
+                yield code.index.span(edited.path, start, end), code.index.span(edited.path, start, code.end(node))
 
 
 def _answers(tape: Tape) -> list[tuple[str, bool]]:

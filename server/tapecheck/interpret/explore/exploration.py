@@ -176,6 +176,7 @@ class Exploration:
         found.runs += 1
         found.mistakes |= world.omissions.mistakes
         found.gaps |= world.omissions.gaps
+        found.supposed |= world.omissions.supposed
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)

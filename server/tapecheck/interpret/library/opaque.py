@@ -43,6 +43,8 @@ _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datase
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
                  "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
 _CHANCE = ("random.", "numpy.random.", "secrets.")
+_OF_TENSORS = ("clone", "detach", "item")
+"""What is called to store a value: what is no tensor may not have it."""
 _PURE = frozenset((
     "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
 ))  # fmt: skip
@@ -79,6 +81,8 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             if isinstance(child, Unknown):
                 child.node, child.oldest, child.data = None, None, name != "grad"
             return child
+    if name in _OF_TENSORS and owner.borne() != "yes":
+        torch.world.omissions.supposed.add((name, torch.world.position.span(node)))
     if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
         methods.expects_tensor(torch.machine, name, node)
