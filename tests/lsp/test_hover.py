@@ -466,3 +466,63 @@ def test_a_gradient_that_is_differentiated_or_only_printed_is_not_called_first_o
     )
     printed = MAML.format(create="", after="print(g)").replace("0.1 * g", "0.1")
     assert "first order" not in hover(explain(printed), "torch.autograd.grad", "torch")
+
+
+def test_parameters_under_a_name_with_a_capital_letter() -> None:
+    told = explain(
+        """\
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+            def forward(self, x):
+                return self.body(x)
+
+        G = Net()
+        G(torch.randn(2, 4)).sum().backward()
+        """
+    )
+    assert hover(told, "G = Net", "G").startswith("**`G`** has 2 parameters: `G.body.0.weight`, `G.body.0.bias`")
+
+
+def test_what_a_line_reads_before_it_binds_it_again() -> None:
+    told = explain(
+        """\
+        import torch
+        from torch import nn
+
+        rnn, hidden = nn.GRU(4, 4), None
+        for x in torch.randn(3, 5, 4):
+            out, hidden = rnn(x, hidden)
+            out.sum().backward()
+        """
+    )
+    assert "- at this line: the one of the iteration before, freed by line 7" in hover(told, "out, hidden", "hidden)")
+    assert "- at this line: intact" in hover(told, "out, hidden", "hidden =")
+
+
+def test_parameters_that_are_switched_off() -> None:
+    told = explain(
+        """\
+        import torch
+        from torch import nn
+
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+        for p in net[1].parameters():
+            p.requires_grad = False
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        """
+    )
+    text = hover(told, "net = nn", "net")
+    assert "- `requires_grad` is switched off for 2 of them" in text
+    assert "- an optimizer has them" in text
+    told_off = hover(told, "p.requires_grad", ".requires_grad")
+    assert (
+        "switches `requires_grad` off for 2 parameters: `net.1.weight`, `net.1.bias`: they get no gradient" in told_off
+    )

@@ -100,7 +100,7 @@ class Explainer(Telling):
         same = [
             event
             for other, event, there in cuts
-            if other is reading and there == span and event.at.iteration == cut.at.iteration
+            if other is reading and there == span and (event.at.iteration == cut.at.iteration or cut.how == "frozen")
         ]
         return Hover(self._explain_cut(reading, same, span), span)
 
@@ -122,6 +122,11 @@ class Explainer(Telling):
         nodes = [ledger.nodes[number] for number in sorted(reached) if number in ledger.nodes]
         leaves = [number for number in reached if number in ledger.leaves]
         head = f"**`{text}`** " if text else f"**{CUTS.get(cut.how, cut.how)}** "
+        if cut.how == "frozen" and leaves and not nodes:
+            # The loop over a model's parameters switches one of them off in each iteration.
+            return page(
+                head + f"switches `requires_grad` off for {self.leaves(reading, leaves)}: they get no gradient", []
+            )
         if cut.how == "checkpoint" and not roots:
             # With a graph on another pass over the line, that one is told of.
             return page(head + "records no graph: nothing inside requires grad", [_HARMLESS])
@@ -275,11 +280,15 @@ class Explainer(Telling):
             details.append(f"{part}reached by the backward{'s' * (len(lines) > 1)} on {each_line(lines)}")
         elif not runs and reading.complete:
             details.append("no backward reaches them")
-        stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+        frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves} & set(own)
+        if frozen:
+            of = "them" if len(frozen) == len(own) else f"{len(frozen)} of them"
+            details.append(f"`requires_grad` is switched off for {of}")
+        stepped = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
         if reading.optimizers and all(one.complete == "yes" for one in reading.optimizers.values()):
             held = len(stepped.intersection(own))
             details.append(
-                "an optimizer updates them" if held == len(own)
+                f"an optimizer {'has' if frozen else 'updates'} them" if held == len(own)
                 else "no optimizer has them" if not held else f"an optimizer has {held} of {len(own)}"
             )  # fmt: skip
         return page(f"{head} has {self.leaves(reading, own)}", details)

@@ -131,9 +131,9 @@ class Telling:
 
     # Leaves
 
-    def _leaf_name(self, leaf: Leaf) -> str:
+    def _leaf_name(self, reading: Reading, leaf: Leaf) -> str:
         """Return a leaf's name in this file: "net.fc.weight" where its maker only knows "Linear.weight"."""
-        if not leaf.parameter or not leaf.name[:1].isupper():
+        if not leaf.parameter or leaf.id in reading.ledger.maker_names or not leaf.name[:1].isupper():
             return leaf.name
         parts = [leaf.name.partition(".")[2]]
         for span in (leaf.at.span, *leaf.at.stack):
@@ -155,7 +155,7 @@ class Telling:
     def leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
         """Return how many parameters, and which: by name where they are few, else by the modules they belong to."""
         events = [reading.ledger.leaves[leaf] for leaf in sorted(leaves)]
-        names = Counter(name for event in events if (name := self._leaf_name(event)))
+        names = Counter(name for event in events if (name := self._leaf_name(reading, event)))
         kind = "parameter" if events and all(event.parameter for event in events) else "leaf"
         if len(names) > MAX_NAMES:
             names = _by_module(names)

@@ -47,6 +47,14 @@ class _Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class _Time:
+    """A line at which a name is read, `before` it is bound to what is told there."""
+
+    line: int
+    before: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Fate:
     """What becomes of the graph after a binding, in words.
 
@@ -76,7 +84,16 @@ class Tensors:
             return None
         bounds = [one for one in known if self.outline.meaning(name, one.bind.at.line) == meant]
         chosen = self._choose(bounds, name, word, meant) if bounds else []
-        return self._explain(name, chosen, line) if chosen else None
+        return self._explain(name, chosen, self._time(word, chosen, line)) if chosen else None
+
+    def _time(self, word: Word, bounds: list[_Bound], line: int) -> _Time:
+        """Return when a word is read: `hidden` in `out, hidden = rnn(x, hidden)` before the line binds it again."""
+        first, last = self.outline.statement(line)
+        own = self.outline.span(word)
+        again = (
+            first <= bounds[0].span.line <= last and bounds[0].span != own and own not in self.outline.added.values()
+        )
+        return _Time(line, line < bounds[0].bind.at.line or again)
 
     @cached_property
     def _bounds(self) -> dict[str, list[_Bound]]:
@@ -128,14 +145,14 @@ class Tensors:
 
     # The story
 
-    def _explain(self, name: str, bounds: list[_Bound], line: int) -> str:
+    def _explain(self, name: str, bounds: list[_Bound], time: _Time) -> str:
         # The story of one tape and one call, told with all its iterations: the one with the most to tell.
         stories: dict[int, dict[tuple[Span, ...], list[_Bound]]] = {}
         for one in bounds:
             stories.setdefault(id(one.reading), {}).setdefault(one.bind.at.stack, []).append(one)
         calls = max(stories.values(), key=self._weight)
         group = max(list(calls.values())[:_MAX_CALLS], key=self._telling)
-        first = group[0]
+        first, line = group[0], time.line
         reading, bind = first.reading, first.bind
         elsewhere = self._elsewhere(first, calls)
         if bind.node is None:
@@ -148,11 +165,11 @@ class Tensors:
         fate = self._fate(first)
         gone = self._freed_before(first, line)
         before = ((iteration(one.bind.at), self._freed_before(one, line)) for one in group)
-        later = next((f"{time}: {text}" for time, text in before if text), "")
+        later = next((f"{at}: {text}" for at, text in before if text), "")
         if gone:
             details = [f"at this line: partly freed: {gone}"]
         else:
-            details = [self._here(first, fate, line, bool(later)), later]
+            details = [self._here(first, fate, time, bool(later)), later]
         details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node])]
         if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
             listed = ", ".join(map(str, counts[:3]))
@@ -244,12 +261,12 @@ class Tensors:
                 return run
         return None
 
-    def _here(self, one: _Bound, fate: _Fate, line: int, partly: bool) -> str:
+    def _here(self, one: _Bound, fate: _Fate, time: _Time, partly: bool) -> str:
         """Return whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations.
 
         `partly`: in a later iteration it is made of nodes some of which are freed already.
         """
-        outline, bind = self.outline, one.bind.at.line
+        outline, bind, line = self.outline, one.bind.at.line, time.line
         scope = outline.scopes_at(bind)[0]
         if outline.scopes_at(line)[0] != scope:
             return ""
@@ -274,13 +291,13 @@ class Tensors:
         loops, around = outline.loops_at(line) & outline.loops_at(end), outline.loops_at(bind)
         if bind > end and not end < line < bind:
             # It happens in the next iteration of a loop around both.
-            if line < bind or not outline.loops_at(line) >= around & outline.loops_at(end):
+            if time.before or not outline.loops_at(line) >= around & outline.loops_at(end):
                 return ""
             return f"at this line: intact; line {end} of the next iteration {why}"
         if loops - around and line <= end:
             before = f"by line {end} of the iteration before"
             return f"at this line: intact on the first iteration, {ended} on later ones, {before}"
-        if line < bind and loops & around:
+        if time.before and loops & around:
             return f"at this line: the one of the iteration before, {ended} by line {end}"
         always = ", on every iteration" if loops and not partly else ""
         if line > end and ended == "fails":
