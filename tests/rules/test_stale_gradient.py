@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.rules import judge
 from tapecheck.rules.stale_gradient.rule import StaleGradient
 from tapecheck.source import from_text
@@ -202,3 +203,37 @@ for i in range(3):
     assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE404"]
     kept = text.replace("    second.zero_grad()\n", "")
     assert ("TAPE403", 10) not in [(one.code, one.span.line) for one in check(from_text(kept, "train.py")).findings]
+
+
+@pytest.mark.parametrize(
+    ("guard", "titles"),
+    [
+        ("if True:", ["before the backward"]),
+        ("if (step + 1) % 4 == 0:", ["after the step"]),
+        ("if (step + 1) % args.every == 0:", ["after the step", "before the backward"]),
+    ],
+)
+def test_the_gradients_of_several_batches_are_cleared_after_their_step(guard: str, titles: list[str]) -> None:
+    program = f"""\
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--every", type=int, default=4)
+args = parser.parse_args()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(40):
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    {guard}
+        optimizer.step()
+"""
+    report = check(from_text(program, "train.py"))
+    (finding,) = report.findings
+    assert finding.code == "TAPE403"
+    clear = "`optimizer.zero_grad()`"
+    assert [fix.title for fix in fixes_for(report, finding)] == [f"Clear {title}: {clear}" for title in titles]
+    advice = finding.help.removeprefix(f"clear the gradients for each step: {clear} ")
+    assert advice.startswith("before this backward" if guard == "if True:" else "right after the step")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapecheck.rules.facts import Facts
-from tapecheck.tape import Span
+from tapecheck.tape import Fact, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleGradientFacts(Facts):
-    """`cleared` is a call that clears them, at the wrong time."""
+    """`cleared` is a call that clears them, at the wrong time. `summed` says whether the gradients of several batches
+    come together in a step.
+    """
 
     cleared: Span | None = None
+    summed: Fact = "no"

@@ -11,8 +11,10 @@ from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.gradients import steps_here
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.tape import Backward, Span, Step, Tape
 
+_SUMMED = "Each step then uses the gradients that were added since the one before it."
 _EFFECT = "Each step then uses the gradients of its own backward calls alone."
 
 
@@ -31,28 +33,40 @@ def call_zero_grad(context: Context) -> Iterator[Candidate]:
 
 def clear_in_time(context: Context) -> Iterator[Candidate]:
     """Clear before the backward, or after the step where several backward calls come together in it."""
-    code = context.code
+    code, facts = context.code, context.finding.facts
+    summed = facts.summed if isinstance(facts, StaleGradientFacts) else "no"
     for tape, backward in context.backwards_here():
         for step in _steps_by(tape, context):
             owner = _owner(code, step)
             if not owner:
                 continue
             line = f"{owner}.zero_grad()"
-            if _alone(tape, step, backward):
-                for frame in frames(backward.at):
-                    before = code.statement_at(frame)
-                    change = code.insert_before(before, [line]) if before is not None else None
-                    if change is not None:
-                        yield Candidate(f"Clear before the backward: `{line}`", _EFFECT, [change], group="clear")
-            for span in frames(step.at):
-                statement = code.statement_at(span)
-                if statement is None or not steps_here(code, statement, span):
-                    continue
-                change = code.insert_after(statement, [line])
-                if change is not None:
-                    yield Candidate(f"Clear after the step: `{line}`", _EFFECT, [change], group="clear")
-                break
+            before = list(_before(code, backward, line, "before" if summed == "may" else "clear"))
+            if summed == "no" and _alone(tape, step, backward):
+                yield from before
+            yield from _after(code, step, line)
+            if summed == "may":
+                yield from before
         break
+
+
+def _before(code: Code, backward: Backward, line: str, group: str) -> Iterator[Candidate]:
+    for frame in frames(backward.at):
+        statement = code.statement_at(frame)
+        change = code.insert_before(statement, [line]) if statement is not None else None
+        if change is not None:
+            yield Candidate(f"Clear before the backward: `{line}`", _EFFECT, [change], group=group)
+
+
+def _after(code: Code, step: Step, line: str) -> Iterator[Candidate]:
+    for span in frames(step.at):
+        statement = code.statement_at(span)
+        if statement is None or not steps_here(code, statement, span):
+            continue
+        change = code.insert_after(statement, [line])
+        if change is not None:
+            yield Candidate(f"Clear after the step: `{line}`", _SUMMED, [change], group="clear")
+        return
 
 
 def _owner(code: Code, step: Step) -> str:

@@ -11,7 +11,7 @@ from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, possible, when
-from tapecheck.tape import Site, Span, Step
+from tapecheck.tape import Decision, Fact, Site, Span, Step
 
 
 class StaleGradient(Rule):
@@ -64,12 +64,18 @@ class StaleGradient(Rule):
             note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
         call = _clearing_call(used)
         certain = reading.by_default(run.at)
+        summed = _summed(story)
+        when_clear = {
+            "yes": "right after the step, not in between",
+            "may": "right after the step where several batches come together in it, else before this backward",
+            "no": "before this backward",
+        }[summed]
         return Finding(
             self.code, self.name, self.severity, home, message if certain else possible(message),
-            f"clear the gradients for each step: {call} before this backward",
+            f"clear the gradients for each step: {call} {when_clear}",
             tuple(labels), certain,
             facts=StaleGradientFacts(
-                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None
+                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None, summed=summed
             ),
             notes=(note,),
         )  # fmt: skip
@@ -83,6 +89,25 @@ def _may_go_otherwise(story: _Story) -> bool:
         first < position < last and (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
         for position, decision in story.reading.decisions
     )
+
+
+def _summed(story: _Story) -> Fact:
+    """Return whether the gradients of several runs of a backward come together in a step; they may where that stands
+    under a condition which the backward does not hang on.
+    """
+    step, place = story.again.at.span, story.run.at.span
+    moments = gradients_of(story.reading).moments(min(story.leaves))
+    uses = [moment for moment in moments if moment.kind == "stepped" or moment.at.span == place]
+    if any(one.kind == other.kind == "added" for one, other in zip(uses, uses[1:], strict=False)):
+        return "yes"
+    decisions = (decision for _, decision in story.reading.decisions)
+    apart = any(_decides_about(one, step) and not _decides_about(one, place) for one in decisions)
+    return "may" if apart else "no"
+
+
+def _decides_about(decision: Decision, span: Span) -> bool:
+    """Return whether a condition is that of a statement which a place lies in."""
+    return decision.at.span.file == span.file and decision.at.span.line <= span.line <= decision.end_line
 
 
 def _clearing_call(step: Step) -> str:
