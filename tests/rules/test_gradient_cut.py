@@ -405,3 +405,28 @@ for step in range(3):
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_gradient_with_a_graph_that_is_used(name: str) -> None:
     assert check(from_text(TRAINED[name], "train.py")).findings == []
+
+
+def test_networks_that_one_function_makes_are_two() -> None:
+    program = """\
+import torch
+from torch import nn
+
+
+def mlp(outputs):
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, outputs))
+
+
+actor, critic = mlp(2), mlp(1)
+optimizer = torch.optim.SGD([*actor.parameters(), *critic.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 4)
+    value = critic(x).detach()
+    loss = actor(x).pow(2).mean() + (value - 1).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(program, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 13)
+    assert check(from_text(program.replace(".detach()", ""), "train.py")).findings == []

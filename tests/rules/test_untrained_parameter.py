@@ -287,3 +287,45 @@ def test_a_head_with_an_optimizer_of_its_own_is_trained() -> None:
     second = "second = torch.optim.SGD(model[2].parameters(), lr=0.1)\nfor _"
     text = HEAD_OF_FROZEN.replace("for _", second).replace("    optimizer.step()", "    second.step()")
     assert all(finding.code != "TAPE405" for finding in check(from_text(text, "train.py")).findings)
+
+
+@pytest.mark.parametrize(
+    ("kept", "add"),
+    [
+        ("nn.ModuleDict()", "self.heads[name] = nn.Linear(4, n)"),
+        ("nn.ModuleList()", "self.heads.append(nn.Linear(4, n))"),
+    ],
+)
+def test_a_head_that_a_method_adds_once_the_optimizer_is_made(kept: str, add: str) -> None:
+    first, second = ('"a"', '"b"') if "Dict" in kept else ("0", "1")
+    program = f"""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = {kept}
+
+    def add(self, name, n):
+        {add}
+
+    def forward(self, name, x):
+        return self.heads[name](x)
+
+
+net = Net()
+net.add({first}, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net.add({second}, 2)
+for step in range(4):
+    x = torch.randn(8, 4)
+    loss = net({first}, x).pow(2).mean() + net({second}, x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(program, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE405", 20)
+    assert "made here" in {label.message for label in finding.labels if label.span.line == 11}

@@ -23,8 +23,8 @@ from tapecheck.tape import (
     Step,
 )
 
-Identity = tuple[str, str, int, int]
-"""Name, file, line and column of a leaf: what makes it the same in several tapes."""
+Identity = tuple[str, str, int, int, tuple[Span, ...]]
+"""Name, file, line, column and calls of a leaf: what makes it the same in several tapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,13 @@ def identity(reading: Reading, leaf: Leaf) -> Identity:
     """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
     change.
     """
-    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
+    return (
+        reading.ledger.maker_names.get(leaf.id, leaf.name),
+        leaf.at.file,
+        leaf.at.span.line,
+        leaf.at.span.column,
+        leaf.at.stack,
+    )
 
 
 def name_of(reading: Reading, leaf: int) -> str:

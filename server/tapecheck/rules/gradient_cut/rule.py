@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.rules.gradients import gradients_of, name_of, optimizers_of, set_by_hand
+from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import (
@@ -28,7 +28,6 @@ from tapecheck.rules.words import (
 )
 from tapecheck.tape import Cut, Leaf, Optimizer, Root, Site, Span
 
-_Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
 _MOST_RUNS = 6
@@ -51,12 +50,12 @@ class GradientCut(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         if not any(reading.steps and reading.runs for reading in readings):
             return []
-        reached: set[_Identity] = set()
-        written: set[_Identity] = set()
-        fed: set[_Identity] = set()
+        reached: set[Identity] = set()
+        written: set[Identity] = set()
+        fed: set[Identity] = set()
         for reading in readings:
             written |= _written(reading)
-            fed |= {_identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
+            fed |= {identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
             reached |= _reached(reading)
         reached |= fed
         findings: list[Finding] = []
@@ -66,11 +65,11 @@ class GradientCut(Rule):
         return findings
 
     def _of(
-        self, reading: Reading, reached: set[_Identity], written: set[_Identity], fed: set[_Identity]
+        self, reading: Reading, reached: set[Identity], written: set[Identity], fed: set[Identity]
     ) -> Iterable[Finding]:
         trained = reached | written
         owner, useless = _untrained(reading, reached, trained)
-        copies = {leaf for leaf in useless if _identity(reading, reading.ledger.leaves[leaf]) in written}
+        copies = {leaf for leaf in useless if identity(reading, reading.ledger.leaves[leaf]) in written}
         places: dict[tuple[str, int], list[_Cause]] = {}
         causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
         causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)), copies)
@@ -137,7 +136,7 @@ class GradientCut(Rule):
         )  # fmt: skip
 
 
-def _untrained(reading: Reading, reached: set[_Identity], trained: set[_Identity]) -> tuple[dict[int, str], set[int]]:
+def _untrained(reading: Reading, reached: set[Identity], trained: set[Identity]) -> tuple[dict[int, str], set[int]]:
     """Return the parameters that nothing trains, with the names of their optimizers; and those among them whose
     optimizer has no others.
     """
@@ -154,7 +153,7 @@ def _untrained(reading: Reading, reached: set[_Identity], trained: set[_Identity
             owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
         for leaf in (*(leaf for leaf in optimizer.params if leaf not in frozen), *_idle(reading, optimizer)):
             event = leaves.get(leaf)
-            if event is not None and _identity(reading, event) not in trained:
+            if event is not None and identity(reading, event) not in trained:
                 owner.setdefault(leaf, optimizer.name)
     return owner, useless
 
@@ -249,14 +248,7 @@ def _shared(reading: Reading, cause: _Cause) -> bool:
     return False
 
 
-def _identity(reading: Reading, leaf: Leaf) -> _Identity:
-    """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
-    change.
-    """
-    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
-
-
-def _reached(reading: Reading) -> set[_Identity]:
+def _reached(reading: Reading) -> set[Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
     by_hand = set_by_hand(reading)
@@ -271,18 +263,18 @@ def _reached(reading: Reading) -> set[_Identity]:
     # Unknown code that has a model may train it, and what it makes with it may lead there.
     reached |= gradients_of(reading).escaped
     return {
-        _identity(reading, leaf)
+        identity(reading, leaf)
         for number, leaf in reading.ledger.leaves.items()
         if number in reached or number in reading.given
     }
 
 
-def _written(reading: Reading) -> set[_Identity]:
+def _written(reading: Reading) -> set[Identity]:
     """Return the leaves that the program sets in another way than by their gradients."""
     written = set_by_hand(reading)
     replaced = _replaced(reading)
     return {
-        _identity(reading, leaf)
+        identity(reading, leaf)
         for leaf in reading.ledger.leaves.values()
         if leaf.id in written
         or any(_class(leaf.at) == cls and name_of(reading, leaf.id).endswith(name) for cls, name in replaced)
@@ -324,10 +316,10 @@ def _fed(reading: Reading) -> set[int]:
     return found & reading.ledger.leaves.keys()
 
 
-def _steps_nothing(reading: Reading, optimizer: Optimizer, reached: set[_Identity]) -> bool:
+def _steps_nothing(reading: Reading, optimizer: Optimizer, reached: set[Identity]) -> bool:
     """Return whether none of what an optimizer has ever gets a gradient."""
     leaves = [reading.ledger.leaves.get(leaf) for leaf in optimizer.params]
-    return bool(leaves) and all(leaf is not None and _identity(reading, leaf) not in reached for leaf in leaves)
+    return bool(leaves) and all(leaf is not None and identity(reading, leaf) not in reached for leaf in leaves)
 
 
 def _owner_of(reading: Reading, leaf: int) -> str:
@@ -336,7 +328,7 @@ def _owner_of(reading: Reading, leaf: int) -> str:
     return made[0][1].name
 
 
-def _cleared(reading: Reading, fed: set[_Identity]) -> list[_Cause]:
+def _cleared(reading: Reading, fed: set[Identity]) -> list[_Cause]:
     """Return where gradients are set to None between each backward and its step, though others of the same backward
     are used: what clears all of a backward is told by TAPE404.
     """
@@ -347,7 +339,7 @@ def _cleared(reading: Reading, fed: set[_Identity]) -> list[_Cause]:
     found: dict[Span, _Cause] = {}
     for leaf in sorted(gradients.steppable.keys() & leaves.keys()):
         moments = gradients.moments(leaf)
-        if _identity(reading, leaves[leaf]) in fed or sum(moment.kind == "stepped" for moment in moments) < 2:
+        if identity(reading, leaves[leaf]) in fed or sum(moment.kind == "stepped" for moment in moments) < 2:
             continue
         pending: Run | None = None
         for moment in moments:
@@ -549,7 +541,7 @@ def _seen_from(at: Site, home: Site) -> Site:
     return home if here is None else Site(frames[here], at.function, frames[here + 1 :], at.iteration)
 
 
-def _rolled_out(reading: Reading, cause: _Cause, trained: set[_Identity]) -> bool:
+def _rolled_out(reading: Reading, cause: _Cause, trained: set[Identity]) -> bool:
     """Return whether a function that cuts under `no_grad` computes so, too, what is trained elsewhere: a rollout.
 
     Where another line cuts the same parameters as well, that line is the one to mend.
@@ -558,14 +550,14 @@ def _rolled_out(reading: Reading, cause: _Cause, trained: set[_Identity]) -> boo
         cut.how == "no_grad"
         and (cut.at.file, cut.at.function, cut.at.stack) == (cause.at.file, cause.at.function, cause.at.stack)
         and any(
-            leaf in reading.ledger.leaves and _identity(reading, reading.ledger.leaves[leaf]) in trained
+            leaf in reading.ledger.leaves and identity(reading, reading.ledger.leaves[leaf]) in trained
             for leaf in covered(reading, cut)
         )
         for cut in reading.ledger.cuts.values()
     )
 
 
-def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[_Identity]) -> list[_Cause]:
+def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[Identity]) -> list[_Cause]:
     """Return the causes without evaluations under `no_grad` of parameters whose like, made by the same line, is cut off
     elsewhere: what cuts the one layer of a kind in training cuts the others, too.
     """

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import Gradients, gradients_of, looked_at
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
 from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
+from tapecheck.rules.untrained_parameter.rule import forgotten
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline
 from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
 
@@ -43,7 +44,13 @@ class TermWithoutEffect(Rule):
                         alive.add(key)
                     elif term.reaches == "no" and reading.complete and not _told_as_cut(reading, term):
                         dead.setdefault(key, (reading, term))
-        return [self._finding(reading, term) for key, (reading, term) in dead.items() if key not in alive]
+        left = {key: found for key, found in dead.items() if key not in alive}
+        told = forgotten(readings) if left else set()
+        return [
+            self._finding(reading, term)
+            for reading, term in left.values()
+            if not _told_as_left_out(reading, term, told)
+        ]
 
     def _finding(self, reading: Reading, term: Term) -> Finding:
         home, run = term.merge.at, term.run
@@ -130,6 +137,16 @@ def _told_as_cut(reading: Reading, term: Term) -> bool:
     """Return whether what keeps a term from the parameters keeps all of a loss from some of them: TAPE402 says that."""
     behind = set().union(*(covered(reading, cut) for cut in term.cuts)) & gradients_of(reading).steppable.keys()
     return any(all(leaf not in run.traversal.executed for run in reading.runs) for leaf in behind)
+
+
+def _told_as_left_out(reading: Reading, term: Term, told: set[Identity]) -> bool:
+    """Return whether a term trains nothing because the optimizer lacks what it reaches: TAPE405 says that."""
+    if term.node is None or term.cuts or not told:
+        return False
+    leaves = reading.ledger.leaves
+    return any(
+        leaf in leaves and identity(reading, leaves[leaf]) in told for leaf in reading.ledger.ancestry([term.node])
+    )
 
 
 def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:

@@ -39,14 +39,10 @@ class UntrainedParameter(Rule):
         findings = renamed(readings, handled, self.code, self.name) if remade else []
         for reading in readings:
             stories: dict[tuple[int, str], _Story] = {}
-            for leaf, event in _left_out(reading):
-                if identity(reading, leaf) in handled:
-                    continue
-                run = _reached(reading, leaf, event)
-                if run is not None:
-                    key = (event.optimizer, _group(leaf))
-                    story = stories.setdefault(key, _Story(reading, event, run))
-                    story.leaves.append(leaf)
+            for leaf, event, run in _forgotten(reading, handled):
+                key = (event.optimizer, _group(leaf))
+                story = stories.setdefault(key, _Story(reading, event, run))
+                story.leaves.append(leaf)
             findings += [self._finding(story) for story in stories.values()]
         return findings
 
@@ -54,7 +50,8 @@ class UntrainedParameter(Rule):
         reading, event = story.reading, story.event
         optimizer = reading.optimizers[event.optimizer]
         first = story.leaves[0]
-        at, labels = _place(first, optimizer, event)
+        made_alike = [leaf for leaf in map(reading.ledger.leaves.get, optimizer.params) if leaf is not None]
+        at, labels = _place(first, optimizer, event, made_alike)
         home = at.span
         names = [name_of(reading, leaf.id) for leaf in story.leaves]
         named = [name for name in dict.fromkeys(names) if name]
@@ -140,10 +137,11 @@ def _group(leaf: Leaf) -> str:
     return found[0] if found is not None else f"{leaf.at.file}:{leaf.at.line}"
 
 
-def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut) -> tuple[Site, list[Label]]:
-    """Return where a leaf was made, as the file sees it that makes the optimizer.
+def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut, given: Iterable[Leaf]) -> tuple[Site, list[Label]]:
+    """Return where a leaf was made, as the file sees it that makes the optimizer, which was `given` others.
 
-    A module that a plain container loses is not to be mended where it makes its own layers.
+    A module that a plain container loses is not to be mended where it makes its own layers, and a call that came too
+    late not where an earlier one made what the optimizer has.
     """
     frames = (leaf.at.span, *leaf.at.stack)
     lost = None
@@ -151,7 +149,8 @@ def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut) -> tuple[Site, list
         lost = next((index for index, span in enumerate(frames) if _lies_in(span, event.lost_in)), None)
     if lost and frames[lost].file == optimizer.at.file:
         return Site(frames[lost], "", frames[lost + 1 :], leaf.at.iteration), []
-    here = next((index for index, span in enumerate(frames) if span.file == optimizer.at.file), None)
+    late = max((_parting(frames, (one.at.span, *one.at.stack)) for one in given), default=0)
+    here = next((index for index in range(late, len(frames)) if frames[index].file == optimizer.at.file), None)
     if here == 0:
         return leaf.at, []
     made = [Label(leaf.at.span, "made here", "built")]
@@ -159,6 +158,12 @@ def _place(leaf: Leaf, optimizer: Optimizer, event: LeftOut) -> tuple[Site, list
         return optimizer.at, made
     # The call in the training file, not the line of the model's own.
     return Site(frames[here], "", frames[here + 1 :], leaf.at.iteration), made
+
+
+def _parting(frames: Sequence[Span], others: Sequence[Span]) -> int:
+    """Return at which call two leaves that one line makes part; 0 where different lines make them."""
+    pairs = enumerate(zip(frames, others, strict=False))
+    return next((index for index, (own, other) in pairs if own != other), 0)
 
 
 def _lies_in(span: Span, outer: Span) -> bool:
@@ -173,6 +178,23 @@ def _left_out(reading: Reading) -> Iterator[tuple[Leaf, LeftOut]]:
             if leaf is not None and number not in seen:
                 seen.add(number)
                 yield leaf, event
+
+
+def forgotten(readings: Sequence[Reading]) -> set[Identity]:
+    """Return the leaves that get gradients and that an optimizer lacks, each of which is a finding."""
+    if not any(reading.left_out for reading in readings):
+        return set()
+    handled = set().union(*map(_handled, readings))
+    return {identity(reading, leaf) for reading in readings for leaf, _, _ in _forgotten(reading, handled)}
+
+
+def _forgotten(reading: Reading, handled: set[Identity]) -> Iterator[tuple[Leaf, LeftOut, Run]]:
+    """Yield the leaves that an optimizer lacks, each with a backward that gives it a gradient which nothing uses."""
+    for leaf, event in _left_out(reading):
+        if identity(reading, leaf) not in handled:
+            run = _reached(reading, leaf, event)
+            if run is not None:
+                yield leaf, event, run
 
 
 def _handled(reading: Reading) -> set[Identity]:
