@@ -1206,6 +1206,56 @@ def test_what_switches_recording_off_is_called_by_its_name(before: str, after: s
     assert any(f"Take out {word} on line" in fix.title for fix in fixes_of(text, "TAPE103"))
 
 
+OF_ROLLOUTS = (
+    SETUP
+    + """\
+policy, value = nn.Linear(3, 2), nn.Linear(3, 1)
+opt = torch.optim.SGD([*policy.parameters(), *value.parameters()], lr=0.1)
+
+
+def rollout():
+    obs, acts, logps, vals, rews = [], [], [], [], []
+    for _ in range(4):
+        o = torch.randn(3)
+        dist = torch.distributions.Categorical(logits=policy(o))
+        a = dist.sample()
+        obs.append(o)
+        acts.append(a)
+        logps.append(dist.log_prob(a))
+        vals.append(value(o).squeeze(-1))
+        rews.append(a.float())
+    return torch.stack(obs), torch.stack(acts), torch.stack(logps), torch.stack(vals), torch.stack(rews)
+
+
+for update in range(2):
+    obs, acts, old, vals, rews = rollout()
+    ret = rews.flip(0).cumsum(0)
+    adv = ret - vals
+    for _ in range(3):
+        dist = torch.distributions.Categorical(logits=policy(obs))
+        ratio = (dist.log_prob(acts) - old).exp()
+        loss = (value(obs).squeeze(-1) - ret).pow(2).mean() - (ratio * adv).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+)
+
+
+def test_what_of_a_rollout_is_a_constant_and_what_moves_with_it() -> None:
+    text, fixes = _fixes(OF_ROLLOUTS.removeprefix(SETUP), "TAPE101")
+    detached, moved = fixes[:2]
+    # Of the five targets of one assignment two carry a graph into the loop.
+    assert _lines_changed(text, detached) == ["old = old.detach()", "adv = (ret - vals).detach()"]
+    # What is computed of the rollout stays with it: returns of another one would not belong to these values.
+    inside = fixed(text, moved).partition("for _ in range(3):\n")[2]
+    assert [line.strip() for line in inside.splitlines()[:3]] == [
+        "obs, acts, old, vals, rews = rollout()",
+        "ret = rews.flip(0).cumsum(0)",
+        "adv = ret - vals",
+    ]
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]

@@ -419,7 +419,9 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
             found.append(statement)
             continue
         low, high = code.start(statement.value), code.end(statement.value)
-        if any(low <= place < high for place in places) or any(
+        # Of several targets the one that is known to name it has it.
+        others = dotted(read) not in names and any(dotted(target) in names for target in targets(statement))
+        if (any(low <= place < high for place in places) and not others) or any(
             dotted(part) in names for part in _values_of(statement.value)
         ):
             found.append(statement)

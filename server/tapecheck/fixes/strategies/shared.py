@@ -13,7 +13,7 @@ from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Node, Step
 
-_MOST_STATEMENTS = 6
+MOST_STATEMENTS = 6
 
 
 def step_once(context: Context) -> Iterator[Candidate]:
@@ -272,9 +272,9 @@ def building_statements(code: Code, collision: Collision) -> list[ast.stmt] | No
     found = sorted(found, key=lambda statement: statement.lineno)
     # A call that runs the second backward as well is around both, not before it.
     around = any(code.statement_at(frame) in found for frame in frames(collision.second.at))
-    if around or len(found) > _MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
+    if around or len(found) > MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
         function = _common_function(code, collision, wanted)
-        if function is None or len(function) > _MOST_STATEMENTS:
+        if function is None or len(function) > MOST_STATEMENTS:
             return None
         if not all(isinstance(statement, ast.Assign) for statement in function):
             return None

@@ -14,6 +14,7 @@ from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.emptied import empty_by_method
 from tapecheck.fixes.strategies.remembered import compute_each_time
 from tapecheck.fixes.strategies.shared import (
+    MOST_STATEMENTS,
     building_statements,
     call_pairs,
     detach_shared,
@@ -272,9 +273,12 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     if not loops and not closure:
         return
     body = inner.body if closure and isinstance(inner, ast.FunctionDef) else loops[0].body
-    names = {root_name(part) for statement in needed for part in targets(statement)}
-    if None in names:
+    container = inner if closure else loops[0]
+    moved = _with_what_follows(code, needed, container)
+    names = {root_name(part) for statement in moved or () for part in targets(statement)}
+    if moved is None or None in names:
         return
+    needed = moved
     place = _first_reading(code, body, {name for name in names if name is not None})
     if place is None:
         return
@@ -289,8 +293,7 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
         return
     where = f"closure `{inner.name}`" if closure and isinstance(inner, ast.FunctionDef) else "loop"
     computed = dict.fromkeys(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
-    listing = " and ".join(computed)
-    container = inner if closure else loops[0]
+    listing = join(list(computed))
     elsewhere = _read_outside(code, home, needed, container, names)
     deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
     if any(change is None for change in deletions):
@@ -302,6 +305,31 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
         f"{where.split()[0]}, detach it instead.{_drawn_anew(code, needed, collision)}",
         [insertion, *(change for change in deletions if change is not None)],
     )
+
+
+def _with_what_follows(code: Code, needed: list[ast.stmt], container: ast.AST) -> list[ast.stmt] | None:
+    """Return statements before a loop or closure with those that compute something of their results which it, or one of
+    them, reads: left behind, these would go with results that are gone. None where they cannot all be moved.
+    """
+    moved = list(needed)
+    block = code.block(needed[0])
+    for statement in block[block.index(needed[0]) :]:
+        if statement is container or getattr(statement, "lineno", 0) >= getattr(container, "lineno", 0):
+            break
+        made = {root_name(part) for one in moved for part in targets(one)}
+        if statement in moved or made.isdisjoint(_loaded(statement)):
+            continue
+        stored = {root_name(part) for part in walk(statement) for part in targets(part)}
+        if any(stored & _loaded(reader) for reader in (container, *moved)):
+            if not isinstance(statement, ast.Assign):
+                return None
+            moved.append(statement)
+    moved.sort(key=lambda statement: statement.lineno)
+    return moved if len(moved) <= MOST_STATEMENTS else None
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
 def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str:
