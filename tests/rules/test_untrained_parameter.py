@@ -329,3 +329,46 @@ for step in range(4):
     (finding,) = check(from_text(program, "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE405", 20)
     assert "made here" in {label.message for label in finding.labels if label.span.line == 11}
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        "self.register_parameter(f'{kind}_{n}', made)",
+        "self.register_parameter(name=f'{kind}_{n}', param=made)",
+        "setattr(self, f'{kind}_{n}', made)",
+    ],
+)
+def test_a_module_has_what_is_registered_under_a_name_that_nobody_knows(register: str) -> None:
+    program = f"""\
+import config
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.body, self.made = nn.Linear(4, 4), {{}}
+        self.make("scale", n)
+        self.make("shift", 2 * n)
+        self.make("shift", 3 * n)
+
+    def make(self, kind, n):
+        made = nn.Parameter(torch.zeros(4))
+        self.made[kind, n] = made
+        {register}
+
+    def forward(self, x):
+        return self.body(x) * sum(self.made.values())
+
+
+net = Net(config.n)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    loss = net(torch.randn(4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert check(from_text(program, "train.py")).findings == []

@@ -45,6 +45,8 @@ from tapecheck.interpret.values import (
     bound_length,
     concrete,
     copied,
+    is_module,
+    is_parameter,
     marked,
     note_first_graph,
     on_graph,
@@ -522,6 +524,9 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         m.set_attribute(args[0], name, args[2], node)
     elif args and isinstance(args[0], Instance):
         args[0].open = True
+        if len(args) == 3 and args[0].module and (is_module(args[2]) or is_parameter(args[2])):
+            # Whatever it is called, the module has it.
+            m.set_attribute(args[0], f"({len(args[0].attrs)})", args[2], node)
     return None
 
 

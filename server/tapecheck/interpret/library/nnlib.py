@@ -362,8 +362,12 @@ class Modules:
 
     def _module_register_parameter(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         name = concrete(args[0] if args else kwargs.get("name"))
-        if isinstance(name, str):
-            self.machine.set_attribute(owner, name, args[1] if len(args) > 1 else kwargs.get("tensor"), node)
+        value = args[1] if len(args) > 1 else kwargs.get("tensor", kwargs.get("param", kwargs.get("module")))
+        if not isinstance(name, str):
+            # Whatever it is called, the module has it.
+            owner.open = True
+            name = f"({len(owner.attrs)})"
+        self.machine.set_attribute(owner, name, value, node)
         return None
 
     _module_add_module = _module_register_parameter
