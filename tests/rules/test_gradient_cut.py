@@ -430,3 +430,56 @@ for step in range(4):
     (finding,) = check(from_text(program, "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE402", 13)
     assert check(from_text(program.replace(".detach()", ""), "train.py")).findings == []
+
+
+FROZEN_BY_A_GENERATOR = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.online, self.neck = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.target = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        for {each} in self.fixed():
+            p.requires_grad_(False)
+
+    def fixed(self):
+        {body}
+
+    def forward(self, x):
+        with torch.no_grad():
+            z = self.neck(self.target(x))
+        return (self.online(x) - z).pow(2).mean()
+
+
+net = Net()
+optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+for step in range(4):
+    loss = net(torch.randn(8, 4))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+assert [len(group["params"]) for group in optimizer.param_groups] == [2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "body"),
+    [
+        ("p", "yield from self.target.parameters()\n        yield from self.neck.parameters()"),
+        ("p", "for m in (self.target, self.neck):\n            for p in m.parameters():\n                yield p"),
+        ("p", "return (p for m in (self.target, self.neck) for p in m.parameters())"),
+        ("name, p", "yield from self.target.named_parameters()\n        yield from self.neck.named_parameters()"),
+    ],
+)
+def test_all_parameters_that_a_generator_yields_are_frozen(each: str, body: str) -> None:
+    program = FROZEN_BY_A_GENERATOR.format(each=each, body=body)
+    assert check(from_text(program, "train.py")).findings == []
+
+
+def test_a_generator_of_parameters_without_an_end_is_left() -> None:
+    body = "while True:\n            yield self.neck.weight"
+    report = check(from_text(FROZEN_BY_A_GENERATOR.format(each="p", body=body), "train.py"))
+    assert not report.interpretation.exhausted

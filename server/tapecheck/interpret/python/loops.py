@@ -213,7 +213,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
-        if not _of_layers(length, element):
+        if not _of_layers(loop, stream, length, element):
             loop.compare(goes_on=length is not None and length > index)
     length = stream.length()
     if signal is None or isinstance(node.iter, ast.Call):
@@ -246,7 +246,7 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     if length is not None:
         short = not loop.repeated and (
             length <= limits.SHORT_LOOP
-            or _of_layers(length, element)
+            or _of_layers(loop, stream, length, element)
             or (length <= limits.MODEL_ITERATIONS and loop.rounds.takes())
         )
         most = limits.MAX_ITERATIONS
@@ -283,9 +283,15 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
     return None
 
 
-def _of_layers(length: int | None, element: Value) -> bool:
-    """Whether a loop goes over parts of a model: what one layer shows says nothing of the next one."""
-    return length is not None and length <= limits.MODEL_ITERATIONS and carry.of_model(element)
+def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) -> bool:
+    """Whether a loop goes over parts of a model: what one layer shows says nothing of the next one.
+
+    A generator of such parts (`yield from self.body.parameters()`) comes to its end by itself, or is left at the limit.
+    """
+    if length is None:
+        return False
+    few = (loop.done if stream.sequential else length) <= limits.MODEL_ITERATIONS
+    return few and carry.of_model(element)
 
 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
