@@ -397,3 +397,23 @@ def test_a_meter_that_may_get_numbers_is_not_safely_mended_inside(count: str) ->
     """)
     assert titles
     assert "Store `(value * n)` detached" not in titles
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_of_two_reasons_for_a_missing_graph_neither_is_safely_taken_out(frozen: bool) -> None:
+    fixes = found(f"""
+        body, head = nn.Linear(4, 4), nn.Linear(4, 1)
+        for p in head.parameters():
+            p.requires_grad = {not frozen}
+        optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+        for step in range(3):
+            with torch.no_grad():
+                features = body(torch.randn(8, 4))
+                {"" if frozen else "score = head(features)"}
+            loss = {"head(features)" if frozen else "score"}.pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """)["TAPE103"]
+    assert any(fix.applicability == "safe" for fix in fixes) is not frozen
+    assert any("no_grad" in fix.title for fix in fixes)

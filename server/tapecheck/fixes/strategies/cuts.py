@@ -45,6 +45,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     choices = [ways_out(code, cut, places) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
     safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
+    # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
+    safe = safe and all(choices)
     if raises and cuts and all(choices):
         # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
         copies = _copies_of_root(context)
@@ -59,7 +61,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             yield Candidate(_title(code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
-            yield Candidate(_title(code, [cut], way), effect_of(raises), way, safe, f"cut {cut.at.line}")
+            alone = safe and len(cuts) == 1
+            yield Candidate(_title(code, [cut], way), effect_of(raises), way, alone, f"cut {cut.at.line}")
     for label in context.labels("cut"):
         for way in _ways_at(code, label.span):
             title = f"Take the cut on line {label.span.line} out"
