@@ -30,7 +30,10 @@ export class GraphPanel implements vscode.Disposable {
 
   /** Opens the panel beside the active editor, or brings it to the front. */
   async show(): Promise<void> {
-    this.editor = followed(vscode.window.activeTextEditor) ?? this.editor;
+    this.editor =
+      followed(vscode.window.activeTextEditor) ??
+      this.editor ??
+      vscode.window.visibleTextEditors.find((editor) => followed(editor) !== undefined);
     if (this.panel === undefined) {
       this.panel = vscode.window.createWebviewPanel(
         'tapecheck.graph',
@@ -127,18 +130,18 @@ function page(nonce: string): string {
 <style>
 body { font-family: var(--vscode-font-family); font-size: var(--vscode-font-size); padding: 0 1em 1em;
   --tc-page: transparent; --tc-text: var(--vscode-foreground); --tc-dim: var(--vscode-descriptionForeground); }
-body.vscode-dark, body.vscode-high-contrast { --tc-none-fill: #21262d; --tc-freed-fill: #0d2847; --tc-freed: #4493f8;
+body.vscode-dark, body.vscode-high-contrast:not(.vscode-high-contrast-light) { --tc-none-fill: #21262d; --tc-freed-fill: #0d2847; --tc-freed: #4493f8;
   --tc-kept-fill: #0f2d1a; --tc-kept: #3fb950; --tc-reused-fill: #322608; --tc-reused: #d29922;
   --tc-gone-fill: #3c1216; --tc-gone: #f85149; --tc-stale-fill: #3c1216; --tc-stale: #f85149; }
 h1 { font-size: 1em; margin: 0.8em 0; }
 #picture { overflow-x: auto; }
-svg .g { cursor: pointer; }
-code { font-family: var(--vscode-editor-font-family); }
+svg .g { cursor: pointer; outline-offset: 2px; }
+code { color: inherit; font-family: var(--vscode-editor-font-family); }
 </style>
 </head>
 <body>
 <h1>Put the cursor into a training script.</h1>
-<div id="about"></div>
+<div id="about" aria-live="polite"></div>
 <div id="picture"></div>
 <script nonce="${nonce}">
 const editor = acquireVsCodeApi();
@@ -147,11 +150,24 @@ window.addEventListener('message', ({ data }) => {
   heading.textContent = data.heading;
   about.innerHTML = data.about;
   picture.innerHTML = data.svg;
+  // A picture for screen readers is one thing; each of these boxes leads to its line.
+  picture.querySelector('svg')?.setAttribute('role', 'group');
+  for (const box of picture.querySelectorAll('.g')) {
+    box.setAttribute('role', 'button');
+    box.setAttribute('tabindex', '0');
+    box.setAttribute('aria-label', box.querySelector('title').textContent);
+  }
   picture.querySelector('.here')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 });
-picture.addEventListener('click', ({ target }) => {
+const open = ({ target }) => {
   const box = target.closest('.g');
   if (box) editor.postMessage(box.dataset.at);
+};
+picture.addEventListener('click', open);
+picture.addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter' && event.key !== ' ') return;
+  event.preventDefault();
+  open(event);
 });
 </script>
 </body>

@@ -137,3 +137,17 @@ def test_a_loop_that_the_dry_run_left_early_is_not_counted_as_the_program_s(
     (here / "train.py").write_text(body.format(loop))
     heads = [text.text or "" for text in drawn(capsys, "train.py").iter(f"{NAME}text") if text.get("class") == "t"]
     assert heads[0].startswith(f"train.py: {said}") and ("," in said) == ("," in heads[0])
+
+
+def test_a_long_headline_is_wrapped_and_the_rest_makes_room(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(LOOP)
+    tape = check(from_text(LOOP, str(file))).interpretation.tapes[0]
+    short = ElementTree.fromstring(graph.draw(html.data_of(html.Run(Checked(str(file)), tape))))
+    ending = "the script ended with an exception: " + "RuntimeError: nothing fits on one line; " * 4
+    picture = ElementTree.fromstring(graph.draw(html.data_of(html.Run(Checked(str(file)), tape, None, ending))))
+    heads = [text for text in picture.findall("{*}text") if text.get("class") == "t"]
+    assert " ".join(str(head.text) for head in heads) == f"train.py: {ending}".strip()
+    assert len(heads) > 1
+    assert int(picture.attrib["height"]) - int(short.attrib["height"]) == 18 * (len(heads) - 1)
+    assert all(9 * len(str(head.text)) <= int(picture.attrib["width"]) - 48 for head in heads)

@@ -11,11 +11,15 @@ from textwrap import dedent
 
 import pytest
 
+from tapecheck.check import check as real_check
 from tapecheck.interpret import Cancelled
+from tapecheck.lsp.hover import Explainer
 from tapecheck.lsp.outcome import Outcome
+from tapecheck.lsp.pictures import Pictures
 from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
+from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.source import from_text
 from tapecheck.tape import Span
@@ -145,6 +149,15 @@ def test_folders_have_settings_of_their_own(session: Session) -> None:
 def test_settings_of_any_shape(given: object, expected: Settings, complaints: int) -> None:
     settings, problems = read_settings(given)
     assert (settings, len(problems)) == (expected, complaints)
+
+
+def test_the_most_exact_name_gives_a_rule_its_severity() -> None:
+    settings, problems = read_settings({"severity": {"TAPE2": "hint", "ALL": "info", "growing-chain": "error"}})
+    assert not problems
+    assert settings.severity_of("TAPE201", "graph-kept-across-iterations") == "hint"
+    assert settings.severity_of("TAPE202", "growing-chain") == "error"
+    assert settings.severity_of("TAPE101", "backward-twice") == "info"
+    assert Settings().severity_of("TAPE101", "backward-twice") is None
 
 
 def test_a_rule_that_does_not_exist_is_named_with_what_may_be_meant() -> None:
@@ -623,3 +636,16 @@ def test_what_a_closed_file_does_is_about_the_text_that_it_has_read(tmp_path: Pa
     assert snapshot is not None
     assert session.look_at_callers(snapshot, lambda: False)
     assert [one.finding.span.line for one in session.shown(again(session, uri))] == [3]
+
+
+def test_the_picture_of_a_run_is_shown_while_the_text_is_the_one_that_was_run() -> None:
+    text = "import torch\nw = torch.ones(1, requires_grad=True)\n(w * 2).sum().backward()\n"
+    report = real_check(from_text(text, PATH))
+    page = html.Run(Checked(PATH), report.interpretation.tapes[0], report.source)
+    recording = Recording(text, page=page)
+    moved = real_check(from_text(f"# a remark\n{text}", PATH))
+    for told, measured, line in ((report, True, 3), (moved, False, 4)):
+        picture = Pictures().draw(told, Explainer(told.source, told.interpretation.tapes), recording, (line, 10))
+        assert bool(picture.measured) is measured
+        # After an edit the lines of the run are not those of the text.
+        assert f'data-at="0:{line}"' in picture.svg

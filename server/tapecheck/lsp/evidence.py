@@ -157,7 +157,7 @@ def _show(
 ) -> Shown:
     static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
     configured = severity_of(finding, project.of(finding.span.file).configuration)
-    severity = settings.severity.get(finding.code, settings.severity.get(finding.name, configured))
+    severity = settings.severity_of(finding.code, finding.name) or configured
     first, said = finding.message, ""
     if evidence is not None and recording is not None:
         finding = dataclasses.replace(finding, evidence=evidence)

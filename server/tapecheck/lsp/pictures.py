@@ -39,7 +39,7 @@ class Pictures:
     ) -> Picture:
         """Return the picture for a place (line and column from 1); `recording` is a run of the very text."""
         found = explainer.hover(*place)
-        measured = recording.page if recording is not None else None
+        measured = recording.page if recording is not None and recording.is_of(report.source.text) else None
         if self._data is None or self._of is not (measured or report):
             self._of = measured or report
             self._data = html.data_of(measured or _dry(report))

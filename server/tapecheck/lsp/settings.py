@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from tapecheck.source.selection import Selection
+from tapecheck.source.selection import Selection, severity_of
 from tapecheck.source.suppress import rule_name
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class Settings:
     def rules(self) -> Selection:
         """What the editor says of rules, beside the project's configuration."""
         return Selection(self.select, self.ignore)
+
+    def severity_of(self, code: str, name: str) -> Severity | None:
+        """Return the severity that the editor gives a rule; None where it keeps that of the project."""
+        return cast("Severity | None", severity_of(self.severity.items(), code, name))
 
 
 def read_settings(value: object) -> tuple[Settings, list[str]]:

@@ -6,6 +6,7 @@ A box stands for what one line built. It says what happens to the saved tensors 
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,13 +89,20 @@ def draw(data: Data, *, line: int | None = None, around: tuple[str, int] | None 
         drawn.append(f'<text class="s" x="24" y="{top + 10}">and {len(panels) - _MOST_CALLS} more graphs</text>')
         top += 30
     title = f"{data['title']}: {data['ending']}" if data["ending"] else data["title"]
+    heads = _wrapped(title, (wide - 2 * _EDGE) // 9)
+    more = 18 * (len(heads) - 1)
+    top += more
+    headline = "".join(
+        f'<text class="t" x="24" y="{28 + 18 * row}">{_text(head)}</text>' for row, head in enumerate(heads)
+    )
+    body = "".join(drawn) if not more else f'<g transform="translate(0,{more})">{"".join(drawn)}</g>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{top}" viewBox="0 0 {wide} {top}" role="img">'
         f"<title>{_text(title)}</title><style>{_STYLE}</style>"
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z" class="e"/></marker></defs>'
         f'<rect width="{wide}" height="{top}" class="p"/>'
-        f'<text class="t" x="24" y="28">{_text(title)}</text>{"".join(drawn)}</svg>\n'
+        f"{headline}{body}</svg>\n"
     )
 
 
@@ -189,7 +197,10 @@ def _heading(calls: Sequence[Call], data: Data) -> str:
     said = f'<text x="{_EDGE}" y="20" class="t">{_text(what)}</text>'
     if call["raised"]:
         first = call["raised"].partition("\n")[0].partition(". ")[0]
-        return said + f'<text x="{_EDGE}" y="40" class="r">raises: {_text(_cut(first, 100))}</text>'
+        told = _wrapped(f"raises: {first}", 100)
+        return said + "".join(
+            f'<text x="{_EDGE}" y="{38 + 14 * row}" class="r">{_text(part)}</text>' for row, part in enumerate(told[:2])
+        )
     return said + f'<text x="{_EDGE}" y="40" class="s">{_text(", ".join(counts))}</text>'
 
 
@@ -272,6 +283,11 @@ def _layers(count: int, edges: Sequence[tuple[int, int]], groups: Sequence[Group
     for node in sorted(range(count), key=lambda one: (groups[one]["at"][0], groups[one]["at"][1])):
         layers[depth[node]].append(node)
     return layers
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    """Return text in lines of at most so many characters; what has no room in one is broken."""
+    return textwrap.wrap(text, most) or [text]
 
 
 def _cut(text: str, most: int) -> str:

@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 from tapecheck.source.disk import is_file, read_regular
-from tapecheck.source.selection import PerFile, Selection, Wanted, exactness
+from tapecheck.source.selection import PerFile, Selection, Wanted, severity_of
 from tapecheck.source.suppress import rule_name
 
 if TYPE_CHECKING:
@@ -127,13 +127,8 @@ class Configuration:
         return Wanted((own, asked), tuple(ignored))
 
     def severity_of(self, code: str, name: str) -> str | None:
-        """Return the severity that the project gives a rule; None where it keeps its own.
-
-        A name or a whole code goes before a prefix, a longer prefix before a shorter one.
-        """
-        found = [(exactness((key,), code, name), level) for key, level in self.severity]
-        exact, level = max(found, key=lambda one: one[0], default=(-1, ""))
-        return level if exact >= 0 else None
+        """Return the severity that the project gives a rule; None where it keeps its own."""
+        return severity_of(self.severity, code, name)
 
     def settings(self) -> dict[str, Any]:
         """Return what the file says, by its keys; None where it says nothing and the default is no value of its own."""

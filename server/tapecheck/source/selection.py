@@ -5,7 +5,7 @@ Within a layer the more exact name decides: `select = ["TAPE2"]` beside `ignore 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.source.suppress import ALL_RULES, names_rule
@@ -51,6 +51,16 @@ class Wanted:
         for layer in self.layers:
             found = layer.decide(code, name, found)
         return found and not names_rule(self.ignored, code, name)
+
+
+def severity_of(severities: Iterable[tuple[str, str]], code: str, name: str) -> str | None:
+    """Return the severity that names, codes or prefixes of codes give a rule; None where none of them means it.
+
+    A name or a whole code goes before a prefix, a longer prefix before a shorter one.
+    """
+    found = [(exactness((key,), code, name), level) for key, level in severities]
+    exact, level = max(found, key=lambda one: one[0], default=(-1, ""))
+    return level if exact >= 0 else None
 
 
 def exactness(names: Sequence[str], code: str, name: str) -> int:

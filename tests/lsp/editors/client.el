@@ -17,7 +17,7 @@
           (and (= count (length (flymake-diagnostics))) (or (flymake-diagnostics) t)))))
 
 (defun main ()
-  ;; Word for word what docs/editors/emacs.md says; its hook starts the server.
+  ;; What docs/editors/emacs.md says; its hook starts the server.
   (with-temp-buffer (insert (getenv "CONFIGURATION")) (eval-buffer))
   (progn
     (find-file (getenv "FILE"))

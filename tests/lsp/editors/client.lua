@@ -17,7 +17,7 @@ end
 local function main()
   vim.o.swapfile = false
   vim.o.hidden = true
-  -- Word for word what docs/editors/neovim.md says for this version, and its keys.
+  -- What docs/editors/neovim.md says for this version, and its keys.
   for _, name in ipairs({ 'CONFIGURATION', 'KEYS' }) do
     assert(loadstring(vim.env[name]))()
   end
