@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck.record import InterpreterError
 from tests.cases import under_torch
 from tests.cli.test_fix import check, here  # noqa: F401
 
@@ -99,3 +100,24 @@ def test_a_fix_that_does_not_hold_when_it_is_run_is_not_written(
     file.write_text(program)
     status, err = fixed(capsys, "--fix", "--verify", "train.py")
     assert file.read_text() == program and status == 1, err
+
+
+def test_a_fix_that_cannot_be_tried_is_not_written(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_torch(*_: object) -> None:
+        raise InterpreterError("python has no torch")
+
+    monkeypatch.setattr("tapecheck.cli.verifying.run", without_torch)
+    file = here / "gan.py"
+    file.write_text(GAN)
+    status, out, err = check(capsys, "--fix", "--verify", "gan.py")
+    assert (status, file.read_text()) == (2, GAN)
+    assert "not written: it could not be verified: python has no torch" in out and err == "Nothing was written.\n"
+    assert check(capsys, "--fix", "--verify", "--exit-zero", "gan.py")[0] == 2
+    # Nothing says what runs a file that only defines.
+    program = GAN.partition("\nif __name__")[0] + "\n"
+    (here / "lib.py").write_text(program)
+    status, out, err = check(capsys, "--fix", "--verify", "lib.py")
+    assert (status, (here / "lib.py").read_text()) == (2, program)
+    assert "nothing says what runs it" in out and err == "Nothing was written.\n"

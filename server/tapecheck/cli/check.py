@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from tapecheck.cli.shared import (
     write_file,
 )
 from tapecheck.report import Checked, Problem, Sources, baseline, formats, statistics, text
-from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
+from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite, edited_together
 from tapecheck.report.excerpt import DEFAULT_WIDTH, printable
 from tapecheck.source import split_lines
 from tapecheck.source.configuration import valid_pattern
@@ -178,7 +178,7 @@ def _write_edited(files: list[Checked], options: argparse.Namespace) -> None:
 
     Files that a fix has edited together are written together, or all of them keep what they hold.
     """
-    for group in _groups([(file, file.rewrite) for file in files if file.rewrite is not None]):
+    for group in edited_together(files):
         file, rewrite = group[0]
         if file.path == options.stdin_filename and STDIN in options.paths:
             sys.stdout.buffer.write(rewrite.after)
@@ -190,24 +190,7 @@ def _write_edited(files: list[Checked], options: argparse.Namespace) -> None:
         culprit, why = failed
         for file, rewrite in group:
             where = "" if rewrite is culprit else f"{culprit.path}, which is fixed along with it: "
-            file.problems.append(Problem("io-error", f"not written: {where}{why}"))
-            file.rewrite = None
-
-
-def _groups(edited: list[tuple[Checked, Rewrite]]) -> Iterator[list[tuple[Checked, Rewrite]]]:
-    """Yield the edited files, those together that fixes have edited together."""
-    linked = set().union(*({file.path, *rewrite.others} for file, rewrite in edited if rewrite.others))
-    alone = [(file, rewrite) for file, rewrite in edited if file.path not in linked]
-    yield from ([one] for one in alone)
-    waiting = {file.path: (file, rewrite) for file, rewrite in edited if file.path in linked}
-    while waiting:
-        group = [waiting.pop(next(iter(waiting)))]
-        names: set[str] = set()
-        while not names.issuperset(wanted := {file.path for file, _ in group}.union(*(r.others for _, r in group))):
-            names = wanted
-            joined = [path for path, (_, rewrite) in waiting.items() if path in names or rewrite.others & names]
-            group += [waiting.pop(path) for path in joined]
-        yield group
+            file.withhold(f"{where}{why}")
 
 
 def _put_back(written: list[Rewrite]) -> str:
@@ -377,10 +360,11 @@ def write_report(
 def exit_status(files: list[Checked], *, exit_zero: bool = False) -> int:
     """Return 0 where nothing fails, 1 for findings that fail and files with problems, 2 where Tapecheck failed.
 
-    With `exit_zero` findings and files that cannot be read make no failure.
+    It failed, too, where a fix was to be verified and could not be. With `exit_zero` findings and files that cannot be
+    read make no failure.
     """
     problems = [problem for file in files for problem in file.problems]
-    if any(problem.kind == "internal-error" for problem in problems):
+    if any(problem.kind == "internal-error" for problem in problems) or any(file.unverified for file in files):
         return FAILED
     if exit_zero:
         return NOTHING_FOUND

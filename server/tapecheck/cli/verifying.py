@@ -6,20 +6,17 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.program import entry_for, runs_itself
 from tapecheck.record.run import run
 from tapecheck.record.trial import SEED, Side, Trial, side_of
-from tapecheck.report import Checked, Problem
+from tapecheck.report import Checked
+from tapecheck.report.checked import Rewrite, edited_together
 from tapecheck.source import SourceError, read_source
 from tapecheck.source.cells import SUFFIX
 from tapecheck.source.project import Setup
-
-if TYPE_CHECKING:
-    from tapecheck.report.checked import Rewrite
 
 SECONDS = 300.0
 """How long each run may take."""
@@ -35,40 +32,52 @@ class _Run:
 
 
 def verify(files: list[Checked], setup: Setup) -> Iterator[str]:
-    """Run what was fixed, and yield a line for each file; the change of one that does not hold is taken back.
+    """Run what was fixed, and yield a line for each program; the change of what does not hold is taken back.
 
     A fixed program that raises what the program before did not, does not come to its end or ends with another status is
-    not written. All edits of files that are fixed together are tried together.
+    not written, nor is what cannot be run. All edits of files that are fixed together are tried together.
     """
-    changed = {file.path: file for file in files if file.rewrite is not None}
-    texts = {path: _text(file.rewrite) for path, file in changed.items() if file.rewrite is not None}
-    for path, file in changed.items():
-        if file.rewrite is None:  # taken back with another one
-            continue
-        group = [path, *(other for other in file.rewrite.others if other in changed)]
+    for group in edited_together(files):
+        texts = {rewrite.path: _text(rewrite) for _, rewrite in group}
         try:
-            request = _request(path, setup)
-            if request is None:
-                yield f"{path}: not verified: nothing says what runs it (`run` in the configuration)"
-                continue
-            before, again = _run(request), _run(request)
-            own = texts[path] if request.script == path else None
-            instead = {str(Path(one).resolve()): texts[one] for one in group if one != request.script}
-            after = _run(dataclasses.replace(request, text=own, instead=instead))
+            lines = _verified(texts, setup)
         except (RunError, InterpreterError) as error:
-            yield f"{path}: not verified: {error}"
-            continue
+            for file, _ in group:
+                file.unverified = True
+                file.withhold(f"it could not be verified: {error}")
+        except _RefusedError as refused:
+            for file, _ in group:
+                file.withhold(f"the fixed program {refused}")
+        else:
+            yield from lines
+
+
+class _RefusedError(Exception):
+    """The fixed program does what it should not; the message says what."""
+
+
+def _verified(texts: dict[str, str], setup: Setup) -> list[str]:
+    """Return a line for each program of files that are fixed together, their texts by path.
+
+    Raises RunError where there is none, or it cannot be run.
+    """
+    requests = {path: request for path in texts if (request := _request(path, setup)) is not None}
+    if not requests:
+        raise RunError("nothing says what runs it (`run` in the configuration)")
+    lines: list[str] = []
+    for path, request in requests.items():
+        before, again = _run(request), _run(request)
+        own = texts[path] if request.script == path else None
+        instead = {str(Path(one).resolve()): text for one, text in texts.items() if one != request.script}
+        after = _run(dataclasses.replace(request, text=own, instead=instead))
+        if why := _refusal(before, again, after):
+            raise _RefusedError(why)
         trial = Trial(before.side, after.side, again.side)
-        why = _refusal(before, again, after, trial)
-        if why:
-            for one in group:
-                changed[one].rewrite = None
-                changed[one].problems.append(Problem("io-error", f"not written: the fixed program {why}"))
-            continue
-        yield f"{path}: verified by running: {'; '.join([trial.text(), _printed(before, again, after)])}"
+        lines.append(f"{path}: verified by running: {'; '.join([trial.text(), _printed(before, again, after)])}")
+    return lines
 
 
-def _refusal(before: _Run, again: _Run, after: _Run, trial: Trial) -> str:
+def _refusal(before: _Run, again: _Run, after: _Run) -> str:
     """Return what a fixed program does that it should not; empty where it does nothing of the kind."""
     was, now = before.side, after.side
     if now.exception and now.exception != was.exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -116,6 +116,16 @@ class Checked:
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""
 
+    withheld: bool = False
+    """Whether it was fixed and not written."""
+    unverified: bool = False
+    """Whether it was not written since the fixes were to be verified and could not be."""
+
+    def withhold(self, why: str) -> None:
+        """Leave the file as it is, though it was fixed, and say why."""
+        self.rewrite, self.withheld = None, True
+        self.problems.append(Problem("io-error", f"not written: {why}"))
+
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the command fail."""
         verdict = finding.evidence.verdict if finding.evidence is not None else None
@@ -130,3 +140,20 @@ class Checked:
     def trial_of(self, index: int) -> Tried | None:
         """Return what running the preferred fix of the finding at `index` showed."""
         return self.trials[index] if index < len(self.trials) else None
+
+
+def edited_together(files: Sequence[Checked]) -> Iterator[list[tuple[Checked, Rewrite]]]:
+    """Yield the edited files, those together that fixes have edited together."""
+    edited = [(file, file.rewrite) for file in files if file.rewrite is not None]
+    linked = set().union(*({file.path, *rewrite.others} for file, rewrite in edited if rewrite.others))
+    alone = [(file, rewrite) for file, rewrite in edited if file.path not in linked]
+    yield from ([one] for one in alone)
+    waiting = {file.path: (file, rewrite) for file, rewrite in edited if file.path in linked}
+    while waiting:
+        group = [waiting.pop(next(iter(waiting)))]
+        names: set[str] = set()
+        while not names.issuperset(wanted := {file.path for file, _ in group}.union(*(r.others for _, r in group))):
+            names = wanted
+            joined = [path for path, (_, rewrite) in waiting.items() if path in names or rewrite.others & names]
+            group += [waiting.pop(path) for path in joined]
+        yield group

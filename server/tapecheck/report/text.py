@@ -301,6 +301,8 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     beyond = sum(file.shared for file in files)
     left = f"Fixes in {count(beyond, 'file')} also edit files that were not named.\n" if beyond else ""
     left += "".join(f"Not made: {printable(line)}.\n" for file in files for line in file.refused)
+    if not done and any(file.withheld for file in files):
+        return f"Nothing was written.\n{left}"
     if not done:
         return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
     changed = (file.rewrite for file in files if file.rewrite is not None)
