@@ -438,3 +438,46 @@ def test_a_fix_names_the_other_files_that_it_edits(here: Path, capsys: pytest.Ca
     (row,) = rows(capsys, ".")
     assert row["filename"] == "main.py"
     assert {edit["filename"].rsplit("/")[-1] for edit in row["fix"]["edits"]} == {"trainer.py"}
+
+
+KEEPING = """\
+class Trainer:
+    def __init__(self, model, opt):
+        self.model, self.opt, self.metrics = model, opt, []
+
+    def fit(self, data):
+        for x in data:
+            loss = self.model(x).pow(2).mean()
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+            self.metrics.append(loss)
+        return sum(self.metrics) / len(self.metrics)
+"""
+CALLING = """\
+import torch
+from trainer import Trainer
+
+model = torch.nn.Linear(3, 1)
+print(Trainer(model, torch.optim.SGD(model.parameters(), 0.1)).fit(torch.randn(20, 8, 3)).item())
+"""
+
+
+@pytest.mark.parametrize("asked", [".", "trainer.py", "trainer.py:11"])
+def test_what_a_caller_makes_certain_is_told_and_mended_so(
+    here: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    (here / "trainer.py").write_text(KEEPING)
+    paths = asked.partition(":")[:1]
+    (row,) = rows(capsys, *paths)
+    # By itself the module does not know what the model is.
+    assert (row["certain"], row["fix"]["applicability"]) == (False, "unsafe")
+    assert "No fixes to make." in check(capsys, "--fix", asked)[2]
+    assert (here / "trainer.py").read_text() == KEEPING
+    (here / "train.py").write_text(CALLING)
+    (row,) = rows(capsys, *paths)
+    assert (row["code"], row["certain"], row["fix"]["applicability"]) == ("TAPE201", True, "safe")
+    _, _, err = check(capsys, "--fix", asked)
+    assert "Fixed 1 finding in 1 file" in err and "Not made" not in err
+    assert "self.metrics.append(loss.detach())" in (here / "trainer.py").read_text()
+    assert (here / "train.py").read_text() == CALLING

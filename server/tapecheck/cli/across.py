@@ -53,7 +53,7 @@ def to_their_files(
                 else:
                     left.append(finding)
                 continue
-            if (finding.code, place, finding.span.line) in known:
+            if (finding.code, place, finding.span.line) in known and not _surer(home, finding):
                 continue
             known.add((finding.code, place, finding.span.line))
             if list(wanted_of([finding], rules, projects)):
@@ -66,6 +66,12 @@ def to_their_files(
         file.elsewhere = left
     for place, effort in efforts.items():
         homes[place].incomplete += untried(effort, len(homes[place].findings))
+
+
+def _surer(home: Checked, finding: Finding) -> bool:
+    """Return whether a file that a program imports calls possible what is certain in that program."""
+    alike = [one for one in home.findings if (one.code, one.span.line) == (finding.code, finding.span.line)]
+    return finding.certain and bool(alike) and not any(one.certain for one in alike)
 
 
 def in_imported_files(files: Sequence[Checked], rules: Selection, projects: Projects) -> list[Finding]:
@@ -145,6 +151,8 @@ def _add(home: Checked, finding: Finding, fixes: list[Fix], place: str) -> None:
     fixes = [replace(fix, edits=tuple(replace(edit, span=named(edit.span)) for edit in fix.edits)) for fix in fixes]
     with_fixes = bool(home.fixes or fixes)
     pairs = [(one, home.fixes_of(index)) for index, one in enumerate(home.findings)]
+    # What a program makes certain stands in the place of what its module alone calls possible.
+    pairs = [pair for pair in pairs if (pair[0].code, pair[0].span.line) != (finding.code, finding.span.line)]
     pairs.append((finding, fixes))
     pairs.sort(key=lambda pair: (pair[0].span.line, pair[0].span.column, pair[0].code))
     home.brought.append(finding)

@@ -66,13 +66,13 @@ def check_paths(options: argparse.Namespace) -> int:
         cache.prune(wanted.cache)
     mend: Mend = partial(mended, projects=projects)
     fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
+    callers = check_callers(files, wanted) if STDIN not in options.paths else []
     if fixing:
         from tapecheck.cli.fixing_together import Together
 
-        together = Together(files, wanted)
+        together = Together(files, wanted, callers)
         together.fix()
         mend = together.mended
-    callers = check_callers(files, wanted) if STDIN not in options.paths else []
     to_their_files(
         files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing, callers=callers
     )

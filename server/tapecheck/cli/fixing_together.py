@@ -38,11 +38,16 @@ class _File:
 
 
 class Together:
-    """The files of one command, each edited by itself already, and the fixes that take several of them."""
+    """The files of one command, each edited by itself already, and the fixes that take several of them.
 
-    def __init__(self, files: Sequence[Checked], wanted: CheckOptions) -> None:
+    `callers` are files that were not asked for and import those that were: what they do in these is mended, too, and
+    nothing of theirs is edited.
+    """
+
+    def __init__(self, files: Sequence[Checked], wanted: CheckOptions, callers: Sequence[Checked] = ()) -> None:
         self.wanted = wanted
         self.files = files
+        self.callers = [file for file in callers if not file.problems]
         self._known: dict[str, _File | None] = {}
         self._efforts: dict[str, Effort] = {}
         self._memory = Memory()
@@ -62,9 +67,7 @@ class Together:
             except Exception as error:  # the boundary: the file is written as it was
                 file.rewrite = None
                 file.problems.append(Problem("internal-error", internal("fixing several files", error)))
-        if self.wanted.lines:
-            return
-        asked = [file for file in self.files if self._concerned(file)]
+        asked = [file for file in (*self.files, *self.callers) if self._concerned(file)]
         for file in asked:
             try:
                 self._mend(file)
@@ -133,13 +136,15 @@ class Together:
         return file.shared or any(real_path(one.span.file) in self._homes for one in file.elsewhere)
 
     def _file(self, path: str) -> _File | None:
-        """Return a file that was asked for and can be edited, by its real path."""
+        """Return a file that was asked for and can be edited, or a caller of one, by its real path."""
         if path not in self._known:
             self._known[path] = self._opened(path)
         return self._known[path]
 
     def _opened(self, path: str) -> _File | None:
         checked = self._homes.get(path)
+        if checked is None:
+            checked = next((file for file in self.callers if real_path(file.path) == path), None)
         if checked is None:
             return None
         rewrite = checked.rewrite
@@ -190,11 +195,12 @@ class Together:
         for _ in range(MOST):
             report = self._check(file.path)
             for finding in errors_first([*report.findings, *self._brought(report)]):
-                home = self._file(real_path(finding.span.file))
+                place = real_path(finding.span.file)
+                home = self._file(place) if place in self._homes else None
                 if home is None:
                     continue
                 key = key_of(finding, home.now.source())
-                if key in hopeless:
+                if key in hopeless or not self._is_wanted(finding, home):
                     continue
                 made = self._make(report, finding, home, states, effort)
                 if made:
@@ -202,6 +208,15 @@ class Together:
                 hopeless.add(key)
             else:
                 return
+
+    def _is_wanted(self, finding: Finding, home: _File) -> bool:
+        """Return whether a finding is on a line that was asked for, where lines were and nothing has moved them yet."""
+        if not self.wanted.lines:
+            return True
+        lines = [line for name, line in self.wanted.lines if name == home.checked.path]
+        return home.now is home.first and any(
+            finding.span.line <= line <= max(finding.span.end_line, finding.span.line) for line in lines
+        )
 
     def _brought(self, report: Report) -> Iterator[Finding]:
         """Yield what the check of a file finds in others that were asked for."""
@@ -216,7 +231,10 @@ class Together:
         # What was found, and that a fix holds, rests on the edits that were made before.
         rests_on = {path for path, known in self._known.items() if known is not None and known.now is not known.first}
         shown, memory = self._open_files(), self._memory
-        for fix in fixes_for(report, finding, open_files=shown, memory=memory, effort=effort):
+        fixes = fixes_for(report, finding, open_files=shown, memory=memory, effort=effort)
+        if self.wanted.alternative:
+            fixes = fixes[self.wanted.alternative - 1 : self.wanted.alternative]
+        for fix in fixes:
             if fix.applicability != "safe" and self.wanted.edit != "unsafe":
                 continue
             edited = self._edited(fix)
@@ -239,6 +257,10 @@ class Together:
             states.add(state)
             teller = home if any(known is home for known, _ in before) else before[0][0]
             teller.done.append(f"{finding.code} {line}")
+            if self.wanted.lines:
+                # The check of the file by itself may have found nothing there, or nothing that is safe to mend.
+                place = f"{home.checked.path}:{finding.span.line}:"
+                home.checked.refused = [told for told in home.checked.refused if place not in told]
             for path, (known, _) in edited.items():
                 known.touched = True
                 known.others |= (edited.keys() | rests_on) - {path}
@@ -252,7 +274,7 @@ class Together:
             edits.setdefault(real_path(edit.span.file), []).append(edit)
         found: dict[str, tuple[_File, Document]] = {}
         for path, own in edits.items():
-            file = self._file(path)
+            file = self._file(path) if path in self._homes else None
             if file is None:
                 return None
             named = [replace(edit, span=replace(edit.span, file=file.now.path)) for edit in own]
