@@ -97,6 +97,27 @@ def test_forked_processes_that_train_are_mentioned(
     assert "The training was not recorded: it ran in forked processes." in shown.out
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_what_may_have_run_in_a_process_that_was_not_recorded_is_not_known(tmp_path: Path, method: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {method} here")
+    file = tmp_path / "train.py"
+    file.write_text(
+        PROGRAM.replace("backward()", "backward(retain_graph=True)").replace(
+            '"fork" if mode == "fork" else "spawn"', "mode"
+        )
+    )
+    kept = tmp_path / "run.tape"
+    result = run(RunRequest("train.py", args=[method], cwd=str(tmp_path), timeout=120.0, tape=str(kept)))
+    with kept.open() as written:
+        tapes = [result.tape, read_tape(written)]
+    findings = [one for one in check(read_source(str(file))).findings if one.code == "TAPE301"]
+    assert findings
+    for tape in tapes:
+        for one in judge(findings, tape, directory=str(tmp_path)):
+            assert one.evidence is None and one.notes[-1].endswith("were not recorded"), one.notes
+
+
 STARTS = {
     "subprocess": (
         "import subprocess, sys\n"

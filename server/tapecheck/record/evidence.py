@@ -83,6 +83,9 @@ def _judged(story: Story, finding: Finding) -> Finding:
         finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
     if story.written_for and evidence is not None and evidence.verdict == "refuted":
         finding, evidence = _noted(finding, "writing calls", story.written_for), None
+    if story.elsewhere and evidence is not None and evidence.verdict == "not-reached":
+        note = f"{evidence.detail}, but {story.elsewhere} were not recorded"
+        return dataclasses.replace(finding, notes=(*finding.notes, note), evidence=None)
     if story.blind and evidence is not None and not _seen_happen(finding, evidence):
         note = f"{story.blind}: what came later was not seen"
         finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None

@@ -26,7 +26,7 @@ from typing import IO, BinaryIO, Literal, TextIO, Union
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
 from tapecheck.record.story import BLIND
-from tapecheck.tape import Backward, End, Measure, Raised, Tape, TapeError, read_tape, write_tape
+from tapecheck.tape import Backward, End, Measure, Raised, Site, Span, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
 NO_TORCH, OLD_PYTHON, OLD_TORCH = 97, 96, 95
@@ -206,14 +206,26 @@ def run(
             stopped = "stopped"
         parent = _read(request, process.returncode, tape, follower, stopped)
         tapes = _with_spawned(parent, _tapes_in(children))
+        unrecorded = _forked(children)
+        for one in tapes.values() if unrecorded else ():
+            # Ahead of the end of each rank: what did not run in one of them may have run there.
+            at = len(one.events) - any(isinstance(event, End) for event in one.events[-1:])
+            one.events.insert(at, Measure(Site(Span("", 1, 1, 1, 1)), "forked-processes", unrecorded, "processes"))
         result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
         if result.tape is not parent:
             _ended_as(result, parent)
-            if request.tape is not None:
-                _keep(result.tape, tape)
-        with contextlib.suppress(OSError):
-            result.unrecorded = len((children / "forked").read_text().splitlines())
+        if request.tape is not None and (unrecorded or result.tape is not parent):
+            _keep(result.tape, tape)
+        result.unrecorded = unrecorded
         return result
+
+
+def _forked(folder: Path) -> int:
+    """Return how many forked processes have left a note in a folder that they called backward."""
+    try:
+        return len((folder / "forked").read_text().splitlines())
+    except OSError:
+        return 0
 
 
 def _tapes_in(folder: Path) -> dict[int, Tape]:

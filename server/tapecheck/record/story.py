@@ -162,6 +162,8 @@ class Story:
         """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
         self.written_for = 0.0
         """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
+        self.elsewhere = ""
+        """What ran and was not recorded: processes in which lines may have run that did not here."""
         self._look_through(tape.events)
         last = tape.events[-1] if tape.events else None
         self.end = last if isinstance(last, End) else End("stopped")
@@ -233,6 +235,10 @@ class Story:
             self.cut_short = event.value
         elif name == "writing-stopped":
             self.written_for = event.value
+        elif name == "forked-processes":
+            self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
+        elif name == "other-processes":
+            self.elsewhere = self.elsewhere or "processes that it started"
         elif name == "frozen-groups" and about.isdigit():
             self.frozen_groups.append((event.at, value, int(about)))
         elif name == "gradients-compared":
