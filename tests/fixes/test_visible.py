@@ -417,3 +417,23 @@ def test_of_two_reasons_for_a_missing_graph_neither_is_safely_taken_out(frozen: 
     """)["TAPE103"]
     assert any(fix.applicability == "safe" for fix in fixes) is not frozen
     assert any("no_grad" in fix.title for fix in fixes)
+
+
+def test_a_fix_that_takes_gradients_from_no_parameter_is_the_first() -> None:
+    fixes = found("""
+        body, actor, critic = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), nn.Linear(4, 2), nn.Linear(4, 1)
+        first = torch.optim.SGD([*body.parameters(), *actor.parameters()], lr=0.1)
+        second = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for step in range(3):
+            features = body(torch.randn(8, 4))
+            acted = actor(features).pow(2).mean()
+            judged = critic(features).pow(2).mean()
+            first.zero_grad()
+            acted.backward(retain_graph=True)
+            first.step()
+            second.zero_grad()
+            judged.backward()
+            second.step()
+    """)["TAPE102"]
+    lost = [fix.lost for fix in fixes]
+    assert lost[0] == 0 and any(lost) and lost == sorted(lost)

@@ -134,7 +134,7 @@ def fixes_for(
         effort.without.append((finding, why))
     effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
     # Stable: among equals the order of the strategies stands.
-    found.sort(key=lambda fix: fix.applicability != "safe")
+    found.sort(key=lambda fix: (fix.applicability != "safe", fix.lost > 0))
     return found
 
 

@@ -31,13 +31,15 @@ class Fix:
     """A verified quick fix.
 
     `applicability` is "safe" where what is learned stays as it was wherever the program ran before, else
-    "unsafe". `changes` says in a sentence what the fix means for training.
+    "unsafe". `changes` says in a sentence what the fix means for training, `lost` how many parameters get no gradient
+    any more.
     """
 
     title: str
     applicability: Applicability
     edits: tuple[Edit, ...]
     changes: str
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -149,7 +149,7 @@ class Verifier:
             return Fix(title, "safe" if safe else "unsafe", edits, effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
-        return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect)
+        return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect, lost)
 
     def _checked(self, edited: Mapping[str, Source]) -> Report:
         """Return the report on the program with some of its files edited."""
