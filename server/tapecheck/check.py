@@ -131,16 +131,17 @@ def limits_of(report: Report) -> list[Limit]:
     cut = report.interpretation.cut_short
     for one in cut:
         inside = f"`{one.name}`" if one.name else "the module"
-        line = one.line if one.file == report.source.path else 1
+        own = one.file == report.source.path
+        line, there = (one.line, "") if own or not one.file else (1, f" at {one.file}:{one.line}")
         if one.kind == "way":
-            message = f"analysis of {inside} stopped here: work limit reached; later code was not checked{further}"
-            found.append(Limit(message, line))
+            message = f"analysis of {inside} stopped{there or ' here'}: work limit reached"
+            found.append(Limit(f"{message}; later code was not checked{further}", line))
         elif one.kind == "paths":
             conditions = "a condition was" if one.count == 1 else f"{one.count} conditions were"
             missed = f"may miss {_either(one.hides)}" if one.hides else f"{conditions} tried one way only"
-            found.append(Limit(f"work limit reached in {inside}: {missed}{further}", line))
+            found.append(Limit(f"work limit reached in {inside}{there}: {missed}{further}", line))
         elif one.kind == "calls":
-            found.append(Limit(f"calls too deep in other calls in {inside}: what they do is unknown", line))
+            found.append(Limit(f"calls too deep in other calls in {inside}{there}: what they do is unknown", line))
     found = list(dict.fromkeys(found))
     started = [one for one in cut if one.kind == "start"]
     if started:

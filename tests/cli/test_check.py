@@ -468,3 +468,16 @@ def test_why_there_is_no_fix_is_said_where_edits_were_tried() -> None:
     (checked,) = check_files([str(program)], CheckOptions())
     assert [checked.fixes_of(index) for index, _ in enumerate(checked.findings)] == [[]]
     assert "no fix: each edit that was tried leaves the finding or makes another" in checked.findings[0].notes
+
+
+@pytest.mark.parametrize("name", ["gitlab", "junit", "rdjson"])
+def test_a_report_without_a_place_for_limits_leaves_them_to_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setattr("tapecheck.interpret.limits.RUN_BUDGET", 40)
+    monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        loop = "for _ in range(3):\n    total = w.exp().sum()\n"
+        Path(f"train{number}.py").write_text(f"import torch\nw = torch.ones(3, requires_grad=True)\n{loop * 9}")
+    assert main(["check", "--no-cache", "--output-format", name, "."]) == 0
+    assert capsys.readouterr().err == "tapecheck: work limit reached, checked in part: train0.py, train1.py\n"

@@ -96,6 +96,18 @@ def test_conditions_that_were_not_tried_are_counted(monkeypatch: pytest.MonkeyPa
     ]
 
 
+def test_a_limit_in_another_file_is_told_of_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FURTHER_WORK", 0)
+    monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
+    undecided = "    if len(sys.argv) > 5:\n        pass\n    else:\n        loss.backward()\n"
+    lib = tmp_path / "lib.py"
+    lib.write_text("import sys\n" + "\n" * 40 + f"def train(loss):\n{undecided}")
+    source = from_text(f"import lib\n{HEAD}loss = net(x).mean()\nlib.train(loss)\n", str(tmp_path / "train.py"))
+    (limit,) = limits_of(check(source))
+    assert limit.line <= len(source.lines)
+    assert limit.message.startswith(f"work limit reached in the module at {lib}:43: may miss")
+
+
 def test_more_effort_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOTAL_BUDGET", 200)
     slow = "for i in range(50):\n    if i == 49:\n        x = x + 1\n"

@@ -25,6 +25,7 @@ from tapecheck.report import (
     sarif,
     statistics,
 )
+from tapecheck.report.checked import Incomplete
 from tapecheck.report.places import Places
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Label
@@ -323,3 +324,19 @@ def test_what_else_is_to_be_said_is_in_every_format_that_has_room() -> None:
     assert [name for name, text in rendered.items() if text.count("the exception is swallowed") != 1] == []
     assert "freed here on the previous iteration" in rendered["github"]
     assert rendered["sarif"].count("freed here on the previous iteration") >= 1
+
+
+def test_what_a_work_limit_left_out_is_said_where_a_format_has_a_place_for_it() -> None:
+    files = [Checked("gan.py", incomplete=[Incomplete("work limit reached: `f` not checked", 7)])]
+    assert "gan.py:7:1: note[incomplete-analysis] work limit reached: `f` not checked\n" in concise.render(files)
+    assert github.render(files) == (
+        "::notice title=Tapecheck (incomplete-analysis),file=gan.py,line=7,endLine=7,col=1,endColumn=1"
+        "::work limit reached: `f` not checked\n"
+    )
+    (invocation,) = log(files)["invocations"]
+    (said,) = invocation["toolExecutionNotifications"]
+    assert invocation["executionSuccessful"] and (said["level"], said["descriptor"]["id"]) == (
+        "note",
+        "incomplete-analysis",
+    )
+    assert said["locations"][0]["physicalLocation"]["region"]["startLine"] == 7

@@ -40,6 +40,9 @@ from tapecheck.source.project import Project, Projects, Setup
 from tapecheck.source.selection import PerFile, Selection, Wanted
 from tapecheck.source.suppress import ALL_RULES
 
+_NAMED = 5
+"""So many files are named in one line."""
+
 
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
@@ -355,6 +358,10 @@ def write_report(
         for file in files:
             for problem in file.problems:
                 say(f"{file.path}:{problem.line}: {problem.message}")
+    partly = [file.path for file in files if file.incomplete]
+    if partly and (options.statistics or name in formats.WITHOUT_LIMITS):
+        more = f" and {len(partly) - _NAMED} more" if len(partly) > _NAMED else ""
+        say(f"work limit reached, checked in part: {', '.join(partly[:_NAMED])}{more}")
 
 
 def exit_status(files: list[Checked], *, exit_zero: bool = False) -> int:

@@ -17,6 +17,9 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 """What findings can be, the gravest first."""
 DEFAULT_LEVEL = "info"
 
+INCOMPLETE = "incomplete-analysis"
+"""What reports call the place where a work limit ended an analysis."""
+
 ProblemKind = Literal["io-error", "invalid-syntax", "internal-error"]
 
 

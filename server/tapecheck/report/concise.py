@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapecheck.report.checked import Checked
+from tapecheck.report.checked import INCOMPLETE, Checked
 from tapecheck.report.excerpt import Paint, printable
 from tapecheck.report.text import summary
 
 
 def render(files: Iterable[Checked], *, colour: bool = False, quiet: bool = False) -> str:
-    """Return a line for each problem and finding, and the summary unless `quiet`.
+    """Return a line for each problem, finding and work limit that was reached, and the summary unless `quiet`.
 
     `[*]` marks a finding with a safe fix, `[?]` one with an unsafe fix only.
     """
@@ -27,6 +27,9 @@ def render(files: Iterable[Checked], *, colour: bool = False, quiet: bool = Fals
             mark = "" if not fixes else "[*] " if fixes[0].applicability == "safe" else "[?] "
             kind = paint(finding.severity, f"{finding.severity}[{finding.code}]")
             rows.append(f"{printable(span.file)}:{span.line}:{span.column}: {kind} {mark}{_line(finding.message)}")
+        for limit in file.incomplete:
+            kind = paint("info", f"note[{INCOMPLETE}]")
+            rows.append(f"{printable(limit.file or file.path)}:{limit.line}:1: {kind} {_line(limit.message)}")
     told = "".join(f"{row}\n" for row in rows)
     return told if quiet else told + summary(files, paint)
 

@@ -14,6 +14,9 @@ FOR_PEOPLE = frozenset({"text", "concise"})
 WITH_FIXES = frozenset({"text", "concise", "json", "json-lines", "json-report", "sarif", "rdjson"})
 """The formats that show fixes, or whether there are any."""
 
+WITHOUT_LIMITS = frozenset({"gitlab", "junit", "rdjson"})
+"""The formats that have no place for what a work limit left out."""
+
 
 def render(
     name: str,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapecheck.report.checked import Checked
+from tapecheck.report.checked import INCOMPLETE, Checked
 from tapecheck.report.excerpt import printable
 from tapecheck.report.places import Place, Places
 from tapecheck.rules.finding import Finding
@@ -17,7 +17,7 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "notice", "hint": "no
 
 
 def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
-    """Return a workflow command for each problem and each finding."""
+    """Return a workflow command for each problem, each finding, and what a work limit left out."""
     places = places or Places()
     rows: list[str] = []
     for file in files:
@@ -30,6 +30,9 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
                 f"Tapecheck ({finding.code})")  # fmt: skip
             message = message_of(finding, places)
             rows.append(_command(_LEVELS[finding.severity], title, places.of(finding.span), message))
+        for limit in file.incomplete:
+            place = places.of(Span(limit.file or file.path, limit.line, 1, limit.line, 1))
+            rows.append(_command("notice", f"Tapecheck ({INCOMPLETE})", place, limit.message))
     return "".join(f"{row}\n" for row in rows)
 
 

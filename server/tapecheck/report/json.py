@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tapecheck.report.checked import SEVERITIES, Checked, Incomplete, Problem, Tried
+from tapecheck.report.checked import INCOMPLETE, SEVERITIES, Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """The version of the envelope: it changes where a key is taken away or means something else."""
-_LIMIT = "incomplete-analysis"
 _PROBLEMS = ("io-error", "invalid-syntax", "internal-error")
 
 
@@ -60,7 +59,7 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
             for file in files
         ],
         "summary": {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES},
-        "findings": [row for row in _rows(files, evidence=evidence) if row["code"] not in (_LIMIT, *_PROBLEMS)],
+        "findings": [row for row in _rows(files, evidence=evidence) if row["code"] not in (INCOMPLETE, *_PROBLEMS)],
         "problems": [_problem(file.path, one, evidence=False) for file in files for one in file.problems],
         "limits": [_incomplete(file.path, limit, evidence=False) for file in files for limit in file.incomplete],
         "elsewhere": [_finding(one, [], None, evidence=False) for file in files for one in file.elsewhere],
@@ -86,7 +85,7 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, object]
 def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, object]:
     """Return what was not analysed in the shape of a problem, as a hint."""
     row = _problem(path, Problem("internal-error", limit.message, limit.line, file=limit.file), evidence=evidence)
-    return {**row, "code": _LIMIT, "name": _LIMIT, "severity": "hint"}
+    return {**row, "code": INCOMPLETE, "name": INCOMPLETE, "severity": "hint"}
 
 
 def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, object]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tapecheck.report.checked import Checked, Problem
+from tapecheck.report.checked import INCOMPLETE, Checked, Incomplete, Problem
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.fingerprint import Fingerprints, known_texts
 from tapecheck.report.places import Place, Places
@@ -56,6 +56,10 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
             row["partialFingerprints"] = {"tapecheck/v1": fingerprints.of(finding.code, finding.span)}
             results.append(row)
     problems = [(file.path, problem) for file in files for problem in file.problems]
+    notifications = [_notification(path, problem, problem.kind, "error", places) for path, problem in problems]
+    notifications += [
+        _notification(file.path, limit, INCOMPLETE, "note", places) for file in files for limit in file.incomplete
+    ]
     failed = any(problem.kind == "internal-error" for _, problem in problems)
     run = {
         "tool": {
@@ -70,7 +74,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
         "invocations": [
             {
                 "executionSuccessful": not failed,
-                "toolExecutionNotifications": [_notification(path, problem, places) for path, problem in problems],
+                "toolExecutionNotifications": notifications,
             }
         ],
         "originalUriBaseIds": {_ROOT: {"uri": f"{places.root.absolute().as_uri().rstrip('/')}/"}},
@@ -212,12 +216,13 @@ def _fix(fix: Fix, places: Places) -> dict[str, object]:
     }
 
 
-def _notification(path: str, problem: Problem, places: Places) -> dict[str, object]:
-    span = Span(problem.file or path, problem.line, problem.column, problem.line, problem.column)
+def _notification(path: str, said: Problem | Incomplete, kind: str, level: str, places: Places) -> dict[str, object]:
+    column = said.column if isinstance(said, Problem) else 1
+    span = Span(said.file or path, said.line, column, said.line, column)
     return {
-        "descriptor": {"id": problem.kind},
-        "level": "error",
-        "message": {"text": _plain(problem.message)},
+        "descriptor": {"id": kind},
+        "level": level,
+        "message": {"text": _plain(said.message)},
         "locations": [_location(span, places)],
     }
 

@@ -247,12 +247,13 @@ class Exploration:
                 tape.untried = untried
         lost = {place for place in left if self._could_report(place)}
         if lost and not self.passes_failures:
-            line = min(line for _, line, _ in lost)
+            own = self.source.path
+            file, line, _ = min(lost, key=lambda place: (place[0] != own, place))
             effects = 0
             for place in lost:
                 effects |= self.watched[place].effects if place in self.watched else 0
             hides = mistakes_of(effects)
-            self.found.cut_short.append(CutShort("paths", self.name, self.source.path, line, len(lost), hides))
+            self.found.cut_short.append(CutShort("paths", self.name, file, line, len(lost), hides))
 
     def _could_report(self, place: Place) -> bool:
         """Return whether the other answer to a condition could add a finding, not only make one less certain."""
