@@ -142,6 +142,7 @@ def test_no_python_files_is_said(tmp_path: Path) -> None:
     [
         (("chekc",), b"did you mean `check`?"),
         (("check", "--fxi"), b"unrecognized arguments: --fxi; did you mean `--fix`?"),
+        (("check", "--frob"), b"unrecognized arguments: --frob\n"),
         (("check", "--output-fromat=json"), b"did you mean `--output-format`?"),
         (("check", "--output-format", "sarfi"), b"did you mean `sarif`?"),
         (("run", "--tpae", "a.tape", "train.py"), b"did you mean `--tape`?"),

@@ -73,6 +73,7 @@ def test_the_user_picks_one_by_one(
         _, err = fixed(capsys, "--ask", "gan.py")
         assert file.read_text() == text, answers
         assert "second backward through the graph of `fake`" in err and "2 (safe): Keep the graph" in err
+        assert err.endswith("No fix was chosen.\n") is (text == GAN), answers
         assert ("+        d_loss = d_loss + criterion(discriminator(fake.detach()), zeros)" in err) is ("d1" in answers)
 
 

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapecheck.fixes import Edit, Fix
 from tapecheck.report import Checked, Problem, Sources, text
 from tapecheck.report.excerpt import width
 from tapecheck.rules.finding import Evidence, Finding, Label
+from tapecheck.tape import Span
 from tests.report.build import GAN, backward_twice, confirmed, detach, once, span
 
 
@@ -319,3 +321,14 @@ def test_any_span_over_any_text_renders_within_the_width(
     assert all(width(row) <= max(columns, 40 + 8) for row in rendered.split("\n"))
     steering = {character for character in rendered if unicodedata.category(character) in ("Cc", "Zl", "Zp")}
     assert steering <= {"\n"}
+
+
+def test_the_part_of_a_long_line_that_a_fix_changes_is_shown() -> None:
+    before = f"loss = net(x).sum(); {'print(loss); ' * 8}kept.append(loss)"
+    at = before.index("loss)", before.index("kept")) + len("loss") + 1
+    fix = Fix("Store `loss` detached", "safe", (Edit(Span("a.py", 1, at, 1, at), ".detach()"),), "")
+    finding = backward_twice(span=Span("a.py", 1, 1, 1, 5), labels=())
+    shown = text.render_finding(finding, Sources({"a.py": [before]}), fixes=[fix], width=80)
+    removed, added = (row for row in shown.splitlines() if row[2:4] in ("- ", "+ "))
+    assert removed.endswith("kept.append(loss)") and added.endswith("kept.append(loss.detach())")
+    assert max(map(len, (removed, added))) <= 80

@@ -113,7 +113,7 @@ def check_paths(options: argparse.Namespace) -> int:
             # The report is of the files that were asked for; programs that read it should get nothing else.
             write(text.elsewhere(elsewhere), sys.stderr)
     if wanted.edit and not options.quiet:
-        print(text.edited(files, ignored=options.add_ignore), end="", file=sys.stderr)
+        print(text.edited(files, ignored=options.add_ignore, asked=options.ask), end="", file=sys.stderr)
     return exit_status(files, exit_zero=options.exit_zero)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -216,12 +217,16 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
             if rows:
                 rows.append(paint("gutter", "..."))
             for tag, old, old_end, new, new_end in group:
-                changed = tag != "equal"
-                for at, line in enumerate(before[old:old_end], old + 1):
-                    rows.append(_diff_row("-" if changed else "|", at, line, gutter, limit, paint))
-                rows.extend(
-                    _diff_row("+", "", line, gutter, limit, paint) for line in (after[new:new_end] if changed else ())
-                )
+                if tag == "equal":
+                    for at, line in enumerate(before[old:old_end], old + 1):
+                        rows.append(_diff_row("|", at, _shown_line(line), gutter, limit, paint))
+                    continue
+                removed, added = (list(map(_shown_line, part)) for part in (before[old:old_end], after[new:new_end]))
+                starts = [_start(pair, limit) for pair in itertools.zip_longest(removed, added, fillvalue="")]
+                for at, (line, start) in enumerate(zip(removed, starts, strict=False), old + 1):
+                    rows.append(_diff_row("-", at, line, gutter, limit, paint, start))
+                for line, start in zip(added, starts, strict=False):
+                    rows.append(_diff_row("+", "", line, gutter, limit, paint, start))
     return rows
 
 
@@ -231,8 +236,19 @@ def edited_lines(lines: list[str], edits: list[Edit]) -> list[str]:
     return apply(text, sorted(changes_of(text, edits))).replace("\r\n", "\n").split("\n")
 
 
-def _diff_row(sign: str, number: int | str, line: str, gutter: int, limit: int, paint: Paint) -> str:
-    shown = printable(line.expandtabs(4).rstrip())
+def _shown_line(line: str) -> str:
+    return printable(line.expandtabs(4).rstrip())
+
+
+def _start(pair: tuple[str, str], limit: int) -> int:
+    """Return where two lines that are too long are shown from, so that both show where they begin to differ."""
+    differ = sum(1 for _ in itertools.takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False)))
+    return differ - limit // 3 if max(map(len, pair)) > limit and differ > limit // 2 else 0
+
+
+def _diff_row(sign: str, number: int | str, shown: str, gutter: int, limit: int, paint: Paint, start: int = 0) -> str:
+    if start:
+        shown = "..." + shown[start + 3 :]
     if len(shown) > limit:
         shown = shown[: limit - 3] + "..."
     if sign == "|":
@@ -292,10 +308,10 @@ def _fixable(files: Sequence[Checked]) -> str:
     return f"{unsafe} fixable with `--fix --unsafe-fixes`.\n" if unsafe else ""
 
 
-def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = False) -> str:
+def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = False, asked: bool = False) -> str:
     """Return what was done to files, a line for each edit; `would` says that nothing was written.
 
-    `ignored` says that comments were added and nothing fixed.
+    `ignored` says that comments were added and nothing fixed, `asked` that the user was to choose the fixes.
     """
     done = [line for file in files if file.rewrite is not None for line in file.rewrite.done]
     beyond = sum(file.shared for file in files)
@@ -303,6 +319,8 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     left += "".join(f"Not made: {printable(line)}.\n" for file in files for line in file.refused)
     if not done and any(file.withheld for file in files):
         return f"Nothing was written.\n{left}"
+    if not done and asked and any(fixes for file in files for fixes in file.fixes):
+        return f"No fix was chosen.\n{left}"
     if not done:
         return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
     changed = (file.rewrite for file in files if file.rewrite is not None)

@@ -401,8 +401,10 @@ class _Reader:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint at what was meant by a word, to stand behind what is wrong; empty where nothing is near."""
-    near = difflib.get_close_matches(word.replace("_", "-"), list(known), 1)
-    return f"; did you mean `{near[0]}`?" if near else ""
+    # The dashes of options are alike in all of them.
+    names = {name.lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.replace("_", "-").lstrip("-"), names, 1)
+    return f"; did you mean `{names[near[0]]}`?" if near else ""
 
 
 class _Unread(ValueError):
