@@ -6,25 +6,53 @@ cannot get into the protocol that carries the answer.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _SECONDS = 900
 _FAILED = 2
+_LINES = 40
+"""How many lines of what a command said are passed on, the last ones."""
+_LETTERS = 400
+"""How much of each of them."""
 _ROOT = str(Path(__file__).parents[1])
 """Where this package lies: an extension brings it along, and the Python that runs it does not know."""
 
 
+_WATCHED = """
+def watch(handle):
+    os.read(handle, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=watch, args=({handle},), daemon=True).start()
+"""
+"""Ends a command once the process that started it is gone, however it went: nothing holds the pipe's other end then."""
+
+
+class Refused(Exception):
+    """What a tool was asked for cannot be done; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools; paths are relative to `folder`, to the working directory where none is given."""
+    """The tools; paths are relative to `folder`, to the working directory where none is given.
+
+    They raise Refused where they cannot do what they were asked for.
+    """
 
     folder: str | None = None
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """End the commands that are running, with the programs that they run."""
+        for process in list(self._running):
+            process.terminate()
 
     def check(
         self, paths: list[str], select: list[str] | None = None, ignore: list[str] | None = None
@@ -39,8 +67,7 @@ class Tools:
 
     def explain(self, rule: str) -> str:
         """Return the page of a rule, by its code (TAPE101) or name: why it is a mistake, how to mend it, examples."""
-        done = self._command(["rule", rule, "--output-format", "markdown"])
-        return done.stdout if done.returncode == 0 else _refused(done)
+        return self._text(["rule", rule, "--output-format", "markdown"])
 
     def fix(
         self,
@@ -59,13 +86,19 @@ class Tools:
         """
         place = f"{path}:{line}"
         if not Path(self.folder or "", path).is_file():
-            return {"error": f"{path}: no such file"}
+            raise Refused(f"{path}: no such file")
+        if line < 1:
+            raise Refused(f"{place}: lines count from 1")
+        if verify and not write:
+            raise Refused("verify=true goes with write=true: nothing is run for a patch alone")
         chosen = [place, *(("--alternative", str(alternative)) if alternative != 1 else ())]
         chosen += ["--unsafe-fixes"] if unsafe else []
         if write:
             return self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
         done = self._command(["check", "--diff", *chosen])
-        return {"patch": done.stdout, "messages": done.stderr.splitlines()}
+        if done.returncode >= _FAILED:
+            raise Refused(_reason(done))
+        return {"patch": done.stdout, "messages": _last_lines(done.stderr)}
 
     def run(
         self,
@@ -90,29 +123,74 @@ class Tools:
 
     def graph(self, path: str, line: int | None = None) -> str:
         """Return an SVG picture of the graphs that backward calls walk, by source line; nothing is executed."""
-        done = self._command(["graph", path, *(["--line", str(line)] if line else [])])
-        return done.stdout if done.returncode == 0 else _refused(done)
+        return self._text(["graph", path, *(["--line", str(line)] if line else [])])
+
+    def _text(self, arguments: Sequence[str]) -> str:
+        done = self._command(arguments)
+        if done.returncode:
+            raise Refused(_reason(done))
+        return done.stdout
 
     def _report(self, arguments: Sequence[str]) -> dict[str, object]:
         verb, *rest = arguments
         done = self._command([verb, "--output-format", "json-report", *rest])
         if not done.stdout.strip():
-            return {"error": _refused(done)}
+            raise Refused(_reason(done))
         report: dict[str, object] = json.loads(done.stdout)
-        return {**report, "exit_status": done.returncode, "messages": done.stderr.splitlines()[-40:]}
+        return {**report, "exit_status": done.returncode, "messages": _last_lines(done.stderr)}
 
     def _command(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command of this program; its own standard input is empty: ours is the protocol."""
         # A module of the working directory must not be imported in the place of one of ours.
         paths = f"sys.path[:] = [{_ROOT!r}, *filter(None, sys.path)]"
-        start = f"import sys; {paths}; from tapecheck.cli.main import main; sys.exit(main())"
-        try:
-            return subprocess.run(
-                [sys.executable, "-c", start, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                encoding="utf-8", errors="replace", timeout=_SECONDS, check=False, cwd=self.folder,
+        with _alive() as handle:
+            watched = "" if handle is None else _WATCHED.format(handle=handle)
+            start = (
+                f"import os, signal, sys, threading\n{watched}\n{paths}\n"
+                "from tapecheck.cli.main import main; sys.exit(main())"
+            )
+            process = subprocess.Popen(
+                [sys.executable, "-c", start, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, cwd=self.folder, pass_fds=() if handle is None else (handle,),
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess([], _FAILED, "", f"stopped after {_SECONDS} seconds")
+            self._running.append(process)
+            try:
+                out, said = process.communicate(timeout=_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.communicate()
+                return subprocess.CompletedProcess([], _FAILED, "", f"stopped after {_SECONDS} seconds")
+            finally:
+                self._running.remove(process)
+        return subprocess.CompletedProcess([], process.returncode, _decoded(out), _decoded(said))
+
+
+@contextlib.contextmanager
+def _alive() -> Iterator[int | None]:
+    """Open a pipe whose other end closes when this process ends, however it does: the child's end of it."""
+    if os.name == "nt":
+        yield None
+        return
+    read, write = os.pipe()
+    try:
+        yield read
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _last_lines(text: str) -> list[str]:
+    """Return the last lines of what a command said: of one that was written over, as a progress bar, its last state."""
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip("\n").split("\n")] if text else []
+    return [_shortened(line) for line in lines[-_LINES:]]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LETTERS else f"{line[:_LETTERS]}… ({len(line)} characters)"
 
 
 def call_tool(name: str, arguments: str, folder: str | None) -> str:
@@ -129,7 +207,10 @@ def call_tool(name: str, arguments: str, folder: str | None) -> str:
         inspect.signature(tool).bind(**given)
     except (TypeError, ValueError) as error:
         return json.dumps({"error": f"{name}: {error}"})
-    answer = tool(**given)
+    try:
+        answer = tool(**given)
+    except Refused as refused:
+        return json.dumps({"error": str(refused)})
     return answer if isinstance(answer, str) else json.dumps(answer)
 
 
@@ -137,5 +218,5 @@ def _rules(select: list[str] | None, ignore: list[str] | None) -> list[str]:
     return [*(["--select", ",".join(select)] if select else []), *(["--ignore", ",".join(ignore)] if ignore else [])]
 
 
-def _refused(done: subprocess.CompletedProcess[str]) -> str:
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr.strip() or f"ended with status {done.returncode}"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tapecheck import agents
 from tapecheck.agents import call_tool
 from tests.cases import under_torch
 
 mcp = pytest.importorskip("mcp")
+anyio = pytest.importorskip("anyio")
 GAN = (Path(__file__).parents[2] / "examples" / "gan.py").read_text()
 
 
@@ -54,8 +58,8 @@ async def test_check_fix_one_check_again(tmp_path: Path) -> None:
         assert fixed["fixed"] == [f"TAPE101 gan.py:{place['line']}: {finding['fix']['message']}"]
         assert "fake.detach()" in file.read_text()
         assert told(await client.call_tool("check", {"paths": ["gan.py"]}))["findings"] == []
-        refused = told(await client.call_tool("check", {"paths": ["gan.py"], "select": ["TAPE999"]}))
-        assert "no rule is called 'TAPE999'" in refused["error"]
+        refused = await client.call_tool("check", {"paths": ["gan.py"], "select": ["TAPE999"]})
+        assert refused.is_error and "no rule is called 'TAPE999'" in refused.content[0].text
         assert told(await client.call_tool("graph", {"path": "gan.py"})).startswith("<svg")
 
 
@@ -67,6 +71,88 @@ async def test_a_run_confirms_and_what_it_prints_stays_out_of_the_protocol(tmp_p
     (finding,) = report["findings"]
     assert finding["evidence"]["verdict"] == "confirmed" and report["exit_status"] == 1
     assert any("the script ended with an exception" in line for line in report["messages"])
+
+
+async def test_what_cannot_be_done_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(GAN)
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=120) as client:
+        for name, given, why in (
+            ("explain", {"rule": "TAPE999"}, "TAPE999"),
+            ("fix", {"path": "none.py", "line": 1}, "none.py: no such file"),
+            ("fix", {"path": "gan.py", "line": -1}, "lines count from 1"),
+            ("fix", {"path": "gan.py", "line": 39, "verify": True}, "goes with write=true"),
+            ("graph", {"path": "none.py"}, "none.py"),
+            ("run", {"script": "none.py"}, "none.py"),
+        ):
+            answer = await client.call_tool(name, given)
+            assert answer.is_error and why in answer.content[0].text, name
+        tools = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
+    executing = {name for name, hints in tools.items() if hints.destructive_hint and hints.open_world_hint}
+    assert executing == {"fix", "run"}, "fixes are written, and tried by running where that is asked for"
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        await anyio.sleep(0.1)
+    raise AssertionError("it has not come to that")
+
+
+def _is_running(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{number}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+ENDLESS = """\
+import os, pathlib, time
+pathlib.Path("started.tmp").write_text(str(os.getpid()))
+os.replace("started.tmp", "started")
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt" or not under_torch.has_torch(), reason="needs torch and POSIX signals")
+async def test_a_cancelled_call_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    started = tmp_path / "started"
+    async with mcp.Client(server(tmp_path), read_timeout_seconds=120) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "run", {"script": "endless.py"})
+            await _until(started.exists)
+            number = int(started.read_text())
+            group.cancel_scope.cancel()
+        await _until(lambda: not _is_running(number))
+        assert "backward-twice" in told(await client.call_tool("explain", {"rule": "TAPE101"}))
+
+
+@pytest.mark.skipif(os.name == "nt" or not under_torch.has_torch(), reason="needs torch and POSIX signals")
+async def test_a_program_ends_with_the_server_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    given = server(tmp_path)
+    code = "from tapecheck.agents import Tools; Tools().run('endless.py')"
+    process = subprocess.Popen([given.command, "-c", code], cwd=tmp_path, env=given.env)
+    try:
+        await _until((tmp_path / "started").exists)
+        number = int((tmp_path / "started").read_text())
+    finally:
+        process.kill()
+        process.wait()
+    await _until(lambda: not _is_running(number))
+
+
+def test_what_a_program_says_is_passed_on_in_short() -> None:
+    said = "begins\n" + "".join(f"\r{part} of 60" for part in range(61)) + "\r\n" + "x" * 300_000 + "\n"
+    lines = agents._last_lines(agents._decoded(said.encode()))
+    assert lines[:2] == ["begins", "60 of 60"]
+    assert lines[2].endswith("… (300000 characters)") and len(lines[2]) < 1_000
+    assert agents._last_lines("\n".join(map(str, range(99))) + "\n")[-1] == "98"
+    assert agents._last_lines("") == []
 
 
 async def test_the_extension_offers_the_same_tools(tmp_path: Path) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from tapecheck.agents import Tools
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from inspect import signature
+from typing import TypeVar
+
+from tapecheck.agents import Refused, Tools
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError
 from tapecheck.version import __version__
 
+_Answer = TypeVar("_Answer")
+_AT_ONCE = 4
+"""Calls whose commands run at the same time; others wait."""
 _INSTRUCTIONS = """\
 Tapecheck finds mistakes with PyTorch's autograd graph (second backward, graphs kept alive, gradients that are cut) in
 Python files and notebooks without executing them. Work in a loop: `check` the files, `explain` a rule that is not
@@ -18,19 +26,42 @@ is "safe" where training stays as it is; an unsafe fix changes what is learned: 
 def serve_tools() -> int:
     """Serve until the client closes standard input; raises UsageError without the package `mcp`."""
     try:
+        import anyio
         from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
     except ImportError as error:
         raise UsageError("`tapecheck mcp` needs the package mcp, 2.3 or later: pip install mcp") from error
     server = MCPServer("tapecheck", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
-    tools = Tools()
+
+    def served(tool: Callable[..., _Answer]) -> Callable[..., Awaitable[_Answer]]:
+        """Return a tool that ends what it has started once its call is cancelled."""
+
+        @wraps(tool)
+        async def call(*args: object, **kwargs: object) -> _Answer:
+            tools = Tools()
+            try:
+                return await anyio.to_thread.run_sync(
+                    partial(tool, tools, *args, **kwargs), abandon_on_cancel=True, limiter=limiter
+                )
+            except Refused as refused:
+                raise ToolError(str(refused)) from None
+            except BaseException:
+                tools.stop()
+                raise
+
+        own = signature(tool)
+        setattr(call, "__signature__", own.replace(parameters=list(own.parameters.values())[1:]))  # noqa: B010
+        return call
+
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
     reads = ToolAnnotations(readOnlyHint=True, idempotentHint=True, openWorldHint=False)
-    writes = ToolAnnotations(readOnlyHint=False, destructiveHint=False, openWorldHint=False)
+    # `fix` writes files, and runs the program where it is asked to.
     executes = ToolAnnotations(readOnlyHint=False, destructiveHint=True, openWorldHint=True)
-    server.tool(title="Check files without executing them", annotations=reads)(tools.check)
-    server.tool(title="Explain a rule", annotations=reads)(tools.explain)
-    server.tool(title="Fix one finding", annotations=writes)(tools.fix)
-    server.tool(title="Run a script and confirm or refute its findings", annotations=executes)(tools.run)
-    server.tool(title="Draw the graphs that backward calls walk", annotations=reads)(tools.graph)
+    server.tool(title="Check files without executing them", annotations=reads)(served(Tools.check))
+    server.tool(title="Explain a rule", annotations=reads)(served(Tools.explain))
+    server.tool(title="Fix one finding", annotations=executes)(served(Tools.fix))
+    server.tool(title="Run a script and confirm or refute its findings", annotations=executes)(served(Tools.run))
+    server.tool(title="Draw the graphs that backward calls walk", annotations=reads)(served(Tools.graph))
     server.run("stdio")
     return NOTHING_FOUND
