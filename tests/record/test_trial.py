@@ -21,6 +21,19 @@ def test_parameters_that_differ_from_run_to_run_are_not_compared() -> None:
     assert "the parameters are identical" in Trial(SIDE, SIDE, other).text()
 
 
+def test_parameters_are_compared_where_the_limit_ended_both_runs_alike() -> None:
+    stopped, other = changed(ended="stopped"), changed(ended="stopped", learned="def")
+    assert "the parameters are identical after 8 iterations, the limit of both runs" in Trial(stopped, stopped).text()
+    assert "the parameters are not the same after 8 iterations" in Trial(stopped, other, stopped).text()
+    for before, after in (
+        (SIDE, stopped),
+        (stopped, changed(ended="stopped", iterations=7)),
+        (changed(ended="raised"), changed(ended="raised")),
+        (changed(ended="timeout"), changed(ended="timeout")),
+    ):
+        assert "the runs did not end at the same point" in Trial(before, after).text()
+
+
 def test_times_are_told_where_they_are_stable_and_another() -> None:
     slow = changed(seconds=1.5)
     assert "1.02 s an iteration before, 1.50 s after" in Trial(SIDE, slow, changed(seconds=1.04)).text()

@@ -83,11 +83,14 @@ class Trial:
 
     @property
     def same_parameters(self) -> bool | None:
-        """Return whether both runs learned the same, bit for bit; None where one of them did not come to its end."""
-        sides = (self.before, self.after)
-        if any(side.ended != "finished" or not side.learned for side in sides):
+        """Return whether both runs learned the same, bit for bit; None where they did not end at the same point: by
+        themselves, or at the limit after as many iterations.
+        """
+        before, after = self.before, self.after
+        ends = {(side.ended, side.iterations if side.ended == "stopped" else 0) for side in (before, after)}
+        if len(ends) > 1 or before.ended not in ("finished", "stopped") or not (before.learned and after.learned):
             return None
-        return self.before.learned == self.after.learned
+        return before.learned == after.learned
 
     def text(self) -> str:
         """Return what changed, in one line."""
@@ -113,10 +116,11 @@ class Trial:
         if before.ended == after.ended == "finished" and not before.learned and not after.learned:
             return "there are no parameters to compare at the end"
         if same is None:
-            return "the parameters cannot be compared, since not both runs came to their end"
+            return "the parameters cannot be compared, since the runs did not end at the same point"
         if not same and self.repeats is False:
             return "the parameters cannot be compared: those of the program as it is differ from run to run, too"
-        return "the parameters are identical" if same else "the parameters are not the same"
+        when = f" after {after.iterations} iterations, the limit of both runs" if after.ended == "stopped" else ""
+        return f"the parameters are {'identical' if same else 'not the same'}{when}"
 
     def table(self) -> list[tuple[str, str, str]]:
         """Return both runs beside each other: what was looked at, the program as it is, the program as mended."""
@@ -124,7 +128,7 @@ class Trial:
         same = self.same_parameters
         learned = "the same, bit for bit" if same else "not the same"
         if same is None:
-            learned = "not compared: not both runs came to their end"
+            learned = "not compared: the runs did not end at the same point"
         elif not same and self.repeats is False:
             learned = "not compared: the program as it is differs from run to run"
         rows = [
