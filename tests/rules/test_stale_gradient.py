@@ -237,3 +237,33 @@ for step in range(40):
     assert [fix.title for fix in fixes_for(report, finding)] == [f"Clear {title}: {clear}" for title in titles]
     advice = finding.help.removeprefix(f"clear the gradients for each step: {clear} ")
     assert advice.startswith("before this backward" if guard == "if True:" else "right after the step")
+
+
+@pytest.mark.parametrize(
+    ("made", "call"),
+    [
+        ("def update():\n    optimizer.step()\n", "update()"),
+        ("def outer():\n    inner()\n\n\ndef inner():\n    optimizer.step()\n", "outer()"),
+        (
+            "class Trainer:\n    def update(self):\n        optimizer.step()\n\n\ntrainer = Trainer()",
+            "trainer.update()",
+        ),
+    ],
+)
+def test_a_step_that_a_function_makes_now_and_then(made: str, call: str) -> None:
+    program = f"""\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for step in range(40):
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    if (step + 1) % 4 == 0:
+        {call}
+"""
+    assert [finding.code for finding in check(from_text(program, "train.py")).findings] == ["TAPE403"]
+    cleared = program + "        optimizer.zero_grad()\n"
+    assert check(from_text(cleared, "train.py")).findings == []

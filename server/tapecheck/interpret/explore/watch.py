@@ -62,7 +62,8 @@ from tapecheck.tape import (
 _SETTLING = int(Effect.SETTLE | Effect.DROP)
 _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
-_DROP, _CUT, _CLEAR, _START = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR), int(Effect.START)
+_DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
+_TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -149,7 +150,9 @@ class Watcher:
         )
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
-        """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
+        """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward, changes something in
+        place, steps or clears gradients, or calls what does.
+        """
         shapes = self._shapes_of(world)
         if shapes is None:
             return False
@@ -157,7 +160,7 @@ class Watcher:
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
         sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
         present = self._present(world, env)
-        return any((side.effects | of_calls(side, present, shapes)) & _START for side in sides)
+        return any((side.effects | of_calls(side, present, shapes)) & _TRAINING for side in sides)
 
     def loop_trains(self, world: World, node: ast.AST) -> bool:
         """Whether the text of a loop, with what it calls in its file, can start a backward."""
