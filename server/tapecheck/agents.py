@@ -63,7 +63,7 @@ class Tools:
         place, related lines, help and verified fixes, the files that were checked, and the limits that ended an
         analysis.
         """
-        return self._report(["check", *_rules(select, ignore), "--", *paths])
+        return self._report(["check", *_rules(select, ignore), "--", *map(_file, paths)])
 
     def explain(self, rule: str) -> str:
         """Return the page of a rule, by its code (TAPE101) or name: why it is a mistake, how to mend it, examples."""
@@ -84,7 +84,7 @@ class Tools:
         `unsafe` allows one that changes what is learned. `verify` executes the program before and after, and does not
         write what fails; it goes with write=true.
         """
-        place = f"{path}:{line}"
+        place = f"{_file(path)}:{line}"
         if not Path(self.folder or "", path).is_file():
             raise Refused(f"{path}: no such file")
         if line < 1:
@@ -94,9 +94,13 @@ class Tools:
         chosen = [place, *(("--alternative", str(alternative)) if alternative != 1 else ())]
         chosen += ["--unsafe-fixes"] if unsafe else []
         if write:
-            return self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
+            report = self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
+            match report:
+                case {"fixed": [], "not_fixed": [_, *_] as reasons}:
+                    raise Refused("\n".join(map(str, reasons)))
+            return report
         done = self._command(["check", "--diff", *chosen])
-        if done.returncode >= _FAILED:
+        if done.returncode >= _FAILED or not done.stdout:
             raise Refused(_reason(done))
         return {"patch": done.stdout, "messages": _last_lines(done.stderr)}
 
@@ -123,7 +127,7 @@ class Tools:
 
     def graph(self, path: str, line: int | None = None) -> str:
         """Return an SVG picture of the graphs that backward calls walk, by source line; nothing is executed."""
-        return self._text(["graph", path, *(["--line", str(line)] if line else [])])
+        return self._text(["graph", _file(path), *(["--line", str(line)] if line else [])])
 
     def _text(self, arguments: Sequence[str]) -> str:
         done = self._command(arguments)
@@ -216,6 +220,11 @@ def call_tool(name: str, arguments: str, folder: str | None) -> str:
 
 def _rules(select: list[str] | None, ignore: list[str] | None) -> list[str]:
     return [*(["--select", ",".join(select)] if select else []), *(["--ignore", ",".join(ignore)] if ignore else [])]
+
+
+def _file(path: str) -> str:
+    """Return a path that no command takes for an option or for standard input, which is empty."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

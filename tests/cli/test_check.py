@@ -186,6 +186,7 @@ def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> No
         (("run", "--timeout", "nan", "a.py"), "expected a number of seconds, got 'nan'"),
         (("run", "gone.py"), "gone.py: no such file"),
         (("explain", "backward-twic"), "did you mean backward-twice?"),
+        (("explain", "tape10"), "did you mean one of TAPE101, TAPE102"),
     ],
 )
 def test_wrong_usage_is_exit_status_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -81,6 +81,10 @@ async def test_what_cannot_be_done_is_an_error(tmp_path: Path) -> None:
             ("fix", {"path": "none.py", "line": 1}, "none.py: no such file"),
             ("fix", {"path": "gan.py", "line": -1}, "lines count from 1"),
             ("fix", {"path": "gan.py", "line": 39, "verify": True}, "goes with write=true"),
+            ("fix", {"path": "gan.py", "line": 3}, "gan.py:3: nothing is found on this line"),
+            ("fix", {"path": "gan.py", "line": 3, "write": True}, "gan.py:3: nothing is found on this line"),
+            ("fix", {"path": "gan.py", "line": 39, "alternative": 9, "write": True}, "it has 3 fixes"),
+            ("explain", {"rule": "TAPE10"}, "did you mean one of TAPE101, TAPE102"),
             ("graph", {"path": "none.py"}, "none.py"),
             ("run", {"script": "none.py"}, "none.py"),
         ):
@@ -171,6 +175,20 @@ async def test_the_extension_offers_the_same_tools(tmp_path: Path) -> None:
             taken = tool.input_schema["properties"][key]
             types = {one["type"] for one in taken.get("anyOf", [taken])} - {"null"}
             assert (types, taken.get("default")) == ({kinds[0]}, kinds[1]), f"{name}.{key}"
+
+
+def test_a_path_is_neither_an_option_nor_standard_input(tmp_path: Path) -> None:
+    for name in ("-", "--help"):
+        given = json.dumps({"paths": [name]})
+        report = json.loads(call_tool("check", given, str(tmp_path)))
+        assert report["problems"] and not report["files"][0]["complete"], name
+        (tmp_path / name).write_text(GAN)
+        assert [one["code"] for one in json.loads(call_tool("check", given, str(tmp_path)))["findings"]] == ["TAPE101"]
+        assert (
+            "fake.detach()"
+            in json.loads(call_tool("fix", json.dumps({"path": name, "line": 39}), str(tmp_path)))["patch"]
+        )
+        assert call_tool("graph", json.dumps({"path": name}), str(tmp_path)).startswith("<svg")
 
 
 def test_a_tool_is_called_with_what_it_takes(tmp_path: Path) -> None:

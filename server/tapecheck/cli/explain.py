@@ -22,10 +22,7 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     else:
         rules = [rule for rule in ALL if name.lower() in (rule.code.lower(), rule.name)]
     if not rules:
-        known = [known for rule in ALL for known in (rule.code, rule.name)]
-        near = difflib.get_close_matches(name or "", known, 1)
-        hint = f", did you mean {near[0]}?" if near else ": `tapecheck rule` lists them all"
-        raise UsageError(f"no rule is called {name!r}{hint}")
+        raise UsageError(f"no rule is called {name!r}{_hint(name or '')}")
     if output_format == "json":
         rows = [_row(rule) for rule in rules]
         write(json.dumps(rows if name is None else rows[0], indent=2) + "\n")
@@ -39,6 +36,16 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     else:
         write("\n\n".join(_page(rule) for rule in rules))
     return NOTHING_FOUND
+
+
+def _hint(name: str) -> str:
+    """Return what may be meant by the name of no rule: the rules that begin so, else the nearest one."""
+    names = [known for rule in ALL for known in (rule.code, rule.name)]
+    begun = [known for known in names if name and known.lower().startswith(name.lower())]
+    near = begun or difflib.get_close_matches(name, names, 1)
+    if not near:
+        return ": `tapecheck rule` lists them all"
+    return f", did you mean {'one of ' if len(near) > 1 else ''}{', '.join(near)}?"
 
 
 def _row(rule: Rule) -> dict[str, object]:
