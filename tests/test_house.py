@@ -14,7 +14,7 @@ from tests.imports import EDGES, HOUSE, ROOT, cycle, graph, part
 
 ROOMS: dict[str, set[str]] = {
     "version": set(),
-    "agents": set(),
+    "agents": {"record"},
     "tape": set(),
     "torchfacts": set(),
     "source": {"tape"},

@@ -6,13 +6,11 @@ cannot get into the protocol that carries the answer.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +45,7 @@ class Tools:
     """
 
     folder: str | None = None
-    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def stop(self) -> None:
         """End the commands that are running, with the programs that they run."""
@@ -145,9 +143,12 @@ class Tools:
 
     def _command(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command of this program; its own standard input is empty: ours is the protocol."""
+        # The language server starts without the recorder.
+        from tapecheck.record.run import lifeline
+
         # A module of the working directory must not be imported in the place of one of ours.
         paths = f"sys.path[:] = [{_ROOT!r}, *filter(None, sys.path)]"
-        with _alive() as handle:
+        with lifeline() as handle:
             watched = "" if handle is None else _WATCHED.format(handle=handle)
             start = (
                 f"import os, signal, sys, threading\n{watched}\n{paths}\n"
@@ -167,20 +168,6 @@ class Tools:
             finally:
                 self._running.remove(process)
         return subprocess.CompletedProcess([], process.returncode, _decoded(out), _decoded(said))
-
-
-@contextlib.contextmanager
-def _alive() -> Iterator[int | None]:
-    """Open a pipe whose other end closes when this process ends, however it does: the child's end of it."""
-    if os.name == "nt":
-        yield None
-        return
-    read, write = os.pipe()
-    try:
-        yield read
-    finally:
-        os.close(read)
-        os.close(write)
 
 
 def _decoded(output: bytes) -> str:

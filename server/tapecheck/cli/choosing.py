@@ -55,13 +55,13 @@ class OfLines(Chooser):
         if self._wanted is None:
             # Lines count in the file as it was read: later ones are known by what stands on them.
             self._wanted = {_key(report, one) for one in report.findings if self._on(one)}
-            found = {line for one in report.findings for line in self.lines if _covers(one, line)}
+            found = {line for one in report.findings for line in self.lines if covers(one, line)}
             path = report.source.path
             self.said += [f"{path}:{line}: nothing is found on this line" for line in self.lines if line not in found]
         return _key(report, finding) in self._wanted
 
     def _on(self, finding: Finding) -> bool:
-        return any(_covers(finding, line) for line in self.lines)
+        return any(covers(finding, line) for line in self.lines)
 
     def among(self, document: Document, finding: Finding, fixes: Sequence[Fix]) -> Iterator[Fix]:
         where = f"{finding.code} {finding.span.file}:{finding.span.line}"
@@ -152,7 +152,8 @@ def with_lines(paths: Sequence[str]) -> tuple[list[str], tuple[tuple[str, int], 
     return list(dict.fromkeys(files)), tuple(lines)
 
 
-def _covers(finding: Finding, line: int) -> bool:
+def covers(finding: Finding, line: int) -> bool:
+    """Return whether a finding is on a line."""
     return finding.span.line <= line <= max(finding.span.line, finding.span.end_line)
 
 

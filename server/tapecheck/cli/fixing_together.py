@@ -9,6 +9,7 @@ from pathlib import Path
 from tapecheck.check import Memory, Report, check
 from tapecheck.cli.across import wanted_of
 from tapecheck.cli.checking import CheckOptions, edit_file, edited_file, internal
+from tapecheck.cli.choosing import covers
 from tapecheck.cli.editing import Document, open_document
 from tapecheck.cli.effort import errors_first
 from tapecheck.cli.fixing import MOST, Key, can_be_written, fixes_of_rest, key_of, not_made, read_document, rewritten
@@ -214,9 +215,7 @@ class Together:
         if not self.wanted.lines:
             return True
         lines = [line for name, line in self.wanted.lines if name == home.checked.path]
-        return home.now is home.first and any(
-            finding.span.line <= line <= max(finding.span.end_line, finding.span.line) for line in lines
-        )
+        return home.now is home.first and any(covers(finding, line) for line in lines)
 
     def _brought(self, report: Report) -> Iterator[Finding]:
         """Yield what the check of a file finds in others that were asked for."""

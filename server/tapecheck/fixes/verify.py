@@ -309,8 +309,8 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
 
 def _supposes_a_tensor(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
     """Return whether a method that was written is called, on some way, on what need not be a tensor."""
-    supposed = {span for _, span in after.interpretation.supposed}
-    return not supposed.isdisjoint(span for span, _ in _written(edited, changes)) if supposed else False
+    supposed = after.interpretation.supposed
+    return bool(supposed) and any(method in supposed for method, _ in _written(edited, changes))
 
 
 def _written(edited: Source, changes: tuple[Change, ...]) -> Iterator[tuple[Span, Span]]:

@@ -284,9 +284,9 @@ class Explainer(Telling):
         if frozen:
             of = "them" if len(frozen) == len(own) else f"{len(frozen)} of them"
             details.append(f"`requires_grad` is switched off for {of}")
-        stepped = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
+        given = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
         if reading.optimizers and all(one.complete == "yes" for one in reading.optimizers.values()):
-            held = len(stepped.intersection(own))
+            held = len(given.intersection(own))
             details.append(
                 f"an optimizer {'has' if frozen else 'updates'} them" if held == len(own)
                 else "no optimizer has them" if not held else f"an optimizer has {held} of {len(own)}"

@@ -191,7 +191,7 @@ def run(
         children.mkdir()
         if request.launcher:
             return _launched(request, options, tape, children, began, on_event, cancelled, signalled)
-        alive = cleanup.enter_context(_alive())
+        alive = cleanup.enter_context(lifeline())
         own = ["--tape", str(tape), "--children", str(children), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
@@ -420,7 +420,7 @@ def _named_pipe(folder: Path) -> Iterator[Path | None]:
 
 
 @contextlib.contextmanager
-def _alive() -> Iterator[int | None]:
+def lifeline() -> Iterator[int | None]:
     """Open a pipe whose other end closes when this process ends, however it does: the child's end of it."""
     if os.name == "nt":
         yield None

@@ -48,8 +48,8 @@ class Interpretation:
     """Exceptions of Python's own that some way went on past, and where."""
     gaps: set[tuple[str, Span]] = field(default_factory=set)
     """Those among them that no guess of an undecided condition explains."""
-    supposed: set[tuple[str, Span]] = field(default_factory=set)
-    """Methods of tensors that some way called on what need not be a tensor, and where."""
+    supposed: set[Span] = field(default_factory=set)
+    """Where some way called methods of tensors on what need not be a tensor."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
     faults: list[Fault] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Interpretation:
             self.exhausted,
             mistakes={(kind, moves.span(span)) for kind, span in self.mistakes},
             gaps={(kind, moves.span(span)) for kind, span in self.gaps},
-            supposed={(name, moves.span(span)) for name, span in self.supposed},
+            supposed=set(map(moves.span, self.supposed)),
             cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
         )
 

@@ -82,7 +82,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
                 child.node, child.oldest, child.data = None, None, name != "grad"
             return child
     if name in _OF_TENSORS and owner.borne() != "yes":
-        torch.world.omissions.supposed.add((name, torch.world.position.span(node)))
+        torch.world.omissions.supposed.add(torch.world.position.span(node))
     if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
         methods.expects_tensor(torch.machine, name, node)

@@ -17,8 +17,8 @@ class Omissions:
         """Every such exception, by its kind."""
         self.gaps: set[tuple[str, Span]] = set()
         """Exceptions of Python's own that no handler expects: gaps of the interpreter."""
-        self.supposed: set[tuple[str, Span]] = set()
-        """Methods of tensors that were called on what need not be a tensor, by name."""
+        self.supposed: set[Span] = set()
+        """Where methods of tensors were called on what need not be a tensor."""
         self.not_followed: dict[Span, None] = {}
         """Calls that lie too deep in other calls, in order."""
 

@@ -279,7 +279,7 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     if moved is None or None in names:
         return
     needed = moved
-    place = _first_reading(code, body, {name for name in names if name is not None})
+    place = _first_reading(body, names)
     if place is None:
         return
     lines: list[str] = []
@@ -343,12 +343,8 @@ def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str
     return f" {join(texts[:MAX_LISTED])} would be computed anew each time, too." if texts else ""
 
 
-def _first_reading(code: Code, body: list[ast.stmt], names: set[str]) -> ast.stmt | None:
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-                return statement
-    return None
+def _first_reading(body: list[ast.stmt], names: set[str | None]) -> ast.stmt | None:
+    return next((statement for statement in body if names & _loaded(statement)), None)
 
 
 def _read_outside(
