@@ -44,6 +44,20 @@ def drawn(capsys: pytest.CaptureFixture[str], *arguments: str) -> ElementTree.El
     return ElementTree.fromstring(capsys.readouterr().out)
 
 
+CALLED = """import torch
+w = torch.ones(3, requires_grad=True)
+
+def forward(x):
+    return w * x
+
+for _ in range(2):
+    x = torch.ones(3)
+    out = forward(x)
+    loss = out.sum()
+    loss.backward()
+"""
+
+
 def boxes(picture: ElementTree.Element) -> list[list[tuple[str, str]]]:
     """The first row of each box and what it says of its tensors, one list for each call."""
     panels = []
@@ -114,6 +128,18 @@ def test_around_a_line_only_what_it_has_a_part_in_is_drawn(tmp_path: Path) -> No
         assert [int(head.split()[1].rstrip(":")) for head in heads] == expected, line
         here = [box.get("class") for box in picture.iter(f"{NAME}rect") if "here" in (box.get("class") or "").split()]
         assert len(here) == (len(expected) if line in (4, 5, 6) else 0), line
+
+
+def test_at_a_call_the_boxes_of_what_it_built_are_marked(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    report = check(from_text(CALLED, str(file)))
+    tape, said = graph.chosen(report.interpretation.tapes)
+    data = html.data_of(html.Run(Checked(str(file), report.findings), tape, report.source, said))
+    for line, marked in {5: ["5"], 9: ["5"], 10: ["10"], 11: []}.items():
+        picture = ElementTree.fromstring(graph.draw(data, around=(str(file), line)))
+        boxes = [box for box in picture.iter(f"{NAME}g") if box.get("class") == "g"]
+        here = [box for box in boxes if "here" in box[1].get("class", "").split()]
+        assert [box.get("data-at", "").split(":")[1] for box in here] == marked, line
 
 
 def test_a_picture_shows_what_a_run_measured(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ Place = list[int]
 
 
 class Group(TypedDict):
-    """The nodes that one line built; `state` is what happens to what they saved."""
+    """The nodes that one line built; `state` is what happens to what they saved, `calls` are the call sites above."""
 
     at: Place
+    calls: list[Place]
     nodes: int
     saved: int
     state: str

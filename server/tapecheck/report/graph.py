@@ -131,8 +131,8 @@ def _numbered(data: Data, around: tuple[str, int] | None) -> tuple[int, int] | N
 
 def _concerns(call: Call, data: Data, place: tuple[int, int] | None) -> bool:
     """Return whether a call stands on a line, or walks what the line built."""
-    places = [call["at"], *(group["at"] for group in _shape(call, data)["groups"])]
-    return place is None or any(_covers(at, place) for at in places)
+    groups = _shape(call, data)["groups"]
+    return place is None or _covers(call["at"], place) or any(_built(group, place) for group in groups)
 
 
 def _shape(call: Call, data: Data) -> Shape:
@@ -144,6 +144,11 @@ def _shape(call: Call, data: Data) -> Shape:
 
 def _covers(at: Sequence[int], place: tuple[int, int] | None) -> bool:
     return place is not None and at[0] == place[0] and at[1] <= place[1] <= max(at[1], at[3])
+
+
+def _built(group: Group, place: tuple[int, int] | None) -> bool:
+    """Return whether a line built some nodes, or called what did."""
+    return any(_covers(at, place) for at in (group["at"], *group["calls"]))
 
 
 def _panels(data: Data, line: int | None) -> list[list[Call]]:
@@ -178,7 +183,7 @@ def _panel(calls: Sequence[Call], data: Data, place: tuple[int, int] | None) -> 
     parts += [
         _box(
             groups[group], places[group], call["at"][0], data, sizes.get(tuple(groups[group]["at"][:2])),
-            here=_covers(groups[group]["at"], place),
+            here=_built(groups[group], place),
         )
         for group in sorted(places)
     ]  # fmt: skip

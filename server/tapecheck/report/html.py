@@ -35,6 +35,7 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 _DATA = "/*DATA*/"
 _MAX_CALLS = 20_000
 _SHAPES_FIRST, _MAX_SHAPES, _MAX_SHAPE_NODES = 200, 600, 5_000_000
+_MAX_SITES = 16
 _MAX_GROUPS = 400
 _MAX_SOURCE_LINES = 20_000
 _MAX_KEPT_NODES, _MAX_KEPT_STEPS, _MAX_KEPT_GROUPS = 20_000, 5, 6
@@ -213,6 +214,7 @@ class _Shapes:
         nodes = [ledger.nodes[number] for number in sorted(numbers) if number in ledger.nodes]
         places: dict[tuple[str, int], int] = {}
         ops: list[collections.Counter[str]] = []
+        calls: list[dict[Span, None]] = []
         groups: list[Group] = []
         group_of: dict[int, int] = {}
         for node in nodes:
@@ -223,14 +225,24 @@ class _Shapes:
                     continue
                 group = places[key] = len(groups)
                 groups.append(
-                    {"at": self.files.place(node.at.span), "nodes": 0, "saved": 0, "state": "", "ops": [], "leaves": []}
+                    {
+                        "at": self.files.place(node.at.span),
+                        "calls": [],
+                        "nodes": 0,
+                        "saved": 0,
+                        "state": "",
+                        "ops": [],
+                        "leaves": [],
+                    }
                 )
                 ops.append(collections.Counter())
+                calls.append({})
             group_of[node.id] = group
             entry = groups[group]
             entry["nodes"] += 1
             entry["saved"] += len(node.saved)
             ops[group][node.op] += 1
+            calls[group].update(dict.fromkeys(node.at.stack))
             if node.id in traversal.retraversed:
                 entry["state"] = "reused"
             elif not entry["state"] and node.keeps != "no":
@@ -248,6 +260,9 @@ class _Shapes:
                     leaves[target].add(ledger.leaves[source].name or "a leaf")
         for group, entry in enumerate(groups):
             entry["ops"] = ops[group].most_common(6)
+            # A file that has nothing else to show does not come into the page for them.
+            sites = [span for span in calls[group] if span.file in self.files.names]
+            entry["calls"] = [self.files.place(span) for span in sites[:_MAX_SITES]]
             entry["leaves"] = sorted(leaves[group])[:8]
         return {"groups": groups, "edges": [(*pair, count) for pair, count in sorted(edges.items())]}
 
