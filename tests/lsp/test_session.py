@@ -141,8 +141,13 @@ def test_folders_have_settings_of_their_own(session: Session) -> None:
         ),
         (
             {"select": ["TAPE999"], "severity": {"growing-chains": "error"}},
-            Settings(select=("TAPE999",), severity={"growing-chains": "error"}),
+            Settings(),
             2,
+        ),
+        (
+            {"select": ["TAPE101", "TAPE999"], "ignore": ["TAPE998"], "severity": {"TAPE997": "error"}},
+            Settings(select=("TAPE101",)),
+            3,
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -63,7 +63,8 @@ class Settings:
 def read_settings(value: object) -> tuple[Settings, list[str]]:
     """Return settings out of an editor's JSON, nested ("run": {"timeout": 5}) or dotted ("run.timeout": 5).
 
-    What has the wrong shape keeps its default; the second part of the result says so, one line each.
+    What has the wrong shape keeps its default, and a name that no rule has is left out; the second part of the result
+    says so, one line each.
     """
     flat = _flatten(value)
     problems: list[str] = []
@@ -126,9 +127,14 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
                 problems.append(f"tapecheck.severity: expected one of {', '.join(_SEVERITIES)}, got {level!r}")
     elif chosen is not None:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
-    select, ignore = tuple(map(rule_name, words("select"))), tuple(map(rule_name, words("ignore")))
-    for key, names in (("select", select), ("ignore", ignore), ("severity", tuple(severity))):
-        problems += _unknown(key, names) if names else []
+
+    def known(key: str, names: Sequence[str]) -> tuple[str, ...]:
+        wrong = _unknown(names)
+        problems.extend(f"tapecheck.{key}: {problem}" for problem in wrong.values())
+        return tuple(name for name in names if name not in wrong)
+
+    select, ignore = (known(key, tuple(map(rule_name, words(key)))) for key in ("select", "ignore"))
+    severity = {code: severity[code] for code in known("severity", tuple(severity))}
     settings = Settings(
         enable=flag("enable", True),
         whole_workspace=one_of("diagnosticMode", "openFilesOnly", "workspace") == "workspace",
@@ -152,13 +158,15 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
     return settings, problems
 
 
-def _unknown(key: str, names: tuple[str, ...]) -> list[str]:
+def _unknown(names: Sequence[str]) -> dict[str, str]:
     """Return what is to be said of names that are no rule's code, beginning of one or name, nor that of a note."""
-    # Who sets nothing about rules need not wait for them when the server starts.
+    if not names:
+        # Who sets nothing about rules need not wait for them when the server starts.
+        return {}
     from tapecheck.check import INCOMPLETE, NOTES, unknown_rule
 
     notes = (*NOTES, INCOMPLETE)
-    return [f"tapecheck.{key}: {wrong}" for name in names if (wrong := unknown_rule(name, notes)) is not None]
+    return {name: wrong for name in names if (wrong := unknown_rule(name, notes)) is not None}
 
 
 def _flatten(value: object) -> dict[str, object]:
