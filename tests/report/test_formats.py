@@ -192,6 +192,7 @@ def test_paths_elsewhere_are_absolute(tmp_path: Path) -> None:
     assert places.uri(str(outside)) == outside.as_uri()
     assert places.path(str(outside)) == outside.as_posix()
     assert places.uri(str(inside / "x#1.py")) == "x%231.py"
+    assert places.path(str(inside / ".." / "other" / "a b.py")) == outside.as_posix()
 
 
 def test_github_s_commands_are_escaped() -> None:
@@ -220,6 +221,7 @@ def test_gitlab_keeps_to_the_schema_and_its_fingerprints_are_its_own() -> None:
         jsonschema.validate(row, schema)
     assert [row["severity"] for row in rows] == ["critical", "minor", "info", "critical", "critical"]
     assert len({row["fingerprint"] for row in rows}) == len(rows) == 5
+    assert "\n\nline 6: the graph was built here\n\nline 8: and freed here\n\n" in rows[0]["content"]["body"]
     assert {row["severity"] for row in rows} <= {"info", "minor", "major", "critical", "blocker"}
     assert rows[0]["location"] == {
         "path": "gan.py",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.fingerprint import Fingerprints, known_texts
+from tapecheck.report.github import message_of
 from tapecheck.report.places import Places
 from tapecheck.tape import Span
 
@@ -28,7 +29,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
         for finding in file.findings:
             said = finding.message.partition("\n")[0]
             row = _issue(finding.code, said, _SEVERITIES[finding.severity], finding.span, fingerprints, places)
-            row["content"] = {"body": "\n\n".join([finding.message, *finding.notes, finding.help, finding.url])}
+            row["content"] = {"body": message_of(finding, places).replace("\n", "\n\n")}
             row["categories"] = ["Bug Risk"]
             rows.append(row)
     return json.dumps(rows, indent=2) + "\n"

@@ -60,9 +60,9 @@ class Places:
         try:
             relative = os.path.relpath(absolute, self.root)
         except ValueError:  # another drive of Windows
-            return Path(absolute).as_posix()
+            return Path(os.path.normpath(absolute)).as_posix()
         if relative.split(os.sep, 1)[0] == os.pardir and not self.upwards:
-            return Path(absolute).as_posix()
+            return Path(os.path.normpath(absolute)).as_posix()
         return relative.replace(os.sep, "/")
 
     def uri(self, file: str) -> str:
