@@ -70,7 +70,8 @@ def test_the_user_picks_one_by_one(
     ):  # fmt: skip
         file.write_text(GAN)
         monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
-        _, err = fixed(capsys, "--ask", "gan.py")
+        _, out, err = check(capsys, "--ask", "gan.py")
+        assert out.count("TAPE101") == (text == GAN) and "-->" not in out, answers
         assert file.read_text() == text, answers
         assert "second backward through the graph of `fake`" in err and "2 (safe): Keep the graph" in err
         assert err.endswith("No fix was chosen.\n") is (text == GAN), answers
@@ -101,6 +102,17 @@ def test_a_fix_that_does_not_hold_when_it_is_run_is_not_written(
     file.write_text(program)
     status, err = fixed(capsys, "--fix", "--verify", "train.py")
     assert file.read_text() == program and status == 1, err
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_fix_behind_another_exception_is_not_verified(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = GAN.replace("import torch\n", 'import torch\n\nopen("no such file")\n', 1)
+    file = here / "gan.py"
+    file.write_text(program)
+    status, out, _ = check(capsys, "--fix", "--verify", "gan.py")
+    assert (status, file.read_text()) == (2, program)
+    assert "could not be verified: gan.py raises" in out and "no such file" in out
+    assert "with and without the fixes" in out
 
 
 def test_a_fix_that_cannot_be_tried_is_not_written(

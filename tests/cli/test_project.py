@@ -423,11 +423,13 @@ def test_what_one_file_does_in_another_one_is_reported_there(here: Path, capsys:
     assert (row["filename"], row["location"]["row"], row["code"]) == ("trainer.py", 7, "TAPE101")
     assert row["fix"]["edits"] and all("filename" not in edit for edit in row["fix"]["edits"])
     assert [place["filename"] for place in row["related"] if place["role"] == "called"] == ["main.py"]
-    # It is of the program that main.py is, which is run where trainer.py alone is asked for; no one edits for it.
+    # It is of the program that main.py is, which is run where trainer.py alone is asked for.
     (alone,) = rows(capsys, "trainer.py")
     assert (alone["location"], alone["message"], alone["fix"]) == (row["location"], row["message"], row["fix"])
     assert rows(capsys, "main.py") == []
-    assert "fixable" not in check(capsys, ".")[1]
+    assert "\n1 fixable with `--fix`.\n" in check(capsys, ".")[1]
+    assert "\n1 fixable with `--fix`.\n" in check(capsys, "trainer.py")[1]
+    assert "Would fix 1 finding in 1 file:" in check(capsys, "--diff", "trainer.py")[2]
     (here / "trainer.py").write_text(TRAINER.replace("backward()", "backward()  # tapecheck: ignore[TAPE101]"))
     assert rows(capsys, ".") == []
 

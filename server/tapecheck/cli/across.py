@@ -155,6 +155,5 @@ def _add(home: Checked, finding: Finding, fixes: list[Fix], place: str) -> None:
     pairs = [pair for pair in pairs if (pair[0].code, pair[0].span.line) != (finding.code, finding.span.line)]
     pairs.append((finding, fixes))
     pairs.sort(key=lambda pair: (pair[0].span.line, pair[0].span.column, pair[0].code))
-    home.brought.append(finding)
     home.findings = [one for one, _ in pairs]
     home.fixes = [several for _, several in pairs] if with_fixes else []

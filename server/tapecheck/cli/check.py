@@ -102,6 +102,9 @@ def check_paths(options: argparse.Namespace) -> int:
     aside = wanted.edit and STDIN in options.paths
     if wanted.edit:
         _write_edited(files, options)
+    if wanted.ask:
+        # What is left was shown in full when it was asked about.
+        options.output_format = "concise"
     _hide_known(files, sources, options, projects)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded, aside=bool(aside))

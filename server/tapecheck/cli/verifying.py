@@ -35,7 +35,8 @@ def verify(files: list[Checked], setup: Setup) -> Iterator[str]:
     """Run what was fixed, and yield a line for each program; the change of what does not hold is taken back.
 
     A fixed program that raises what the program before did not, does not come to its end or ends with another status is
-    not written, nor is what cannot be run. All edits of files that are fixed together are tried together.
+    not written, nor is what cannot be run or fails alike before and after, so that the fixes may not have been reached.
+    All edits of files that are fixed together are tried together.
     """
     for group in edited_together(files):
         texts = {rewrite.path: _text(rewrite) for _, rewrite in group}
@@ -59,7 +60,7 @@ class _RefusedError(Exception):
 def _verified(texts: dict[str, str], setup: Setup) -> list[str]:
     """Return a line for each program of files that are fixed together, their texts by path.
 
-    Raises RunError where there is none, or it cannot be run.
+    Raises RunError where there is none, or running it shows nothing of the fixes.
     """
     requests = {path: request for path in texts if (request := _request(path, setup)) is not None}
     if not requests:
@@ -72,6 +73,8 @@ def _verified(texts: dict[str, str], setup: Setup) -> list[str]:
         after = _run(dataclasses.replace(request, text=own, instead=instead))
         if why := _refusal(before, again, after):
             raise _RefusedError(why)
+        if after.side.exception:
+            raise RunError(f"{path} raises {after.side.exception} with and without the fixes")
         trial = Trial(before.side, after.side, again.side)
         lines.append(f"{path}: verified by running: {'; '.join([trial.text(), _printed(before, again, after)])}")
     return lines

@@ -88,9 +88,9 @@ class Checked:
     (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
     are those that are left then. `read` are the real paths of the files that an edited one imports, `refused` has a
     line for each fix that was not made since it would hide another finding. `known` counts findings that a baseline has
-    and that are not among them. `brought` are those of the findings that only the check of another file has. `shared`
-    says that a fix which may be made edits other files, too. `incomplete` is what was not analysed: it makes no command
-    fail. Where there was no source to check (a module that is installed, or that does not exist) it was not `checked`.
+    and that are not among them. `shared` says that a fix which may be made edits other files, too. `incomplete` is what
+    was not analysed: it makes no command fail. Where there was no source to check (a module that is installed, or that
+    does not exist) it was not `checked`.
     """
 
     path: str
@@ -107,7 +107,6 @@ class Checked:
     checked: bool = True
     cut_short: bool = False
     """Whether a run of it did not come to its end, or trained nothing: what was not found may be there."""
-    brought: list[Finding] = field(default_factory=list)
     shared: bool = False
     read: frozenset[str] = frozenset()
     refused: list[str] = field(default_factory=list)

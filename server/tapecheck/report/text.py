@@ -297,8 +297,7 @@ def _fixable(files: Sequence[Checked]) -> str:
         fixes[0].applicability
         for file in files
         for finding, fixes in zip(file.findings, file.fixes, strict=False)
-        if fixes and not any(finding is one for one in file.brought)
-        if all(split_cell(edit.span.file)[0] == split_cell(finding.span.file)[0] for edit in fixes[0].edits)
+        if fixes and all(split_cell(edit.span.file)[0] == split_cell(finding.span.file)[0] for edit in fixes[0].edits)
     ]
     safe, unsafe = best.count("safe"), best.count("unsafe")
     if safe and unsafe:
