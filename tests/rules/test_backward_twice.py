@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
 
 CODE = "TAPE101"
@@ -263,3 +264,25 @@ def test_a_call_that_retains_beside_the_one_that_fails_excuses_nothing() -> None
 def test_a_flag_that_is_one_for_all_iterations_may_be_false() -> None:
     (finding,) = check(from_text(CHOSEN.replace("CONDITION", "last"), "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE101", 13)
+
+
+SECOND = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+x = torch.ones(3, requires_grad=True)
+u_x = torch.autograd.grad((w * x).tanh().sum(), x, create_graph=True)[0]
+u_xx = torch.autograd.grad(u_x.sum(), x)[0]
+loss = (USED + u_x).sum()
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("used", "wanted"), [("u_xx", "create_graph"), ("2 * u_xx.detach()", "retain_graph")])
+def test_a_gradient_that_the_loss_is_made_of_wants_a_graph(used: str, wanted: str) -> None:
+    report = check(from_text(SECOND.replace("USED", used), "train.py"))
+    (finding,) = report.findings
+    assert (finding.code, finding.span.line, lines(finding, "freed")) == ("TAPE101", 8, [6])
+    assert finding.help.startswith(f"pass `{wanted}=True` to the `autograd.grad` on line 6")
+    assert f"{wanted}=True" in fixes_for(report, finding)[0].edits[0].content
+    assert not any("GradientBackward" in label.message for label in finding.labels)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.tape import Backward, CutKind, Node, Root, Site, Span
+from tapecheck.tape.ledger import GRADIENT
 
 MAX_LABELS = 8
 MAX_HEADLINE = 72
@@ -274,7 +275,7 @@ def freed_text(freeing: Run, failing: Run) -> str:
 
 def built_text(node: Node) -> str:
     """Return the label of the node that a backward fails at."""
-    if node.op.endswith(("Backward", "Backward0", "Backward1")):
+    if node.op != GRADIENT and node.op.endswith(("Backward", "Backward0", "Backward1")):
         return f"the graph was built here, and `{node.op}` saved tensors"
     return "the graph was built here and saved tensors"
 

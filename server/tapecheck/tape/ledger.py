@@ -55,6 +55,8 @@ from tapecheck.tape.events import (
 
 UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for unknown graphs."""
+GRADIENT = "GradientBackward"
+"""The op of the node that stands for the graph of a gradient."""
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced, GraphRead, Hold,
@@ -62,7 +64,7 @@ _UNREAD = frozenset((
     Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
-_OPEN = ("GradientBackward", UNKNOWN_SOURCE)
+_OPEN = (GRADIENT, UNKNOWN_SOURCE)
 _GONE: dict[Fact, Fact] = {"yes": "no", "no": "yes", "may": "may"}
 """Whether a backward frees what it walks, by whether it retains it."""
 

@@ -13,6 +13,8 @@ from tapecheck.fixes.story import frames
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
 from tapecheck.tape import Span
 
+_CREATE_POSITION = 4
+
 
 def with_keyword(context: Context, spans: Sequence[Span], name: str, value: str) -> list[Change]:
     """Return the edits that pass a keyword to the calls at some places; none where one of them is in another file."""
@@ -25,6 +27,28 @@ def with_keyword(context: Context, spans: Sequence[Span], name: str, value: str)
         ]
     except rewrite.RewriteError:
         return []
+
+
+def with_create_graph(code: Code, call: ast.Call) -> Change | None:
+    """Return the edit that passes `create_graph=True` to a call; None where it is passed, or cannot be."""
+    if any(keyword.arg is None for keyword in call.keywords) and passes_retain(call) is None:
+        return None
+    text = code.segment(call)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    position = _CREATE_POSITION if name == "grad" else None
+    try:
+        new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
+        if new != text and rewrite.argument(new, "retain_graph") == "True":
+            # create_graph keeps the graph already: beside it retain_graph=True says nothing.
+            new = rewrite.without_argument(new, "retain_graph")
+    except rewrite.RewriteError:
+        return None
+    return code.replace(call, new) if new != text else None
+
+
+def passes_retain(call: ast.Call) -> ast.keyword | None:
+    """Return the keyword of a call that keeps a graph or asks for one."""
+    return next((keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None)
 
 
 def take_gradient(context: Context) -> Iterator[Candidate]:

@@ -56,6 +56,7 @@ from tapecheck.tape import (
     both,
     either,
 )
+from tapecheck.tape.ledger import GRADIENT
 from tapecheck.torchfacts import OpFact
 
 _MESSAGES = {
@@ -290,7 +291,7 @@ class Autograd:
     ) -> int:
         self.world.budget.spend(limits.GRADIENT_WORK)
         stand_ins = [_Source(number, self.world) for number in inputs]
-        built = self.world.graph.build("GradientBackward", at, stand_ins, saved=saved, keeps=keeps, exists=certain)
+        built = self.world.graph.build(GRADIENT, at, stand_ins, saved=saved, keeps=keeps, exists=certain)
         assert built.node is not None
         return built.node
 
@@ -422,7 +423,7 @@ class Autograd:
     def _unknown_gradient(self, node: ast.AST) -> Tensor:
         """Return the gradient of what nobody knows: there may be a graph to it."""
         source = [self.world.graph.unknown_source(node)]
-        return self.world.graph.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
+        return self.world.graph.build(GRADIENT, node, source, keeps="may", linked="may", exists="may")
 
     def _gradient_value(self, graph: tuple[int, Fact], create: Fact) -> Tensor:
         number, certain = graph

@@ -13,8 +13,9 @@ class BackwardTwiceFacts(Facts):
     """How the graph came to the second backward.
 
     `kind` is that of its origin and `name` the value it came with; `summed` says that the value adds up, and
-    `detach_first` that the first backward does not need the gradient of what both share. `freed_roots` are the names of
-    what the backward started from that freed the graph.
+    `detach_first` that the first backward does not need the gradient of what both share. `differentiated` says that the
+    first call took a gradient which the second one's loss is made of. `freed_roots` are the names of what the backward
+    started from that freed the graph.
     """
 
     kind: Literal["carried", "outside", "shared", "same"]
@@ -22,3 +23,4 @@ class BackwardTwiceFacts(Facts):
     summed: bool
     freed_roots: tuple[str, ...]
     detach_first: bool
+    differentiated: bool

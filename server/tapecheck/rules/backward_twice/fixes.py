@@ -9,6 +9,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.strategies.arguments import with_create_graph
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
 from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.emptied import empty_by_method
@@ -24,6 +25,7 @@ from tapecheck.fixes.strategies.shared import (
     step_once,
     with_loss,
 )
+from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.words import MAX_LISTED, join
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
@@ -211,6 +213,25 @@ def _repeats(context: Context, collision: Collision) -> bool:
         if call is not None
     ]
     return weights[0] == weights[1]
+
+
+def differentiate_first(context: Context) -> Iterator[Candidate]:
+    """Put `create_graph=True` at the call that takes the gradient which the second one's loss is made of."""
+    facts = context.finding.facts
+    if not isinstance(facts, BackwardTwiceFacts) or not facts.differentiated:
+        return
+    for collision in context.collisions:
+        call = context.call_at(collision.first.at.span) if collision.first is not None else None
+        change = with_create_graph(context.code, call) if call is not None else None
+        if call is not None and change is not None:
+            yield Candidate(
+                f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from",
+                "The gradient has a graph of its own, by which this loss reaches the parameters; the graph below it is "
+                "kept until that is walked.",
+                [change],
+                safe=context.stops,
+            )
+            break
 
 
 def retain_first(context: Context) -> Iterator[Candidate]:
@@ -551,6 +572,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     forward_inside,
     compute_where_used,
     compute_each_time,
+    differentiate_first,
     empty_by_method,
     clear_stored,
     detach_carried,

@@ -64,7 +64,7 @@ class BackwardTwice(Rule):
             facts=BackwardTwiceFacts(
                 stored=origin.at.span if origin.at is not None else None, kind=origin.kind, name=origin.name,
                 summed=origin.summed, freed_roots=tuple(root.name for root in freeing.backward.roots),
-                detach_first=detach_first,
+                detach_first=detach_first, differentiated=_differentiates(reading, freeing, run),
             ),
             notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
@@ -192,6 +192,12 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
     if "grad" in (freeing.backward.call, run.backward.call):
         # The result of `autograd.grad` is needed by itself: there is nothing to add up.
         call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
+        if _differentiates(reading, freeing, run):
+            where = line(freeing.at.span, home)
+            return (
+                f"pass `create_graph=True` to the {call} on {where}: the gradient that it takes goes into this loss, "
+                "which learns from it only if it has a graph (it implies `retain_graph=True`)"
+            )
         if step is not None and _stepped_on(reading, run):
             return "run the forward again before this call: the step in between has changed what its graph saved"
         where = line(freeing.at.span, home)
@@ -205,6 +211,13 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
     if _stepped_on(reading, run):
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _differentiates(reading: Reading, freeing: Run, run: Run) -> bool:
+    """Return whether what a backward starts from is made of the gradient that an earlier call took, as a constant."""
+    terms = {term for root in run.backward.roots for term in root.constant_terms}
+    cuts = (reading.ledger.cuts.get(term) for term in terms)
+    return any(cut is not None and cut.how == "grad" and cut.at == freeing.at for cut in cuts)
 
 
 def _replaces_stepped(reading: Reading, origin: Origin) -> bool:

@@ -11,6 +11,7 @@ from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import WrapperCall
+from tapecheck.tape.ledger import GRADIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _doubles(reading: Reading) -> Iterator[_Double]:
         built = {
             number
             for number in reading.nodes_between(first.position, end)
-            if ledger.nodes[number].op == "GradientBackward"
+            if ledger.nodes[number].op == GRADIENT
             and ledger.nodes[number].at.span == first.at.span
             and walked.intersection(ledger.nodes[number].inputs)
         }

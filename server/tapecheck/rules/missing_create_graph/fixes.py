@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.code import dotted, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
-from tapecheck.fixes.strategies.arguments import take_gradient
+from tapecheck.fixes.strategies.arguments import passes_retain, take_gradient, with_create_graph
 from tapecheck.tape import Cut, Span
-
-_CREATE_POSITION = 4
-
 
 _LEARNED = (
     "The term now changes what is learned: its own gradient reaches the parameters. "
@@ -28,7 +24,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
     calls: list[ast.Call] = []
     changes: list[Change] = []
     for call in _grad_calls(context):
-        change = _with_create_graph(code, call)
+        change = with_create_graph(code, call)
         if change is None:
             continue
         calls.append(call)
@@ -44,7 +40,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
     if statement is not None:
         for node in walk(code.function(statement)):
             if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
-                change = _with_create_graph(code, node) if node not in calls else None
+                change = with_create_graph(code, node) if node not in calls else None
                 if change is not None and node.lineno <= (statement.end_lineno or 0):
                     calls.append(node)
                     changes.append(change)
@@ -56,26 +52,6 @@ def create_graph(context: Context) -> Iterator[Candidate]:
             changes,
             group="create",
         )
-
-
-def _with_create_graph(code: Code, call: ast.Call) -> Change | None:
-    if any(keyword.arg is None for keyword in call.keywords) and _passes_retain(call) is None:
-        return None
-    text = code.segment(call)
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    position = _CREATE_POSITION if name == "grad" else None
-    try:
-        new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
-        if new != text and rewrite.argument(new, "retain_graph") == "True":
-            # create_graph keeps the graph already: beside it retain_graph=True says nothing.
-            new = rewrite.without_argument(new, "retain_graph")
-    except rewrite.RewriteError:
-        return None
-    return code.replace(call, new) if new != text else None
-
-
-def _passes_retain(call: ast.Call) -> ast.keyword | None:
-    return next((keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None)
 
 
 def _grad_calls(context: Context) -> list[ast.Call]:
@@ -102,7 +78,7 @@ def _grad_calls(context: Context) -> list[ast.Call]:
         inside = list(code.calls_in(span))
         for call in inside:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if call not in calls and (name == "grad" or _passes_retain(call) is not None):
+            if call not in calls and (name == "grad" or passes_retain(call) is not None):
                 calls.append(call)
     # Nothing on the tapes: the gradients taken in the function of the finding.
     statement = code.statement_at(context.finding.span)
