@@ -210,7 +210,9 @@ for i in range(3):
     [
         ("if True:", ["before the backward"]),
         ("if (step + 1) % 4 == 0:", ["after the step"]),
-        ("if (step + 1) % args.every == 0:", ["after the step", "before the backward"]),
+        # Before each backward would be in vain where the option keeps its default.
+        ("if (step + 1) % args.every == 0:", ["after the step"]),
+        ("if (step + 1) % args.more == 0:", ["after the step", "before the backward"]),
     ],
 )
 def test_the_gradients_of_several_batches_are_cleared_after_their_step(guard: str, titles: list[str]) -> None:
@@ -221,6 +223,7 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--every", type=int, default=4)
+parser.add_argument("--more", type=int, required=True)
 args = parser.parse_args()
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

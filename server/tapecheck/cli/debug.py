@@ -72,6 +72,8 @@ def _way(number: int, way: Explored, path: str) -> list[str]:
     head = f"way {number}: {start}" + (f", other answer on {turned}" if turned else "")
     if way.beyond:
         head += ", going on past backward calls that fail"
+    if way.tape.by_default:
+        head += ", options that loops count by keep their defaults"
     reading = Reading(way.tape)
     kept = "" if way.kept else ", shows nothing that an earlier way did not"
     rows = [head, f"  {len(way.tape.events)} events, {way.work} units of work, ends: {_end(reading)}{kept}"]

@@ -53,17 +53,26 @@ def judge(
     rules = chosen(select, ignore)
     if not rules:
         return []
-    readings = [read(tape) for tape in tapes]
+    readings = [read(tape) for tape in tapes if not tape.by_default]
+    by_default = [read(tape) for tape in tapes if tape.by_default]
     findings = []
     for rule in rules:
-        found = merged(rule.judge(readings))
-        found = weigh(rule, found, readings)
-        explain(rule, found, readings)
-        for finding in found:
-            finding.docs = rule.docs
+        found = _found(rule, readings)
+        if by_default and not rule.needless:
+            known = {finding.key for finding in found}
+            found += [finding for finding in _found(rule, by_default) if finding.key not in known]
         findings += found
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings
+
+
+def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
+    """Return the findings of a rule over the tapes of one program, with what they rest on."""
+    found = weigh(rule, merged(rule.judge(readings)), readings)
+    explain(rule, found, readings)
+    for finding in found:
+        finding.docs = rule.docs
+    return found
 
 
 def _named(rule: Rule, names: Collection[str]) -> bool:

@@ -35,6 +35,9 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 
 
+_CAUSES: dict[AssumptionKind, str] = {"count": "not by default", "default": "by default"}
+
+
 def is_certain(assumptions: Iterable[Assumption]) -> bool:
     """Return whether what rests on these assumptions can be called certain, and a fix of it safe."""
     return all(one.kind in STILL_CERTAIN for one in assumptions)
@@ -84,7 +87,7 @@ def _note(finding: Finding) -> str:
     texts = list(dict.fromkeys(one.text for one in finding.rests_on if one.kind not in STILL_CERTAIN))
     more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
     first = next(one for one in finding.rests_on if one.kind not in STILL_CERTAIN)
-    cause = "not by default" if first.kind == "count" else "code that is not visible"
+    cause = _CAUSES.get(first.kind, "code that is not visible")
     return f"{cause}: assumes that {texts[0]}{more}"
 
 
@@ -103,6 +106,10 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         built = _built(finding, reading) if rule.raises else None
         for position, event in reading.assumed:
+            if event.kind == "default":
+                # Its other values were tried: they do not show the finding.
+                yield Assumption(event.kind, event.at.span, event.text), False
+                continue
             if event.kind == "count":
                 # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
                 if rule.raises and (not event.about or not chain.isdisjoint(event.about)):

@@ -583,7 +583,7 @@ class Decision:
 
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
-    "count",
+    "count", "default",
 ]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
@@ -599,6 +599,7 @@ NOTHING = (0,)
 - "name": what a method of an unknown object does, by its name
 - "loader": that what is iterated out of an unknown object is data
 - "count": how often a loop runs whose option has a default of fewer iterations
+- "default": how many an option says that a loop counts by (`step % args.every`)
 """
 
 

@@ -160,7 +160,7 @@ class MovedTape(Tape):
 
     def __init__(self, tape: Tape, moves: Moves) -> None:
         self.producer = tape.producer
-        self.started = tape.started
+        self.started, self.by_default = tape.started, tape.by_default
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity

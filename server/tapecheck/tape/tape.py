@@ -17,7 +17,8 @@ class Tape:
     a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
     `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
     `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
-    what the caller has switched off is not known then. `identity` tells it from others, for as long as
+    what the caller has switched off is not known then. `by_default` says that options which loops count by keep their
+    defaults in it. `identity` tells it from others, for as long as
     anybody keeps that.
     """
 
@@ -27,6 +28,7 @@ class Tape:
     beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
     untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
     started: str = field(default="", repr=False, compare=False)
+    by_default: bool = field(default=False, repr=False, compare=False)
     identity: object = field(default_factory=object, init=False, repr=False, compare=False)
 
     @property

@@ -91,7 +91,7 @@ def as_before(tapes: list[Tape], before: list[Tape]) -> list[Tape]:
 def _alike(one: Tape, other: Tape) -> bool:
     return (
         len(one.events) == len(other.events)
-        and (one.started, one.untried) == (other.started, other.untried)
+        and (one.started, one.by_default, one.untried) == (other.started, other.by_default, other.untried)
         and one.events == other.events
         and len(one.beyond) == len(other.beyond)
         and all(map(_alike, one.beyond, other.beyond))

@@ -27,7 +27,7 @@ from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
 from tapecheck.interpret.values import Env, Module, Signal
 from tapecheck.source import Source
-from tapecheck.tape import LEFT_OVER, Backward, Decision, Hold, InPlace, Raised, Step, Tape
+from tapecheck.tape import LEFT_OVER, Assumed, Backward, Decision, Hold, InPlace, Raised, Step, Tape
 
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 
@@ -76,12 +76,16 @@ class Exploration:
     cancelled: Callable[[], bool] | None
     wanted: Wanted
     passes_failures: bool = False
+    by_default: bool = False
+    """Whether options that loops count by keep their defaults in its ways."""
 
     found: Interpretation = field(default_factory=Interpretation)
     called: set[int] = field(default_factory=set)
     """The functions that some way called, by the `id` of their definition."""
     further: int = 0
     """Work that is left for ways that answer a condition otherwise."""
+    counts_by_options: bool = False
+    """Whether some way came to a condition that comes round as often as an option says."""
 
     queue: Queue = field(init=False)
     seen: Seen = field(default_factory=Seen)
@@ -110,7 +114,7 @@ class Exploration:
         """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
         trains = self.entry is None or self.entry.backward
         self.further = limits.FURTHER_WORK * self.budget.effort if trains else 0
-        self.queue.add(Way(Policy()))
+        self.queue.add(Way(Policy(by_default=self.by_default)))
         while self._goes_on():
             way = self.queue.take(self.dull)
             if way is not None:
@@ -154,7 +158,7 @@ class Exploration:
         if not first:
             most = min(most, max(self.further, limits.TURNED_BUDGET * self.budget.effort))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
-        world.writer.tape.started = self.name
+        world.writer.tape.started, world.writer.tape.by_default = self.name, self.by_default
         world.choices.passes_failures = self.passes_failures
         world.choices.passed_raises = self.passed_raises
         watcher = world.watcher = Watcher(self.project.project)
@@ -180,10 +184,11 @@ class Exploration:
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)
+        self.counts_by_options = self.counts_by_options or world.choices.counts_by_options
         self.called |= run.machine.world.calls.called
         if run.way.turned is not None:
             (self.begun if run.cut_short else self.done).add(run.way.turned)
-        elif not self.passes_failures:
+        elif not self.passes_failures and not self.by_default:
             if run.cut_short:
                 found.cut_short.append(CutShort("way", self.name, *_last_place(world.writer.tape)))
             if world.omissions.not_followed:
@@ -246,7 +251,7 @@ class Exploration:
             for tape in self.found.tapes:
                 tape.untried = untried
         lost = {place for place in left if self._could_report(place)}
-        if lost and not self.passes_failures:
+        if lost and not self.passes_failures and not self.by_default:
             own = self.source.path
             file, line, _ = min(lost, key=lambda place: (place[0] != own, place))
             effects = 0
@@ -282,6 +287,11 @@ def explore_start(
         exploration.found.faults += [one for one in beyond.found.faults if one not in exploration.found.faults]
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
+    if exploration.counts_by_options and budget.left > 0:
+        by_default = Exploration(source, project, entry, budget, cancelled, wanted, by_default=True)
+        _explore(by_default)
+        exploration.found.faults += [one for one in by_default.found.faults if one not in exploration.found.faults]
+        exploration.found.tapes += [tape for tape in by_default.found.tapes if _keeps_defaults(tape)]
     # What is called beyond alone still wants a start of its own.
     names = frozenset(body.name for body in index_of(source).defined.bodies if id(body.node) in exploration.called)
     return Outcome(exploration.found, names, left - budget.left)
@@ -295,6 +305,11 @@ def _explore(exploration: Exploration) -> None:
         raise
     except Exception as error:
         exploration.fail(error)
+
+
+def _keeps_defaults(tape: Tape) -> bool:
+    """Whether an option kept its default in a way: else it shows nothing that the others do not."""
+    return any(isinstance(event, Assumed) and event.kind == "default" for event in tape.events)
 
 
 def _cut_off(tape: Tape) -> bool:

@@ -47,7 +47,8 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     found: list[Way] = []
     if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
         for pattern in ((way.default, not way.default), (not way.default, way.default)):
-            found.append(Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
+            policy = Policy({**patterns, way.turned: pattern}, way.policy.by_default)
+            found.append(Way(policy, way.turned, way.default))
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) <= limits.MAX_TURNED:
@@ -60,7 +61,7 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
             once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
             if patterns and once and not chosen:
                 continue
-            policy = Policy({**patterns, place: (not asked.default,)})
+            policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
             found.append(Way(policy, place, asked.default, asked.times > 1, once))
     return found
 

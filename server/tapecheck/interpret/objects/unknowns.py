@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import CONSTANTS, Kind, Settlings, Unknown, Value, settle_on
+from tapecheck.tape import NOTHING
 
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
@@ -74,6 +76,34 @@ def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None
     if op in _ARITHMETIC and isinstance(first, (int, float)) and isinstance(second, (int, float)):
         with suppress(ArithmeticError):
             usually(value, _ARITHMETIC[op](first, second))
+
+
+def counts_by_option(value: Value) -> bool:
+    """Return whether a test asks for every so many of what a loop counts, and an option says how many."""
+    test = value.negated if isinstance(value, Unknown) and value.negated is not None else value
+    return any(
+        one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins(test)
+    )
+
+
+def period(value: Value) -> int | None:
+    """Return how many an undecided option is by default that can say in which iterations something is done; None for
+    other values.
+    """
+    if not isinstance(value, Unknown) or value.usual is None or value.concrete is not None:
+        return None
+    default = value.usual[0]
+    many = isinstance(default, int) and default > 1 and decided("Eq", value, default) is not False
+    return default if many and isinstance(default, int) else None
+
+
+def keep_default(world: World, value: Value, node: ast.expr) -> None:
+    """Settle an option that loops count by on its default, in a path that keeps these; `node` is what names it."""
+    default = period(value) if world.choices.policy.by_default else None
+    if default is not None and isinstance(value, Unknown):
+        settle_on(value, default)
+        text = world.position.notes.of(node, syntax.text_of)
+        world.assumptions.note("default", f"`{text}` is {default}", node, NOTHING)
 
 
 def by_default(value: Value) -> bool | None:

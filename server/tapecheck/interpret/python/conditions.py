@@ -66,15 +66,17 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
             return not test(machine, operand, env, node, not default)
         case ast.Compare(ops=[_, _, *_]):
             return _test_chain(machine, expression, env, node, default)
+    _keep_defaults(machine, expression, env)
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
-    if (
-        answer is not None
-        and type(expression) is ast.Compare
-        and machine.world.position.iteration
-        and type(node) is ast.If
-    ):
-        guards.note_guard(machine, node, expression, answer, env)
+    if answer is not None and machine.world.position.iteration and type(node) is ast.If:
+        compared = guards.compared(machine, expression, env)
+        if isinstance(compared, ast.BinOp):
+            # A remainder itself is the test: `if not step % 4`.
+            compared = machine.world.position.notes.of(compared, _unlike_zero)
+            _compare_constants(machine, compared.ops[0], value, 0, compared)
+        if compared is not None:
+            guards.note_guard(machine, node, compared, answer, env)
     if answer is None:
         default = _likelier(machine, expression, value, env, default)
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
@@ -83,11 +85,40 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
             default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
         text = machine.world.position.notes.of(expression, syntax.text_of)
         counted = _asks_a_count(machine, expression, env)
+        if not machine.world.choices.counts_by_options and type(node) is ast.If:
+            by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
+            sides = (True, False) if by_option else ()
+            machine.world.choices.counts_by_options = any(guards.trains(machine, node, side, env) for side in sides)
         answer = machine.world.choices.choose(
             expression, default, text, node, likelier=deep, counted=counted, cuts=_taken_out(value)
         )
         settle(machine, value, answer)
     return answer
+
+
+def _unlike_zero(remainder: ast.BinOp) -> ast.Compare:
+    return ast.copy_location(ast.Compare(remainder, [ast.NotEq()], [ast.Constant(0)]), remainder)
+
+
+def _keep_defaults(machine: Engine, expression: ast.expr, env: Env) -> None:
+    """Settle the options that a test compares with what a loop counts, in a path that keeps their defaults."""
+    if machine.world.choices.policy.by_default and _asks_a_count(machine, expression, env):
+        for side, option in _options(machine, expression, env):
+            unknowns.keep_default(machine.world, option, side)
+
+
+def _options(machine: Engine, expression: ast.expr, env: Env) -> list[tuple[ast.expr, Value]]:
+    """Return the undecided options that a comparison names and that can say how often a loop comes to something."""
+    sides = (expression.left, *expression.comparators) if isinstance(expression, ast.Compare) else ()
+    values = [(side, machine.eval(side, env)) for side in sides if _is_path(side)]
+    return [(side, value) for side, value in values if unknowns.period(value) is not None]
+
+
+def _is_path(side: ast.expr) -> bool:
+    """Whether a side of a test is a name, or attributes of one: it can be looked up without an effect."""
+    while isinstance(side, ast.Attribute):
+        side = side.value
+    return isinstance(side, ast.Name)
 
 
 def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, default: bool) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import algebra, constants, exceptions, methods, syntax
+from tapecheck.interpret.objects import algebra, constants, exceptions, methods, syntax, unknowns
 from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
@@ -193,6 +193,10 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
 def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     if str in (type(left), type(right)):
         return Unknown.text()
+    if type(op) is ast.Mod and isinstance(left, int) and isinstance(right, Unknown) and isinstance(node, ast.BinOp):
+        unknowns.keep_default(machine.world, right, node.right)
+        if right.concrete is not None:
+            return binary(machine, op, left, right, node)
     remainder = type(op) in (ast.Mod, ast.FloorDiv) and type(left) is int and left == 0
     if remainder and isinstance(right, Unknown) and right.node is None:
         # The first iteration of `if i % args.every == 0`, whatever that number is.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Count, Growth, Guard
-from tapecheck.interpret.values import Env, List
+from tapecheck.interpret.values import Env, List, concrete
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.source.nodes import walk
 
@@ -51,7 +51,8 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         world.comparisons.guards[id(test)] = guard
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
-            divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
+            named = isinstance(part, (ast.Constant, ast.Name, ast.Attribute))
+            divisor = concrete(machine.eval(part, env)) if named else None
             guard.divisor = divisor if isinstance(divisor, int) and not isinstance(divisor, bool) else 0
         return
     if not guard.skipped:
@@ -60,6 +61,25 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
     guard.apart, guard.at, guard.skipped, guard.moving = apart, world.position.iteration, False, False
     guard.answers.add(answer)
     guard.kept += answer is guard.keeping
+
+
+def note_flag(machine: Engine, name: str, given: ast.expr, env: Env) -> None:
+    """Note that a name is given the outcome of a test, or something else."""
+    flags = machine.world.comparisons.flags
+    if isinstance(given, ast.Compare) and len(given.ops) == 1:
+        flags[id(env), name] = env, given
+    else:
+        flags.pop((id(env), name), None)
+
+
+def compared(machine: Engine, test: ast.expr, env: Env) -> ast.Compare | ast.BinOp | None:
+    """Return the comparison, or the remainder, that a test is or that the name in it was given the outcome of."""
+    if isinstance(test, ast.Name):
+        known = machine.world.comparisons.flags.get((id(env), test.id))
+        return known[1] if known is not None else None
+    if isinstance(test, ast.BinOp):
+        return test if isinstance(test.op, ast.Mod) else None
+    return test if isinstance(test, ast.Compare) else None
 
 
 def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[int, int]:
@@ -88,7 +108,10 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     periodic = world.comparisons.guards[chosen].divisor > 0 or isinstance(
         world.comparisons.guards[chosen].test.ops[0], ast.Eq
     )
-    return best, 1 if periodic else limits.AFTER_GUARD
+    extra = 1 if periodic else limits.AFTER_GUARD
+    # What is done every few iterations is done in those that are passed over, too: they are whole rounds of it.
+    passed = (best - 1) // (turn := cycle(machine, loop, chosen)) * turn
+    return passed + 1, best - passed - 1 + extra
 
 
 def at_hand(machine: Engine, loop: int) -> bool:
@@ -104,6 +127,19 @@ def at_hand(machine: Engine, loop: int) -> bool:
         if near and (guard.matters or _stores(guard)):
             return True
     return False
+
+
+def cycle(machine: Engine, loop: int, but: int = 0) -> int:
+    """Return after how many iterations of a loop all comes round again that it was seen to do every few of them, `but`
+    for one guard.
+    """
+    found = 1
+    for key, guard in machine.world.comparisons.guards.items():
+        seen = guard.at[-1][0] == loop and guard.divisor > 0 and len(guard.answers) > 1 and key != but
+        if seen and (guard.matters or _stores(guard)):
+            both = math.lcm(found, guard.divisor)
+            found = both if both <= limits.MAX_ITERATIONS else found
+    return found
 
 
 def _stores(guard: Guard) -> bool:
@@ -160,12 +196,15 @@ def _turns_next(guard: Guard) -> bool:
     return test(following, 0) != test(guard.apart, 0)
 
 
+def trains(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
+    """Whether what a condition decides about runs a backward, steps or clears, or calls what does."""
+    watcher = machine.world.watcher
+    return watcher is not None and watcher.trains(machine.world, statement, taken, env)
+
+
 def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
-    world = machine.world
-    if world.position.notes.of(statement, _decides):
-        return True
-    return world.watcher is not None and world.watcher.trains(world, statement, taken, env)
+    return machine.world.position.notes.of(statement, _decides) or trains(machine, statement, taken, env)
 
 
 def _keeping(statement: ast.If) -> bool | None:

@@ -261,8 +261,9 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
         return index if stream.sequential else index + count - 1
     if not goes_on or stream.sequential or length is None or index >= length - 1:
         return None
-    # The last element tells what it all comes to.
-    return length - 1
+    # The last element tells what it all comes to, and so does what is done every so many elements up to there.
+    cycle = guards.cycle(loop.machine, loop.number)
+    return index + (length - 1 - index) // cycle * cycle
 
 
 def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:

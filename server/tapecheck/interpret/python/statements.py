@@ -9,7 +9,7 @@ import ast
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records
-from tapecheck.interpret.python import expressions, flow, functions, loops
+from tapecheck.interpret.python import expressions, flow, functions, guards, loops
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -56,6 +56,8 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
         machine.assign(target, value, env, node)
         if isinstance(node.value, ast.BinOp):
             loops.note_count(machine, target, value, env)
+        if isinstance(target, ast.Name) and machine.world.position.iteration:
+            guards.note_flag(machine, target.id, node.value, env)
 
 
 def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: Env) -> Run:

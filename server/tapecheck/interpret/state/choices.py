@@ -22,6 +22,8 @@ class Policy:
     """
 
     patterns: dict[Place, tuple[bool, ...]] = field(default_factory=dict)
+    by_default: bool = False
+    """Whether options that loops count by (`step % args.every`) keep their defaults."""
 
     def key(self) -> tuple[tuple[Place, tuple[bool, ...]], ...]:
         return tuple(sorted(self.patterns.items()))
@@ -52,6 +54,8 @@ class Choices:
         """How many conditions were decided by the answers to others."""
         self.passed_raises: set[Place] = set()
         """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
+        self.counts_by_options = False
+        """Whether a graph can hang on a condition that comes round as often as an option says."""
         self.passes_failures = False
         """Whether a backward that finds its graph freed or changed does not end the run."""
 

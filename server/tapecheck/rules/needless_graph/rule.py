@@ -26,6 +26,7 @@ class NeedlessGraph(Rule):
     code = "TAPE302"
     name = "needless-graph"
     severity = "info"
+    needless = True
     of_absence = True
     needs = frozenset(("base", "effect"))
     summary = "No backward walks the graphs of a loop: evaluation without torch.no_grad()"

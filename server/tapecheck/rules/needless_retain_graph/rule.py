@@ -19,6 +19,7 @@ class NeedlessRetainGraph(Rule):
     code = "TAPE301"
     name = "needless-retain-graph"
     severity = "info"
+    needless = True
     of_absence = True
     summary = "retain_graph=True where no later backward runs through this graph"
 
