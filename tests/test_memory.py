@@ -269,6 +269,21 @@ def test_a_line_of_code_runs_only_the_starts_that_can_reach_it(started: list[str
     assert whole(report) == whole(check(from_text(edited, "library.py")))
 
 
+def test_a_condition_runs_again_only_what_asked_about_its_names(started: list[str]) -> None:
+    text = LIBRARY.replace(
+        "    loss = helper(model, batch)\n",
+        "    count = 0\n    if torch.rand(()) > 0.5:\n        count = 1\n    loss = helper(model, batch) * count\n",
+    )
+    memory = Memory()
+    check(from_text(text, "library.py"), memory=memory)
+    for typed, expected in (("for part in batch:", ["other"]), ("while count:", ["", "other"])):
+        started.clear()
+        edited = text.replace("    weight = ", f"    {typed}\n        pass\n    weight = ")
+        report = check(from_text(edited, "library.py"), memory=memory.beside())
+        assert started == expected
+        assert whole(report) == whole(check(from_text(edited, "library.py")))
+
+
 def test_a_method_that_is_called_eval_gives_nothing_away(started: list[str]) -> None:
     text = LIBRARY.replace("    return model(batch).pow(2)", "    model.eval()\n    return model(batch).pow(2)")
     for name, expected in ((text, ["other"]), (text.replace("model.eval()", "eval('model')"), ["", "other"])):

@@ -14,7 +14,7 @@ from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.alike import Seen
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
-from tapecheck.interpret.explore.index import index_of
+from tapecheck.interpret.explore.index import Told, index_of
 from tapecheck.interpret.explore.losses import mistakes_of
 from tapecheck.interpret.explore.queue import Queue
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
@@ -88,6 +88,8 @@ class Exploration:
     """Whether some way came to a condition that comes round as often as an option says."""
 
     queue: Queue = field(init=False)
+    told: Told = field(init=False)
+    """What its ways asked about the numbers of the file."""
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
     met: set[Place] = field(default_factory=set)
@@ -105,6 +107,7 @@ class Exploration:
 
     def __post_init__(self) -> None:
         self.queue = Queue(self.wanted)
+        self.told = Told(index_of(self.source).numbers)
 
     @property
     def name(self) -> str:
@@ -161,7 +164,7 @@ class Exploration:
         world.writer.tape.started, world.writer.tape.by_default = self.name, self.by_default
         world.choices.passes_failures = self.passes_failures
         world.choices.passed_raises = self.passed_raises
-        watcher = world.watcher = Watcher(self.project.project)
+        watcher = world.watcher = Watcher(self.project.project, self.told)
         started = world.budget.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         short = "" if started == most else LEFT_OVER
@@ -280,10 +283,12 @@ def explore_start(
     left = budget.left
     exploration = Exploration(source, project, entry, budget, cancelled, wanted)
     _explore(exploration)
+    told = exploration.told.answers
     cut_off = [tape for tape in exploration.found.tapes if _cut_off(tape)]
     if cut_off and budget.left > 0:
         beyond = Exploration(source, project, entry, budget, cancelled, wanted, passes_failures=True)
         _explore(beyond)
+        told |= beyond.told.answers
         exploration.found.faults += [one for one in beyond.found.faults if one not in exploration.found.faults]
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
@@ -294,7 +299,7 @@ def explore_start(
         exploration.found.tapes += [tape for tape in by_default.found.tapes if _keeps_defaults(tape)]
     # What is called beyond alone still wants a start of its own.
     names = frozenset(body.name for body in index_of(source).defined.bodies if id(body.node) in exploration.called)
-    return Outcome(exploration.found, names, left - budget.left)
+    return Outcome(exploration.found, names, left - budget.left, told)
 
 
 def _explore(exploration: Exploration) -> None:

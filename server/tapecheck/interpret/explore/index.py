@@ -6,7 +6,7 @@ too. Its effects are closed over what it calls (`closures`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tapecheck.interpret.explore.closures import CallGraph
 from tapecheck.interpret.explore.definitions import Definitions
@@ -82,6 +82,14 @@ class NumberFlow:
                     self._from.setdefault(target, set()).update(sources)
         return frozenset(closed(names, self._from))
 
+    def tests(self, name: str) -> bool:
+        """Return whether a name is one of `tested`."""
+        return name in self.tested
+
+    def steers(self, name: str) -> bool:
+        """Return whether a name is one of `steering`."""
+        return name in self.steering
+
     def leads_to(self, name: str) -> frozenset[str]:
         """Return the names whose values a name goes into, itself among them; all by their last parts."""
         if self._leads is None:
@@ -125,6 +133,41 @@ class NumberFlow:
         """Whether a module, as far as the text of its forward says, may return a number that it is given."""
         family = self._defined.family(name)
         return any(body.facts.hands_on for one in family for body in self._defined.classes[one].values())
+
+
+Answers = dict[tuple[Callable[[NumberFlow, str], object], str], object]
+"""What the numbers of a file were asked, and of which name, with the answer."""
+
+
+class Told:
+    """What a file's numbers were asked while something was worked out.
+
+    The whole file decides the answers: what was worked out holds in another state of it that gives the same ones.
+    """
+
+    def __init__(self, numbers: NumberFlow) -> None:
+        self.numbers = numbers
+        self.answers: Answers = {}
+
+    def tests(self, name: str) -> bool:
+        """As `NumberFlow` has it."""
+        answer = self.answers[NumberFlow.tests, name] = self.numbers.tests(name)
+        return answer
+
+    def steers(self, name: str) -> bool:
+        """As `NumberFlow` has it."""
+        answer = self.answers[NumberFlow.steers, name] = self.numbers.steers(name)
+        return answer
+
+    def leads_to(self, name: str) -> frozenset[str]:
+        """As `NumberFlow` has it."""
+        answer = self.answers[NumberFlow.leads_to, name] = self.numbers.leads_to(name)
+        return answer
+
+
+def answers_the_same(numbers: NumberFlow, answers: Answers) -> bool:
+    """Return whether the numbers of a state of the file give these answers."""
+    return all(ask(numbers, name) == known for (ask, name), known in answers.items())
 
 
 def _decides_alike(now: Facts, then: Facts, made: frozenset[str]) -> bool:

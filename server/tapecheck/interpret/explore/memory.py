@@ -1,9 +1,9 @@
 """What earlier analyses of a file found, start by start, for as long as nothing that a start can reach has changed.
 
 A start is the module itself or a function that is begun with unknown arguments. Its key holds the code of every
-statement of the module that it can come to by a name, in their order, and what the conditions of the file are told by;
-beside it stands where they stand and which files its imports led to. An edit in one function leaves the results of all
-others as they are, and moves those whose lines it moves.
+statement of the module that it can come to by a name, in their order; beside it stands where they stand, which files
+its imports led to, and what its conditions asked about the numbers of the whole file. An edit in one function leaves
+the results of all others as they are, and moves those whose lines it moves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import lived
 from tapecheck.interpret.explore.effects import Facts, class_facts, facts_of, statement_facts
-from tapecheck.interpret.explore.index import Index
+from tapecheck.interpret.explore.index import Answers, Index, NumberFlow, answers_the_same
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Modules
@@ -38,7 +38,12 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Movable(Protocol):
-    """A result that can be had for a text whose lines have moved."""
+    """A result that can be had for a text whose lines have moved.
+
+    `told` is what it asked about the numbers of the file.
+    """
+
+    told: Answers
 
     def moved(self: Result, before: Where, after: Where) -> Result:
         """Return the same result in the places that its pieces have now."""
@@ -91,7 +96,6 @@ class Reach:
                 # A function that is started finds the module imported, not run.
                 (self._main if _asks_for_main(node) else self._always).append(statement)
         self._whole: _Code | None = None
-        self._tested = hash((index.numbers.tested, index.numbers.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `lived`.
         self._lived = lived.called_names(source) | lived.changed_globals(source)
 
@@ -130,7 +134,7 @@ class Reach:
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
         pieces.sort(key=_place_of)
         where = tuple((piece.first, piece.code.rows) for piece in pieces)
-        key = (tuple([piece.code.text for piece in pieces]), effects, self._tested, lived)
+        key = (tuple([piece.code.text for piece in pieces]), effects, lived)
         return key, ((self._source.path, where),)
 
 
@@ -296,14 +300,21 @@ class Starts(Generic[Result]):
         return len(self._kept)
 
     def find(
-        self, path: str, start: str | None, asked: Hashable, key: Hashable, where: Where, project: Modules
+        self,
+        path: str,
+        start: str | None,
+        asked: Hashable,
+        key: Hashable,
+        where: Where,
+        project: Modules,
+        numbers: NumberFlow,
     ) -> Result | None:
         """Return the result kept for a start under this key, None where what it came from has changed.
 
         One whose lines have moved is returned as it would be had they always stood there.
         """
         place = (path, start, asked)
-        known = self._still(place, key, project)
+        known = self._still(place, key, project, numbers)
         if known is None or known.where == where:
             return known.part if known is not None else None
         if path in known.basis.texts:
@@ -313,15 +324,22 @@ class Starts(Generic[Result]):
         self.keep(path, start, asked, Kept(key, where, part, known.weight, known.basis))
         return part
 
-    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Modules) -> Kept[Result] | None:
+    def _still(
+        self, place: tuple[str, str | None, Hashable], key: Hashable, project: Modules, numbers: NumberFlow
+    ) -> Kept[Result] | None:
         """Return what is kept under this key and still holds."""
         with self._lock:
             known = self._kept.get(place)
             if known is not None and known.key == key:
                 self._kept.move_to_end(place)
-        if known is not None and known.key == key and project.same(known.basis):
+        if (
+            known is not None
+            and known.key == key
+            and project.same(known.basis)
+            and answers_the_same(numbers, known.part.told)
+        ):
             return known
-        return self._under._still(place, key, project) if self._under is not None else None
+        return self._under._still(place, key, project, numbers) if self._under is not None else None
 
     def last(self, path: str, start: str | None, asked: Hashable) -> Result | None:
         """Return the last result kept for a start, whatever has changed since."""

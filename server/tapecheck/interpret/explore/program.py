@@ -105,7 +105,8 @@ class _Past:
         self._project = project
         self._asked = asked
         self._memory = memory
-        self._reach = Reach(source, index_of(source))
+        self._index = index_of(source)
+        self._reach = Reach(source, self._index)
         self._key: Hashable = None
         self._where: Where = ()
 
@@ -114,7 +115,8 @@ class _Past:
         name = entry.name if entry is not None else None
         self._key, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
         path, project = self._source.path, self._project.project
-        known = self._memory.find(path, name, self._asked, self._key, self._where, project)
+        numbers = self._index.numbers
+        known = self._memory.find(path, name, self._asked, self._key, self._where, project, numbers)
         # Without a memory the other starts might have left too little for it.
         return known if known is not None and known.work <= most else None
 

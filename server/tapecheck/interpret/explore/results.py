@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tapecheck.interpret.explore.faults import Fault
+from tapecheck.interpret.explore.index import Answers
 from tapecheck.interpret.explore.memory import Group
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.state import Place
@@ -91,18 +92,22 @@ class Interpretation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What exploring from one start came to: its tapes, the functions it called, the work it took."""
+    """What exploring from one start came to: its tapes, the functions it called, the work it took.
+
+    `told` is what it asked about the numbers of the file.
+    """
 
     found: Interpretation
     called: frozenset[str]
     work: int
+    told: Answers = field(default_factory=dict)
     group: Group = field(default_factory=Group)
 
     def moved(self, before: Where, after: Where) -> Outcome:
         """Return what it would have come to where its lines stand now."""
         tapes = moved(self.found.tapes, before, after)
         found = self.found.moved(tapes, Moves([(before, after)]))
-        return Outcome(found, self.called, self.work, self.group.moved(tapes, after))
+        return Outcome(found, self.called, self.work, self.told, self.group.moved(tapes, after))
 
 
 @dataclass(frozen=True, slots=True)

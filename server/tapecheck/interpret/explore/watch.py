@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import
-from tapecheck.interpret.explore.index import index_of
+from tapecheck.interpret.explore.index import NumberFlow, Told, index_of
 from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import (
     ABSENT,
@@ -69,10 +69,14 @@ _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optim
 
 
 class Watcher:
-    """Watches the conditions of one way through the program."""
+    """Watches the conditions of one way through the program.
 
-    def __init__(self, project: Modules) -> None:
+    `told` takes what it asks about the numbers of the file that is checked.
+    """
+
+    def __init__(self, project: Modules, told: Told) -> None:
         self.project = project
+        self._told = told
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
         self.watched: dict[Place, Watched] = {}
@@ -86,6 +90,10 @@ class Watcher:
     def _shapes_of(self, world: World) -> Shapes | None:
         module = self.modules.get(world.position.frames[-1].file) if world.position.frames else None
         return shapes_of(module.source) if module is not None and module.source is not None else None
+
+    def _numbers(self, shapes: Shapes) -> NumberFlow | Told:
+        numbers = shapes.index.numbers
+        return self._told if numbers is self._told.numbers else numbers
 
     def _present(self, world: World, env: Env) -> Present:
         return Present(world, env, world.loops.before_iteration, self._containers)
@@ -127,7 +135,8 @@ class Watcher:
             stake = Stake.VERDICT
         stake = min(stake, most)
         own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
-        steering = {name for name in own if name.rsplit(".", 1)[-1] in shapes.index.numbers.steering}
+        numbers = self._numbers(shapes)
+        steering = {name for name in own if numbers.steers(name.rsplit(".", 1)[-1])}
         unknown = _left_unknown(present, shapes, node, taken) & steering if steering and not here.jumps else frozenset()
         own -= unknown
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
@@ -329,9 +338,9 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             return False
-        shape, tested = shapes.shape(node), shapes.index.numbers.tested
+        shape, numbers = shapes.shape(node), self._numbers(shapes)
         jumps = shape.body.jumps | shape.orelse.jumps
-        if jumps & {"raise", "yield"} or ("value" in jumps and shapes.function(node) in tested):
+        if jumps & {"raise", "yield"} or ("value" in jumps and numbers.tests(shapes.function(node))):
             return False
         if "value" in jumps and any(frame.file != world.position.frames[-1].file for frame in world.position.frames):
             # What another file does with the number is not in this one's index.
@@ -341,13 +350,13 @@ class Watcher:
         if jumps:
             parts.append(shape.rest)
             stored |= shape.carried
-        if not stored <= shape.body.plain | shape.orelse.plain or not tested.isdisjoint(stored):
+        if not stored <= shape.body.plain | shape.orelse.plain or any(map(numbers.tests, stored)):
             return False
         present = self._present(world, env)
         return not any(
             part.imports
             or part.effects & (_SETTLING | _CLEAR)
-            or not part.attributes.isdisjoint(tested)
+            or any(map(numbers.tests, part.attributes))
             or not present.inert(part)
             for part in parts
             if not part.empty
@@ -416,8 +425,9 @@ class Watcher:
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
         """Return what hangs on giving names another number: what the conditions that read them decide."""
-        tested = [name for name in names if name in shapes.index.numbers.tested]
-        if any(name in shapes.index.numbers.steering for name in tested):
+        numbers = self._numbers(shapes)
+        tested = [name for name in names if numbers.tests(name)]
+        if any(map(numbers.steers, tested)):
             return Stake.VERDICT
         file = world.position.frames[-1].file
         for place in places if tested else ():
@@ -447,7 +457,7 @@ class Watcher:
         if module is None or module.source is None:
             return Stake.VERDICT
         shapes = shapes_of(module.source)
-        names = shapes.index.numbers.leads_to(name) - seen
+        names = self._numbers(shapes).leads_to(name) - seen
         seen |= names
         stake = Stake.NOTHING
         undecided = {asked.statement for asked in world.choices.asked.values()}
@@ -466,6 +476,7 @@ class Watcher:
         """What hangs on a condition whose answer another one has given: told from its code and what there is now."""
         shape = shapes.shape(node)
         present = Present(world, env, 0, self._containers)
+        numbers = self._numbers(shapes)
         stake = Stake.NOTHING
         for side, other in ((shape.body, shape.orelse), (shape.orelse, shape.body)):
             inert = side.empty or (shapes.at_top(node) and present.inert(side, bound=True))
@@ -481,9 +492,9 @@ class Watcher:
                     stake = Stake.CERTAINTY
                 elif not inert and name not in side.plain:
                     return Stake.VERDICT
-                if last in shapes.index.numbers.steering:
+                if numbers.steers(last):
                     return Stake.VERDICT
-                if last in shapes.index.numbers.tested and last not in seen:
+                if last not in seen and numbers.tests(last):
                     stake = max(stake, self._of_name(world, file, last, seen))
         return stake
 
