@@ -167,3 +167,34 @@ def test_a_graph_that_an_unneeded_retain_keeps_is_no_matter_of_the_default() -> 
     text = program("option", within=CLEARED).replace("loss.backward()", "loss.backward(retain_graph=True)", 1)
     again = text + "    if i % every == 0:\n        loss.backward()\n"
     assert all(one.code != "TAPE301" for one in found(again))
+
+
+STORED = {
+    "method": ("step, clear = optimizer.step, optimizer.zero_grad", "step()", "clear()"),
+    "lambda": ("step, clear = lambda: optimizer.step(), lambda: optimizer.zero_grad()", "step()", "clear()"),
+    "partial": ("import functools\nstep, clear = map(functools.partial, [optimizer.step, optimizer.zero_grad])",
+                "step()", "clear()"),
+    "list": ("every_one = [optimizer]", "[one.step() for one in every_one]", "for one in every_one: one.zero_grad()"),
+    "dict": ('acts = {"step": optimizer.step, "clear": optimizer.zero_grad}', 'acts["step"]()', 'acts["clear"]()'),
+    "object": ("class Trainer:\n    pass\nTrainer.step, Trainer.clear = optimizer.step, optimizer.zero_grad",
+               "Trainer.step()", "Trainer.clear()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_a_step_that_is_stored_under_another_name(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, step, clear = STORED[stored]
+
+    def edited(text: str) -> str:
+        return text.replace("optimizer.step()", step).replace("batches =", f"{store}\nbatches =")
+
+    wrong, right = edited(program("literal", before=CLEARED)), edited(program("literal", within=clear))
+    stale = edited(program("literal"))
+    assert [(one.code, one.certain) for one in found(wrong)] == [("TAPE404", True)]
+    assert [(one.code, one.certain) for one in found(stale)] == [("TAPE403", True)]
+    assert found(right) == []
+    assert used(wrong, monkeypatch) == [[3], [7], [11]]
+
+
+def test_torch_uses_what_nothing_clears_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [len(batches) for batches in used(program("literal"), monkeypatch)] == [4, 8, 12]

@@ -10,6 +10,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
+from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -24,11 +25,13 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Module,
+    Native,
     Set,
     Tensor,
     Unknown,
     Value,
     Wrapped,
+    behaviour,
 )
 
 ABSENT = BaseValue()
@@ -154,6 +157,11 @@ class Present:
         values = [_lookup(self.env, name) for name in side.read]
         return any(map(_is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
 
+    def steps(self, side: Side) -> bool:
+        """Whether a side may step or clear by what is stored: a bound method of an optimizer, optimizers in a list."""
+        named = not side.facts.attributes.isdisjoint(_STEPPING)
+        return side.facts.called and any(_steps(_lookup(self.env, name), named, _WITHIN) for name in side.read)
+
     def gives_unknown(self, function: ast.expr) -> bool:
         """Whether nothing is known of what a call of a function returns: no model of a library and no source has it."""
         names: list[str] = []
@@ -219,6 +227,21 @@ def _has_leaves(value: Value) -> bool:
     if isinstance(value, Tensor):
         return value.is_leaf and value.node is not None
     return isinstance(value, Instance) and value.module
+
+
+_STEPPING = frozenset(("step", "zero_grad"))
+_WITHIN = 2
+"""How deep in containers and objects a stored step is looked for."""
+
+
+def _steps(value: Value, named: bool, depth: int) -> bool:
+    """Whether a value is or holds a step of an optimizer; an optimizer is one where a method of it is `named`."""
+    if isinstance(value, Native):
+        return value.name in _STEPPING and _steps(value.receiver, True, 0)
+    if isinstance(value, Instance) and isinstance(value.state, OptimizerState):
+        return named
+    inside = isinstance(value, (tuple, List, Dict)) or (isinstance(value, Instance) and not value.module)
+    return inside and depth > 0 and any(_steps(one, named, depth - 1) for one in behaviour(value).children())
 
 
 def _builds_nothing(function: Function, seen: set[int]) -> bool:

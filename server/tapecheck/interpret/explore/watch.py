@@ -169,7 +169,9 @@ class Watcher:
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
         sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
         present = self._present(world, env)
-        return any((side.effects | of_calls(side, present, shapes)) & _TRAINING for side in sides)
+        return any(
+            (side.effects | of_calls(side, present, shapes)) & _TRAINING or present.steps(side) for side in sides
+        )
 
     def loop_trains(self, world: World, node: ast.AST) -> bool:
         """Whether the text of a loop, with what it calls in its file, can start a backward."""
@@ -358,6 +360,7 @@ class Watcher:
             or part.effects & (_SETTLING | _CLEAR)
             or any(map(numbers.tests, part.attributes))
             or not present.inert(part)
+            or present.steps(part)
             for part in parts
             if not part.empty
         )

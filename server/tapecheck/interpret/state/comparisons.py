@@ -84,7 +84,7 @@ class Comparisons:
         self.operands: dict[int, tuple[Value, Value]] = {}
         """The operands of each comparison the last time, by the id of its node."""
         self.flags: dict[tuple[int, str], tuple[Env, ast.Compare]] = {}
-        """Tests that a loop gives names (`last = step % 4 == 3`): the namespace and the test, by its id and the name."""
+        """Tests that a loop gives names (`last = step % 4 == 3`): the namespace and the test, by id and name."""
         self.guards: dict[int, Guard] = {}
         """Conditions on known numbers in loops, by the id of their comparison."""
         self.counted: list[Count[str] | Count[Hashable] | Growth] = []
