@@ -44,6 +44,19 @@ def test_what_is_on_one_line_is_fixed_alone(here: Path, capsys: pytest.CaptureFi
     assert file.read_text() == GAN
 
 
+def test_files_may_stand_before_and_behind_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "gan.py").write_text(GAN)
+    (here / "other.py").write_text("x = 1\n")
+    assert "(1 file checked)" in check(capsys, "--no-cache", "other.py")[1]
+    _, out, _ = check(capsys, "other.py", "--no-cache", "gan.py", "--ignore", "TAPE301")
+    assert "Found 1 finding in 1 file: 1 error." in out
+    row = GAN.splitlines().index("        g_loss.backward()") + 1
+    assert "Fixed 1 finding" in fixed(capsys, "other.py", "--fix", f"gan.py:{row}")[1]
+    with pytest.raises(SystemExit) as ended:
+        check(capsys, "other.py", "--no-kache", "gan.py")
+    assert ended.value.code == 2 and "did you mean `--no-cache`?" in capsys.readouterr().err
+
+
 def test_options_that_narrow_nothing_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "gan.py").write_text(GAN)
     for arguments, said in (

@@ -827,7 +827,8 @@ def test_a_loop_whose_graphs_something_walks_is_not_put_under_no_grad() -> None:
     assert [fix.title for fix in fixes] == ["Run the loop under `torch.no_grad()`", "Store `out.sin()` detached"]
     alone = body.replace("total = total + out.pow(2).mean()", "total = out.pow(2).mean().item()")
     _, fixes = _fixes(alone.replace("LAST", "print(total)"), "TAPE201")
-    assert [fix.title for fix in fixes] == ["Store `out.sin()` detached", "Run the loop under `torch.no_grad()`"]
+    # Detached alone it would leave a loop that builds graphs for nobody.
+    assert [fix.title for fix in fixes] == ["Run the loop under `torch.no_grad()`", "Store `out.sin()` detached"]
 
 
 def test_a_loop_that_returns_no_graph_to_an_unknown_caller_runs_under_no_grad() -> None:
@@ -1365,3 +1366,35 @@ for i in range(1000):
 def test_what_a_function_records_before_it_switches_off_stays_recorded() -> None:
     _, fixes = _fixes(EVALUATED.format(first="global aux; aux = model.weight.pow(2).sum()"), "TAPE103")
     assert not any("alone" in fix.title for fix in fixes)
+
+
+SAMPLER = """\
+import torch
+from torch import nn
+
+net = nn.Linear(2, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def sample(count):
+    x = torch.randn(count, 2)
+    for t in range(10):
+        noise = net(x)
+        x = x - 0.1 * noise
+    return x
+
+
+for step in range(20):
+    opt.zero_grad()
+    net(torch.randn(8, 2)).pow(2).mean().backward()
+    opt.step()
+    print(sample(4).mean().item())
+"""
+
+
+def test_what_leaves_a_graph_that_nobody_needs_comes_after_what_does_not() -> None:
+    fixes = fixes_of(SAMPLER, "TAPE201")
+    assert [(fix.title, fix.applicability, fix.wasted) for fix in fixes] == [
+        ("Run the loop under `torch.no_grad()`", "safe", 0),
+        ("Store `noise` detached", "safe", 1),
+    ]

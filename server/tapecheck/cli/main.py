@@ -161,7 +161,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.print_help()
         parser.exit(FAILED)
     options, unknown = parser.parse_known_args(arguments)
-    if unknown:
+    if options.verb == "check" and not any(name.startswith("-") and name != "-" for name in unknown):
+        # argparse takes the first files in a row alone: `check a.py --fix b.py`.
+        options.paths += unknown
+    elif unknown:
         _refuse(parser, options.verb, unknown)
     return options
 

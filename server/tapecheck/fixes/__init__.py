@@ -82,7 +82,8 @@ def fixes_for(
     memory: Memory | None = None,
     effort: Effort | None = None,
 ) -> list[Fix]:
-    """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
+    """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least, then
+    those that leave no graph to nobody's use.
 
     A fix holds when the edited source no longer has this finding and has no new one, and when the others that are gone
     with it are repaired, too; what only an exception kept from showing before is none of the fix's doing. It may edit
@@ -134,7 +135,7 @@ def fixes_for(
         effort.without.append((finding, why))
     effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
     # Stable: among equals the order of the strategies stands.
-    found.sort(key=lambda fix: (fix.applicability != "safe", fix.lost > 0))
+    found.sort(key=lambda fix: (fix.applicability != "safe", fix.lost > 0, fix.wasted))
     return found
 
 

@@ -32,7 +32,7 @@ class Fix:
 
     `applicability` is "safe" where what is learned stays as it was wherever the program ran before, else
     "unsafe". `changes` says in a sentence what the fix means for training, `lost` how many parameters get no gradient
-    any more.
+    any more, `wasted` how many graphs that nobody needs are reported instead of what is mended.
     """
 
     title: str
@@ -40,6 +40,7 @@ class Fix:
     edits: tuple[Edit, ...]
     changes: str
     lost: int = 0
+    wasted: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -146,7 +146,8 @@ class Verifier:
             if candidate.safe and supposes:
                 effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
             safe = candidate.safe and not names and visible and not supposes
-            return Fix(title, "safe" if safe else "unsafe", edits, effect)
+            wasted = self._wasted(after, places)
+            return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
         return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect, lost)
@@ -196,11 +197,19 @@ class Verifier:
 
     def _hidden(self, after: Report, lines: MovedLines) -> list[Finding]:
         """Return the other findings that are gone with this one, and not repaired."""
-        before = self._all_findings() if self.report.narrowed else [*self.report.findings, *self.report.elsewhere]
-        others = [one for one in before if one is not self.finding and one.key != self.finding.key]
+        others = [one for one in self._before() if one is not self.finding and one.key != self.finding.key]
         found = [*after.findings, *after.elsewhere]
         was, now = self.report.interpretation.tapes, after.interpretation.tapes
         return unrepaired(self.finding, others, found, was, now, lines)
+
+    def _before(self) -> list[Finding]:
+        """Return what the whole set of rules finds in the program as it is."""
+        return self._all_findings() if self.report.narrowed else [*self.report.findings, *self.report.elsewhere]
+
+    def _wasted(self, after: Report, lines: MovedLines) -> int:
+        """Return how many needless graphs are reported that were not: a kept one hides that nobody needed it."""
+        known = self._places(self._before(), lines)
+        return sum(one.code == NeedlessGraph.code and one.key not in known for one in after.findings)
 
     def _was_hidden(self, fresh: Finding, after: Report, lines: MovedLines) -> bool:
         """Return whether the program stopped at this finding's exception before what is found now could show: on every
