@@ -248,3 +248,46 @@ if __name__ == "__main__":
         {"main.py": main.replace("evaluate import evaluate", "plain import evaluate").replace("from nets", "# ")},
     )
     assert not check(read_source(str(tmp_path / "main.py"))).interpretation.tapes
+
+
+FITTING = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, count):
+        self.net = torch.nn.Linear(3, 1)
+        self.count = count
+
+    def fit(self):
+        loss = self.net(torch.ones(2, 3)).mean()
+        for _ in range(self.count):
+            loss.pow(2).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "runs"),
+    [
+        ("from train import Trainer\n\nt = Trainer(2)\nt.fit()\n", True),
+        ("from train import Trainer\n\n\ndef main():\n    Trainer(2).fit()\n\n\nmain()\n", True),
+        ("import train\n\nfor count in (2, 3):\n    done = train.Trainer(count).fit()\n", True),
+        ("import os\nimport sys\nfrom train import Trainer\n\nsys.path.append(os.getcwd())\n", False),
+        (
+            "from train import Trainer\n\nNAMES = list(map(str, [Trainer]))\n\n\ndef main():\n    Trainer(2).fit()\n",
+            False,
+        ),
+    ],
+)
+def test_a_script_that_only_calls_what_its_project_trains_with_is_run(tmp_path: Path, main: str, runs: bool) -> None:
+    write(tmp_path, {"train/__init__.py": "from .inner import Trainer\n", "train/inner.py": FITTING, "main.py": main})
+    report = check(read_source(str(tmp_path / "main.py")))
+    found = [(one.code, Path(one.span.file).name) for one in report.elsewhere]
+    assert found == ([("TAPE101", "inner.py")] if runs else [])
+    assert bool(report.interpretation.tapes) == runs
+
+
+def test_words_of_prose_in_an_imported_module_lead_to_no_graph(tmp_path: Path) -> None:
+    helper = '"""Stays backward compatible; does not need torch."""\n\n\ndef run():\n    return 1\n'
+    write(tmp_path, {"helper.py": helper, "main.py": "from helper import run\n\nrun()\n"})
+    assert not check(read_source(str(tmp_path / "main.py"))).interpretation.tapes

@@ -28,7 +28,7 @@ from tapecheck.report import (
 from tapecheck.report.checked import Incomplete
 from tapecheck.report.places import Places
 from tapecheck.rules import ALL
-from tapecheck.rules.finding import Label
+from tapecheck.rules.finding import Evidence, Label
 from tapecheck.tape import Span
 from tests.report.build import GAN, backward_twice, confirmed, detach, once, span
 
@@ -287,6 +287,14 @@ def test_concise_has_a_line_each_and_marks_what_can_be_fixed() -> None:
         "1 fixable with `--fix`, 1 more with `--fix --unsafe-fixes`.",
     ]
     assert concise.render([file], quiet=True).splitlines() == lines[:3]
+
+
+def test_what_a_run_refuted_or_did_not_reach_is_counted_as_that() -> None:
+    verdicts = (Evidence("refuted", "it ran"), Evidence("not-reached", "no"), confirmed(), None)
+    file = Checked("gan.py", [backward_twice(evidence=verdict) for verdict in verdicts], recorded=True)
+    *lines, last = concise.render([file]).splitlines()
+    assert [line.rpartition(" freed")[2] for line in lines] == [" (refuted)", " (not reached)", " (confirmed)", ""]
+    assert last == "Found 4 findings in 1 file: 4 errors; 1 refuted by the run, 1 not reached."
 
 
 def test_statistics_count_by_rule() -> None:

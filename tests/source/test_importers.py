@@ -89,3 +89,11 @@ def test_a_project_whose_files_are_all_known_is_not_looked_through(tmp_path: Pat
     laid_out(tmp_path, {"m.py": "", "a.py": "import m\n"})
     known = {str((tmp_path / name).resolve()) for name in ("m.py", "a.py")}
     assert Importers(Projects(Setup()), known).of(str(tmp_path / "m.py")) == []
+
+
+def test_without_a_mark_of_a_project_what_stands_beside_a_package_imports_it(tmp_path: Path) -> None:
+    laid_out(tmp_path, {"p/__init__.py": "from .m import F\n", "p/m.py": "", "a.py": "from p import F\n"})
+    laid_out(tmp_path, {"sub/b.py": "from p import F\n", "p/q/__init__.py": "", "p/q/n.py": "from ..m import F\n"})
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "sub" / "pyproject.toml").unlink(missing_ok=True)
+    assert of(tmp_path, "p/m.py") == ["p/__init__.py", "p/q/n.py", "a.py"]

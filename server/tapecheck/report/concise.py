@@ -12,7 +12,7 @@ from tapecheck.report.text import summary
 def render(files: Iterable[Checked], *, colour: bool = False, quiet: bool = False) -> str:
     """Return a line for each problem, finding and work limit that was reached, and the summary unless `quiet`.
 
-    `[*]` marks a finding with a safe fix, `[?]` one with an unsafe fix only.
+    `[*]` marks a finding with a safe fix, `[?]` one with an unsafe fix only, parentheses what a run says of one.
     """
     paint = Paint(colour)
     files = list(files)
@@ -26,7 +26,8 @@ def render(files: Iterable[Checked], *, colour: bool = False, quiet: bool = Fals
             fixes = file.fixes_of(index)
             mark = "" if not fixes else "[*] " if fixes[0].applicability == "safe" else "[?] "
             kind = paint(finding.severity, f"{finding.severity}[{finding.code}]")
-            rows.append(f"{printable(span.file)}:{span.line}:{span.column}: {kind} {mark}{_line(finding.message)}")
+            run = f" ({finding.evidence.title})" if finding.evidence is not None else ""
+            rows.append(f"{printable(span.file)}:{span.line}:{span.column}: {kind} {mark}{_line(finding.message)}{run}")
         for limit in file.incomplete:
             kind = paint("info", f"note[{INCOMPLETE}]")
             rows.append(f"{printable(limit.file or file.path)}:{limit.line}:1: {kind} {_line(limit.message)}")

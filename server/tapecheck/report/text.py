@@ -271,7 +271,15 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     ]
     with_some = sum(bool(file.findings) for file in files)
     total = f"Found {count(len(found), 'finding')} in {count(with_some, 'file')}"
-    return f"{total}: {', '.join(kinds)}.{left_out}\n{_fixable(files)}"
+    return f"{total}: {', '.join(kinds)}{_not_shown(found)}.{left_out}\n{_fixable(files)}"
+
+
+def _not_shown(found: Sequence[Finding]) -> str:
+    """Return how many of the findings a run refuted or did not reach: they are counted, and do not fail."""
+    verdicts = [finding.evidence.verdict for finding in found if finding.evidence is not None]
+    refuted, missed = verdicts.count("refuted"), verdicts.count("not-reached")
+    parts = [f"{refuted} refuted by the run"] * bool(refuted) + [f"{missed} not reached"] * bool(missed)
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _nothing(files: Sequence[Checked], problems: int, left_out: str) -> str:

@@ -129,7 +129,8 @@ class Importers:
         target = os.path.abspath(path)
         if installed(target):
             return []
-        named = self._named_in(self._search(target).root, os.path.dirname(target))
+        search = self._search(target)
+        named = self._named_in(search.root, search.base(target), os.path.dirname(target))
         found: dict[str, None] = {}
         level = [target]
         while level:
@@ -138,16 +139,16 @@ class Importers:
             found |= dict.fromkeys(level)
         return list(found)
 
-    def _named_in(self, root: str | None, folder: str) -> dict[str, list[str]]:
+    def _named_in(self, root: str | None, base: str, folder: str) -> dict[str, list[str]]:
         """Return the files of a project by the names that their import statements hold.
 
-        Where nothing marks the root of a project, it is the folder alone.
+        Where nothing marks the root of a project, it is the folder alone, or the package with what stands beside it.
         """
-        top = root or folder
+        top = root or base
         named = self._named.get(top)
         if named is None:
             named = self._named[top] = defaultdict(list)
-            files = list(_files(top, self._projects, whole=root is not None))
+            files = list(_files(top, self._projects, folder, whole=root is not None))
             if all(os.path.realpath(path) in self._known for path in files):
                 files = []
             for path in files:
@@ -176,16 +177,19 @@ def importers_of(path: str, project: Project) -> list[str]:
     return Importers(Projects(project.setup)).of(path)
 
 
-def _files(top: str, projects: Projects, *, whole: bool) -> Iterator[str]:
-    if whole:
-        for _, path in zip(range(_MOST_FILES), walk(top, projects=projects)):
-            yield path
-        return
-    try:
-        names = sorted(os.listdir(top))[:_MOST_FILES]
-    except OSError:
-        return
-    yield from (os.path.join(top, name) for name in names if name.endswith((".py", SUFFIX)))
+def _files(top: str, projects: Projects, folder: str, *, whole: bool) -> Iterator[str]:
+    """Yield the files of a project, or those of a folder without its folders and the package that `folder` is in."""
+    if not whole:
+        try:
+            names = sorted(os.listdir(top))[:_MOST_FILES]
+        except OSError:
+            return
+        yield from (os.path.join(top, name) for name in names if name.endswith((".py", SUFFIX)))
+        if folder == top:
+            return
+        top = os.path.join(top, os.path.relpath(folder, top).partition(os.sep)[0])
+    for _, path in zip(range(_MOST_FILES), walk(top, projects=projects)):
+        yield path
 
 
 def _candidates(path: str, named: dict[str, list[str]]) -> Collection[str]:

@@ -293,7 +293,7 @@ class Search:
 
     def _same_package(self, path: str) -> bool:
         """Whether an installed file belongs to the package that the program itself lies in."""
-        own = self._base(self._root_file)
+        own = self.base(self._root_file)
         below = os.path.relpath(self._root_file, own).split(os.sep)[0]
         package = own + os.sep + below
         return path == package or path.startswith(package + os.sep)
@@ -312,7 +312,7 @@ class Search:
         before = [self._root_of(self._root_file), root]
         if os.path.islink(self._root_file):
             # Python starts from the file that a link leads to.
-            before.insert(0, self._base(os.path.realpath(self._root_file)))
+            before.insert(0, self.base(os.path.realpath(self._root_file)))
         before += [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
         configuration = self._project.configuration
         if configuration.file is not None:
@@ -339,10 +339,10 @@ class Search:
         """Return the place that a file was found from, or would be."""
         root = self._roots.get(file)
         if root is None:
-            root = self._roots[file] = self._base(file)
+            root = self._roots[file] = self.base(file)
         return root
 
-    def _base(self, file: str) -> str:
+    def base(self, file: str) -> str:
         """Return the folder that holds the outermost package of a file, by the `__init__.py` files above it."""
         folder = os.path.dirname(file)
         while self.view.is_file(folder, _INIT) and os.path.basename(folder).isidentifier():
@@ -355,7 +355,7 @@ class Search:
         """Yield the folders that pytest puts on the path for `conftest.py` files above a file, innermost first."""
         for _ in range(_MOST_UP):
             if self.view.is_file(folder, "conftest.py"):
-                yield self._base(folder + os.sep + "conftest.py")
+                yield self.base(folder + os.sep + "conftest.py")
             if folder == self._root or os.path.dirname(folder) == folder:
                 return
             folder = os.path.dirname(folder)

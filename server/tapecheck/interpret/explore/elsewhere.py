@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Container, Iterator
 
 from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
@@ -16,8 +17,83 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
 )
+from tapecheck.source import Source
+from tapecheck.source.environment import installed
+from tapecheck.source.importers import statements_of
 from tapecheck.source.modules import Modules
 from tapecheck.source.nodes import walk
+
+_BUILTINS = frozenset(dir(builtins))
+_SCRIPT = "__main__"
+_TRAINING = (".backward(", "autograd", "from torch", "import torch", "lightning")
+"""What stands in the text of a module by which it takes a part in training; words of prose alone are none."""
+_MOST_FILES = 60
+"""Into how many files of its project a script is followed in search of autograd."""
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
+
+
+def leads_to_autograd(source: Source, project: Modules) -> bool:
+    """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
+    if speaks_of_autograd(source):
+        return True
+    if _SCRIPT not in source.text and (installed(source.path) or not _acts(source, project)):
+        return False
+    seen, waiting = {source.path}, [source]
+    while waiting and len(seen) <= _MOST_FILES:
+        importer = waiting.pop(0)
+        for path in _imported(importer, project):
+            imported = project.source(path) if path not in seen else None
+            if imported is None:
+                continue
+            if any(mark in imported.text for mark in _TRAINING):
+                return True
+            seen.add(path)
+            waiting.append(imported)
+    return False
+
+
+def _imported(importer: Source, project: Modules) -> Iterator[str]:
+    """Yield the files of the project that a file imports; of a package, the modules that it takes, too."""
+    for one in statements_of(importer.text):
+        if not one.level and one.module.partition(".")[0] in LIBRARIES:
+            continue
+        found = project.locate(one.module, one.level, importer.path)
+        if found is None:
+            continue
+        inside = (project.inside(found.folders, name) for name in one.names) if found.folders else ()
+        yield from (part.file for part in (found, *inside) if part is not None and part.file is not None)
+
+
+def _acts(source: Source, project: Modules) -> bool:
+    """Return whether a module calls something of its own or of its project as it is run, for the sake of the call."""
+    waiting: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in source.tree.body]
+    imported: dict[str, tuple[str, int]] = {}
+    called: set[str] = set()
+    while waiting:
+        statement, looping = waiting.pop()
+        if isinstance(statement, ast.ImportFrom):
+            names = [one.asname or one.name for one in statement.names]
+            imported.update(dict.fromkeys(names, (statement.module or "", statement.level)))
+        elif isinstance(statement, ast.Import):
+            imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in statement.names)
+        elif isinstance(statement, ast.Expr) or (looping and isinstance(statement, (ast.Assign, ast.AugAssign))):
+            called.update(filter(None, (_root(part.func) for part in walk(statement) if isinstance(part, ast.Call))))
+        elif isinstance(statement, _BLOCKS):
+            looping = looping or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
+            waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+    for name in called - _BUILTINS:
+        module, level = imported.get(name, ("", -1))
+        library = not level and module.partition(".")[0] in LIBRARIES
+        if level < 0 or (not library and project.find(module, level, source.path) is not None):
+            return True
+    return False
+
+
+def _root(called: ast.expr) -> str:
+    """Return the name that a called expression starts with: `a` of `a.b[0]().c`."""
+    while isinstance(called, (ast.Attribute, ast.Call, ast.Subscript)):
+        called = called.func if isinstance(called, ast.Call) else called.value
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Container[str]) -> int | None:

@@ -5,12 +5,11 @@ What an earlier analysis remembers of a start is taken over where nothing that t
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Hashable, Mapping
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
-from tapecheck.interpret.explore.effects import speaks_of_autograd
+from tapecheck.interpret.explore.elsewhere import leads_to_autograd
 from tapecheck.interpret.explore.entries import Entry, entries_of
 from tapecheck.interpret.explore.exploration import Budget, explore_start
 from tapecheck.interpret.explore.headroom import HEADROOM
@@ -18,13 +17,11 @@ from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.wanted import Ask, Wanted
-from tapecheck.interpret.python.imports import LIBRARIES, Imports
+from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Modules
 from tapecheck.source.project import Project
 from tapecheck.tape import Where
-
-_SCRIPT = "__main__"
 
 
 def interpret(
@@ -60,7 +57,7 @@ def interpret(
     """
     result = Interpretation()
     files = Modules(source.path, SOURCES, project, open_files=open_files or {})
-    if not _leads_to_autograd(source, files):
+    if not leads_to_autograd(source, files):
         _note_files(result, files)
         return result
     with HEADROOM:
@@ -139,23 +136,3 @@ def _note_files(result: Interpretation, project: Modules) -> None:
     """Note what a result hangs on besides its own file."""
     result.imports = dict(project.basis.asked)
     result.read = {path: one.text if one is not None else None for path, one in project.read.items()}
-
-
-def _leads_to_autograd(source: Source, project: Modules) -> bool:
-    """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
-    if speaks_of_autograd(source):
-        return True
-    if _SCRIPT not in source.text:
-        return False
-    for statement in source.tree.body:
-        names: list[tuple[str, int]] = []
-        if isinstance(statement, ast.ImportFrom):
-            names = [(statement.module or "", statement.level)]
-        elif isinstance(statement, ast.Import):
-            names = [(alias.name, 0) for alias in statement.names]
-        for name, level in names:
-            path = None if not level and name.partition(".")[0] in LIBRARIES else project.find(name, level, source.path)
-            imported = project.source(path) if path is not None else None
-            if imported is not None and speaks_of_autograd(imported):
-                return True
-    return False
