@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tapecheck.record import RunRequest, run
+from tapecheck.check import check
+from tapecheck.record import RunRequest, RunResult, judge, run
 from tapecheck.record.parallel import not_reduced
+from tapecheck.source import read_source
 from tapecheck.tape import read_tape, write_tape
 from tests.record.harness import PYTHON, QUIET, Write
 
@@ -88,13 +91,36 @@ ON_ONE_RANK = UNUSED.replace(
 )
 
 
-def _said(text: str, write: Write, tmp_path: Path) -> list[str]:
+SPAWNED = UNUSED.replace(
+    'dist.init_process_group("gloo")',
+    """\
+def main(rank):
+    dist.init_process_group("gloo", init_method="file://" + __file__ + ".meeting", rank=rank, world_size=2)
+    train()
+
+
+def train():""",
+).replace("torch.manual_seed(0)\n", "")
+_HEAD, _BODY = SPAWNED.split("def train():\n")
+SPAWNED = f"""{_HEAD}def train():
+{textwrap.indent(_BODY, "    ")}
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(main, nprocs=2)
+"""
+
+
+def _ran(text: str, write: Write, tmp_path: Path, launcher: tuple[str, ...] = TORCHRUN) -> tuple[str, RunResult]:
     script = write(text)
     request = RunRequest(
-        script, (), PYTHON, cwd=str(tmp_path), env={**QUIET, "TORCHELASTIC_ERROR_FILE": ""}, launcher=TORCHRUN,
+        script, (), PYTHON, cwd=str(tmp_path), env={**QUIET, "TORCHELASTIC_ERROR_FILE": ""}, launcher=launcher,
         timeout=200.0,
     )  # fmt: skip
-    result = run(request)
+    return script, run(request)
+
+
+def _said(text: str, write: Write, tmp_path: Path) -> list[str]:
+    script, result = _ran(text, write, tmp_path)
     assert result.how_ended == "raised", result.stderr
     with (tmp_path / "stored.tape").open("w") as file:
         write_tape(result.tape, file)
@@ -139,3 +165,25 @@ def test_a_parameter_that_is_ready_twice_is_named_with_its_uses(
 def test_what_only_one_rank_says_is_said_of_it(write: Write, tmp_path: Path) -> None:
     first, *_ = _said(ON_ONE_RANK, write, tmp_path)
     assert first.endswith("no gradient in the iteration before (rank 0):")
+
+
+@pytest.mark.parametrize(
+    ("text", "launcher"),
+    [(UNUSED, TORCHRUN), (CHECKPOINTED_TWICE, TORCHRUN), (SPAWNED, ())],
+    ids=["unused", "ready twice", "spawned by the program"],
+)
+def test_what_it_raises_confirms_the_finding(
+    text: str, launcher: tuple[str, ...], write: Write, tmp_path: Path
+) -> None:
+    script, result = _ran(text, write, tmp_path, launcher)
+    static = check(read_source(script)).findings
+    (finding,) = judge(static, result.tape)
+    assert finding.evidence is not None
+    assert finding.evidence.verdict == "confirmed"
+    assert finding.evidence.detail.startswith("on both ranks: raised")
+    if launcher:
+        (found,) = judge([], result.tape)
+        assert found.evidence is not None
+        assert (found.code, found.span.line, found.evidence.verdict) == (
+            finding.code, finding.span.line, "found-by-run",
+        )  # fmt: skip

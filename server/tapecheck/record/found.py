@@ -46,8 +46,10 @@ HEADLINES = {
     BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
     LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
     MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
+    "TAPE602": "DDP waits for the gradient of unused parameters and raises",
     "TAPE603": "second backward through one call of a compiled model",
     "TAPE604": "double backward through a compiled model",
+    "TAPE605": "DDP marks a parameter as ready twice and raises",
 }
 
 _HELP = {
@@ -57,8 +59,13 @@ _HELP = {
     StaleSavedTensor.code: "make the change after the backward that needs the old value, or change a copy",
     BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     LeafInplace.code: "make the change under `torch.no_grad()`",
+    "TAPE602": (
+        "make every output a part of the loss in each iteration, leave out what is not used, or pass "
+        "`find_unused_parameters=True` to `DistributedDataParallel`"
+    ),
     "TAPE603": "sum the losses and call backward once, or compile the parts separately",
     "TAPE604": "call the model that is not compiled where its gradient is differentiated",
+    "TAPE605": "use each parameter once in a forward, with `use_reentrant=False` where it is checkpointed",
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
 

@@ -9,10 +9,16 @@ from tapecheck.rules.words import join
 from tapecheck.tape import Measure, Site, Tape
 from tapecheck.tape.ranks import parts
 
-_KINDS = {
+KINDS = {
     "parallel-unused": ("1 parameter had", "{} parameters had", "no gradient in the iteration before"),
     "parallel-twice": ("1 parameter was", "{} parameters were", "ready twice in one backward"),
 }
+
+
+def what_is_missing(kind: str, count: int) -> str:
+    """Return what a measure of an exception of DistributedDataParallel says of that many parameters."""
+    one, several, what = KINDS[kind]
+    return f"{one if count == 1 else several.format(count)} {what}"
 
 
 def not_reduced(tape: Tape) -> Iterator[str]:
@@ -35,10 +41,8 @@ def _of(tape: Tape) -> Iterator[str]:
         if not isinstance(event, Measure):
             continue
         kind, _, name = event.name.partition(":")
-        if kind in _KINDS:
-            one, several, what = _KINDS[kind]
-            count = one if event.value == 1 else several.format(int(event.value))
-            yield f"DistributedDataParallel raised at {_place(event.at)}: {count} {what}"
+        if kind in KINDS:
+            yield f"DistributedDataParallel raised at {_place(event.at)}: {what_is_missing(kind, int(event.value))}"
         elif kind == "parallel-parameter":
             made.setdefault((_place(event.at), bool(event.value)), []).append(name)
         elif kind == "parallel-use":

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tapecheck.record.parallel import KINDS
 from tapecheck.rules import Finding, Reading
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -154,6 +155,8 @@ class Story:
         """Whether anything in the program's own files may look at gradients."""
         self.gradients_used: list[tuple[Site, int]] = []
         """Calls whose gradients a step has used, and how often."""
+        self.not_reduced: list[tuple[str, Site, int]] = []
+        """Where DistributedDataParallel raised, with the kind of measure, and for how many parameters."""
         self.left_out: dict[int, int] = {}
         """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
         self.kept: dict[int, Kept] = {}
@@ -227,6 +230,8 @@ class Story:
             self.left_out[int(about)] = value
         elif name == "gradient-discarded" and about.isdigit():
             self.discarded.append((int(about), event.at, value))
+        elif name in KINDS:
+            self.not_reduced.append((name, event.at, value))
         elif name == "gradients-looked-at":
             self.gradients_looked_at = True
         elif name == "gradients-used":

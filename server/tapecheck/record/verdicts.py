@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.record.parallel import what_is_missing
 from tapecheck.record.places import loop_of, outside_its_loop
 from tapecheck.record.story import MIN_RUNS, Story, end_text, iteration, raised_measure, raised_text, short
 from tapecheck.record.words import times
@@ -32,6 +33,25 @@ def by_exception(story: Story, finding: Finding) -> Evidence | None:
                 {"runs": ran},
             )  # fmt: skip
     return it_did_not_happen(story, finding, "raised nothing")
+
+
+def by_reducer(story: Story, finding: Finding, kind: str) -> Evidence | None:
+    """Return the verdict on a rule that is right where DistributedDataParallel raises.
+
+    A process that a launcher inside the program starts may end by an exception which no hook of Python sees: the
+    measure that is taken as it passes stays.
+    """
+    evidence = by_exception(story, finding)
+    if evidence is not None and evidence.verdict == "confirmed":
+        return evidence
+    for name, at, count in story.not_reduced:
+        if name == kind and any(story.at(finding.span, place) for place in (at.span, *at.stack)):
+            index = iteration(at)
+            when = f" in iteration {index}" if index is not None else ""
+            return Evidence(
+                "confirmed", f"raised{when}: {what_is_missing(kind, count)}", index, {"parameters_not_reduced": count}
+            )
+    return evidence
 
 
 def _without_its_backward(story: Story, finding: Finding) -> bool:
