@@ -120,3 +120,18 @@ def test_what_could_not_be_run_is_kept_for_the_lenses(tmp_path: Path) -> None:
     session.refused(str(tmp_path / "train.py"), RunRefused(f"{sys.executable} has no torch", "interpreter"))
     outcome = session.outcomes[str(tmp_path / "train.py")]
     assert (outcome.text, outcome.next) == (f"{sys.executable} has no torch", "interpreter")
+
+
+@torch
+def test_a_fix_is_not_tried_on_a_program_that_does_not_come_to_its_training(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    trains = TRAINS.format(3).replace("backward()", "backward(retain_graph=True)")
+    file.write_text(f"import os\nos.environ['NO_SUCH_DATA']\n{trains}")
+    session = Session()
+    order = session.order(str(file), [str(tmp_path)])
+    steps: list[str] = []
+    with pytest.raises(RunRefused, match=r"^ended before training: KeyError: .*; the fix was not tried$") as refused:
+        session.try_fix(order, ("TAPE301", 6, 5), steps.append, lambda: False)
+    assert refused.value.next == "configure" and "with the fix" not in steps
+    assert session.outcomes[str(file)].text.startswith("ended before training: KeyError")
+    assert str(file) not in session.evidence.trials

@@ -28,10 +28,16 @@ def test_parameters_are_compared_where_the_limit_ended_both_runs_alike() -> None
     for before, after in (
         (SIDE, stopped),
         (stopped, changed(ended="stopped", iterations=7)),
-        (changed(ended="raised"), changed(ended="raised")),
-        (changed(ended="timeout"), changed(ended="timeout")),
+        (changed(ended="raised"), SIDE),
     ):
         assert "the runs did not end at the same point" in Trial(before, after).text()
+
+
+def test_two_runs_that_both_fail_are_not_said_to_end_at_different_points() -> None:
+    for ended in ("raised", "timeout"):
+        trial = Trial(changed(ended=ended), changed(ended=ended))
+        assert "cannot be compared, since neither run came to its end" in trial.text()
+        assert ("parameters learned", "–", "not compared: neither run came to its end") in trial.table()
 
 
 def test_times_are_told_where_they_are_stable_and_another() -> None:

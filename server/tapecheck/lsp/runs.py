@@ -393,7 +393,10 @@ def _request(order: RunOrder) -> RunRequest:
 def try_fix(
     order: RunOrder, report: Report, finding: Finding, fix: Fix, on_progress: Listen, stop: Callable[[], bool]
 ) -> FixTrial:
-    """Run a file with a seed, as it is and with a fix; `stop` ends both. Raises RunRefused where that cannot be."""
+    """Run a file with a seed, as it is and with a fix; `stop` ends both.
+
+    Raises RunRefused where that cannot be, and where the program ends before anything could be seen.
+    """
     from tapecheck import record as recorder
     from tapecheck.record.trial import SEED, Trial, edited, reread, side, side_of, with_text
 
@@ -416,6 +419,10 @@ def try_fix(
         result, judged = recorder.confirm(
             order.path, seeded, report.findings, on_event=listening("as it is"), cancelled=stop
         )
+        recording = _recording(order, report, result, judged)
+        if recording.unseen is not None and not stop():
+            # A program that does not come to its training says nothing of a fix, with it or without it.
+            raise RunRefused(f"{recording.unseen.text}; the fix was not tried", recording.unseen.next)
         after = None if stop() else side(fixed, listening("with the fix"), stop)
         if after is None or stop():
             raise RunRefused(f"{order.name}: stopped")
@@ -423,7 +430,6 @@ def try_fix(
         raise _refused(error) from error
     trial = Trial(side_of(result, seeded.cwd), after)
     python = f"{request.python} ({about(order.settings)})"
-    recording = _recording(order, report, result, judged)
     return FixTrial(order.path, order.text, finding, fix, trial, python, recording=recording)
 
 

@@ -724,7 +724,12 @@ class Session:
         fix = best_of(self._fixes_of(report, finding, stopped))
         if fix is None:
             raise RunRefused(f"there is no fix for {finding.code} on line {finding.span.line}")
-        trial = self._try(order, report, finding, fix, on_progress, stopped)
+        try:
+            trial = self._try(order, report, finding, fix, on_progress, stopped)
+        except RunRefused as error:
+            if error.next:
+                self.refused(order.path, error)
+            raise
         self.evidence.trials.setdefault(order.path, {})[finding.code, finding.span.line] = trial
         if trial.recording is not None:
             self._keep(order.path, trial.recording)

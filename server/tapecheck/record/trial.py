@@ -116,11 +116,17 @@ class Trial:
         if before.ended == after.ended == "finished" and not before.learned and not after.learned:
             return "there are no parameters to compare at the end"
         if same is None:
-            return "the parameters cannot be compared, since the runs did not end at the same point"
+            return f"the parameters cannot be compared, since {self._ends_apart()}"
         if not same and self.repeats is False:
             return "the parameters cannot be compared: those of the program as it is differ from run to run, too"
         when = f" after {after.iterations} iterations, the limit of both runs" if after.ended == "stopped" else ""
         return f"the parameters are {'identical' if same else 'not the same'}{when}"
+
+    def _ends_apart(self) -> str:
+        """Return why there is no point at which both runs have parameters to compare."""
+        if all(side.ended not in ("finished", "stopped") for side in (self.before, self.after)):
+            return "neither run came to its end"
+        return "the runs did not end at the same point"
 
     def table(self) -> list[tuple[str, str, str]]:
         """Return both runs beside each other: what was looked at, the program as it is, the program as mended."""
@@ -128,7 +134,7 @@ class Trial:
         same = self.same_parameters
         learned = "the same, bit for bit" if same else "not the same"
         if same is None:
-            learned = "not compared: the runs did not end at the same point"
+            learned = f"not compared: {self._ends_apart()}"
         elif not same and self.repeats is False:
             learned = "not compared: the program as it is differs from run to run"
         rows = [
