@@ -1,4 +1,4 @@
-/** Environments that conda, pyenv, poetry, uv and virtualenv keep outside the workspace, for the picker alone. */
+/** Environments in the workspace, and those that conda, pyenv, poetry, uv and virtualenv keep, for the picker alone. */
 
 import * as path from 'node:path';
 import { type Candidate, type Origin, venvPython } from './interpreter';
@@ -7,6 +7,8 @@ export interface Places {
   platform: NodeJS.Platform;
   env: Readonly<Record<string, string | undefined>>;
   home: string;
+  /** Folders of a workspace that is trusted. */
+  folders: readonly string[];
   isFile: (file: string) => boolean;
   /** The names in a folder; none where it cannot be read. */
   list: (folder: string) => string[];
@@ -24,6 +26,9 @@ export function environments(places: Places): Candidate[] {
       found.push({ command: [python], origin });
     }
   };
+  for (const prefix of inFolders([...places.folders], places)) {
+    if (places.isFile(path.join(prefix, 'pyvenv.cfg'))) add(venvPython(prefix, places.platform), 'workspace');
+  }
   for (const prefix of condaPrefixes(places)) add(condaPython(prefix, places), 'conda');
   for (const prefix of newestFirst(inFolders(pyenvFolders(places), places)))
     add(pyenvPython(prefix, places), 'pyenv');

@@ -128,15 +128,16 @@ function page(nonce: string): string {
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${policy}">
 <style>
-body { font-family: var(--vscode-font-family); font-size: var(--vscode-font-size); padding: 0 1em 1em;
+/* The page scrolls sideways, not the picture: a bar at the end of a long picture is out of sight. */
+body { width: max-content; min-width: 100%; box-sizing: border-box; font-family: var(--vscode-font-family); font-size: var(--vscode-font-size); padding: 0 1em 1em;
   --tc-page: transparent; --tc-text: var(--vscode-foreground); --tc-dim: var(--vscode-descriptionForeground); }
 body.vscode-dark, body.vscode-high-contrast:not(.vscode-high-contrast-light) { --tc-none-fill: #21262d; --tc-freed-fill: #0d2847; --tc-freed: #4493f8;
   --tc-kept-fill: #0f2d1a; --tc-kept: #3fb950; --tc-reused-fill: #322608; --tc-reused: #d29922;
   --tc-gone-fill: #3c1216; --tc-gone: #f85149; --tc-stale-fill: #3c1216; --tc-stale: #f85149; }
 h1 { font-size: 1em; margin: 0.8em 0; }
-#picture { overflow-x: auto; }
+h1, #about { position: sticky; left: 1em; max-width: calc(100vw - 3em); }
 svg .g { cursor: pointer; outline-offset: 2px; }
-code { color: inherit; font-family: var(--vscode-editor-font-family); }
+code { color: inherit; font-family: var(--vscode-editor-font-family); overflow-wrap: anywhere; }
 </style>
 </head>
 <body>
@@ -155,7 +156,8 @@ window.addEventListener('message', ({ data }) => {
   for (const box of picture.querySelectorAll('.g')) {
     box.setAttribute('role', 'button');
     box.setAttribute('tabindex', '0');
-    box.setAttribute('aria-label', box.querySelector('title').textContent);
+    // Read aloud, the folders of the file would come before what the box says.
+    box.setAttribute('aria-label', box.querySelector('title').textContent.replace(/^.*[\\\\/]/, ''));
   }
   picture.querySelector('.here')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 });

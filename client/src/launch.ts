@@ -131,3 +131,22 @@ export function describeFailure(failure: LaunchFailure): string {
 function canRunScripts(probe: Probe): boolean {
   return probe.ok || probe.reason === 'too-old' || probe.reason === 'missing-modules';
 }
+
+/**
+ * The interpreter of recorded runs: its Python, its torch, and its path, of which least is lost at the end; why there
+ * are no runs, where the one that is set cannot be started.
+ */
+export function describeInterpreter(plan: LaunchPlan): string {
+  if (plan.broken !== undefined) return `no recorded runs: ${plan.broken}`;
+  const { version, torch } = plan.runs ?? {};
+  const parts = version === undefined ? [] : [`Python ${version}`, torch ? `torch ${torch}` : 'no torch'];
+  return [parts.join(', '), plan.runInterpreter.join(' ')].filter(Boolean).join(' · ');
+}
+
+/** The server that runs, and the interpreter of recorded runs. */
+export function describePlan(plan: LaunchPlan): string {
+  if (plan.server === undefined) return `${plan.command} (tapecheck.path)`;
+  const from = plan.source === 'bundled' ? 'bundled' : 'from the environment';
+  const where = plan.broken === undefined ? '' : `, in ${plan.command}`;
+  return `${plan.server.tapecheck} ${from}${where} · ${describeInterpreter(plan)}`;
+}

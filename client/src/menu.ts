@@ -1,7 +1,8 @@
 /** What the status item opens: which interpreter runs, and what can be done about the server and the last run. */
 
 import * as vscode from 'vscode';
-import { describeInterpreter, type Server } from './server';
+import { describeInterpreter } from './launch';
+import type { Server } from './server';
 import type { Status } from './status';
 
 interface Entry extends vscode.QuickPickItem {

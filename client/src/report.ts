@@ -23,7 +23,9 @@ export class Reports implements vscode.Disposable {
     const html = await this.page(uri);
     const name = path.basename(uri.fsPath);
     if (html === undefined) {
-      void vscode.window.showInformationMessage(`Tapecheck has not run ${name} yet.`);
+      void vscode.window.showInformationMessage(
+        `Tapecheck has no run of ${name} since its server was started.`,
+      );
       return false;
     }
     const known = this.panels.get(uri.toString());

@@ -30,7 +30,7 @@ interface Entry extends vscode.QuickPickItem {
 export async function pickInterpreter(
   found: readonly Candidate[],
   current: readonly string[],
-  probe: (command: readonly string[]) => Promise<Probe>,
+  probe: Ask,
 ): Promise<void> {
   const entries = offered(found, probe, current);
   const chosen = await vscode.window.showQuickPick(entries, {
@@ -43,7 +43,7 @@ export async function pickInterpreter(
 
 async function offered(
   found: readonly Candidate[],
-  probe: (command: readonly string[]) => Promise<Probe>,
+  probe: Ask,
   current: readonly string[],
 ): Promise<Entry[]> {
   const asked = await Promise.all(
@@ -62,8 +62,8 @@ async function offered(
           ask: async () => ({ setting: inWorkspace(command) }),
         },
   );
-  entries.push({ label: '$(edit) Enter a path…', ask: () => askPath(current[0]) });
-  entries.push({ label: '$(folder-opened) Browse…', ask: browse });
+  entries.push({ label: '$(edit) Enter a path…', ask: () => askPath(current[0], probe) });
+  entries.push({ label: '$(folder-opened) Browse…', ask: () => browse(probe) });
   if (current.length > 0) {
     entries.push({
       label: '$(discard) Let Tapecheck choose',
@@ -74,19 +74,51 @@ async function offered(
   return entries;
 }
 
-async function askPath(before: string | undefined): Promise<{ setting: string[] } | undefined> {
-  const typed = await vscode.window.showInputBox({
-    prompt: 'The path of a Python interpreter',
-    value: before ?? '',
-    placeHolder: process.platform === 'win32' ? 'C:\\envs\\train\\python.exe' : '/opt/envs/train/bin/python',
+type Ask = (command: readonly string[]) => Promise<Probe>;
+
+/** Asks for a path until it is that of an interpreter. It is tried on Enter alone: what is half typed is not started. */
+function askPath(before: string | undefined, probe: Ask): Promise<{ setting: string[] } | undefined> {
+  const box = vscode.window.createInputBox();
+  box.prompt = 'The path of a Python interpreter';
+  box.value = before ?? '';
+  box.placeholder =
+    process.platform === 'win32' ? 'C:\\envs\\train\\python.exe' : '/opt/envs/train/bin/python';
+  return new Promise((resolve) => {
+    box.onDidChangeValue(() => {
+      box.validationMessage = undefined;
+    });
+    box.onDidAccept(async () => {
+      const value = box.value.trim();
+      if (box.busy || value === '') return;
+      box.busy = true;
+      const problem = await refusal([value], probe);
+      box.busy = false;
+      box.validationMessage = problem;
+      if (problem !== undefined) return;
+      resolve({ setting: [value] });
+      box.hide();
+    });
+    box.onDidHide(() => {
+      resolve(undefined);
+      box.dispose();
+    });
+    box.show();
   });
-  const value = typed?.trim();
-  return value ? { setting: [value] } : undefined;
 }
 
-async function browse(): Promise<{ setting: string[] } | undefined> {
+async function browse(probe: Ask): Promise<{ setting: string[] } | undefined> {
   const [file] = (await vscode.window.showOpenDialog({ openLabel: 'Select Interpreter' })) ?? [];
-  return file === undefined ? undefined : { setting: inWorkspace([file.fsPath]) };
+  if (file === undefined) return undefined;
+  const problem = await refusal([file.fsPath], probe);
+  if (problem === undefined) return { setting: inWorkspace([file.fsPath]) };
+  void vscode.window.showErrorMessage(`Tapecheck: ${problem}.`);
+  return undefined;
+}
+
+/** Why a command is no interpreter for Tapecheck; undefined where it is one. */
+async function refusal(command: readonly string[], probe: Ask): Promise<string | undefined> {
+  const answer = await probe(command);
+  return answer.ok || aboutInterpreter(answer) !== undefined ? undefined : answer.detail;
 }
 
 /** A command without the place of the workspace, which others have elsewhere. */

@@ -16,7 +16,7 @@ import {
 } from 'vscode-languageclient/node';
 import { environments } from './environments';
 import { candidates, resolveCommand } from './interpreter';
-import { type Attempt, describeFailure, type LaunchPlan, planLaunch } from './launch';
+import { type Attempt, describeFailure, describePlan, type LaunchPlan, planLaunch } from './launch';
 import { probe } from './probe';
 import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
 import { RestartBudget } from './restarts';
@@ -30,7 +30,7 @@ import {
   serverSettings,
   type VariableContext,
 } from './settings';
-import { PYTHON_FILES, type Status } from './status';
+import { PYTHON_FILES, type ServerState, type Status } from './status';
 
 const SECTION = 'tapecheck';
 const RESTARTS_ALLOWED = 3;
@@ -172,7 +172,7 @@ export class Server implements vscode.Disposable {
       }
       return;
     }
-    this.status.show({ kind: 'running', detail: describePlan(plan) });
+    this.status.show(running(plan));
   }
 
   /** Whether analysis is wanted in any folder. */
@@ -365,7 +365,7 @@ export class Server implements vscode.Disposable {
     client.onDidChangeState(({ newState }) => {
       if (newState === State.Running) {
         everRan = true;
-        if (this.client === client) this.status.show({ kind: 'running', detail: describePlan(plan) });
+        if (this.client === client) this.status.show(running(plan));
       }
     });
     return client;
@@ -389,12 +389,16 @@ export class Server implements vscode.Disposable {
     const known = new Set(found.map(({ command }) => command[0]));
     const others = environments({
       ...{ platform: process.platform, env: process.env, home: os.homedir(), isFile },
+      folders: vscode.workspace.isTrusted ? folders : [],
       list: (folder) => attempt(() => fs.readdirSync(folder), []),
       read: (file) => attempt(() => fs.readFileSync(file, 'utf8'), ''),
     }).filter(({ command }) => !known.has(command[0]));
     const cwd = path.join(this.context.extensionPath, 'dist');
+    const lookUp = { platform: process.platform, env: process.env, isFile };
     await pickInterpreter([...found, ...others], interpreter, (command) =>
-      probe(command, { cwd, env: process.env, timeoutMs: 5000 }),
+      probe(resolveCommand(expandVariables(command, this.variables()), lookUp), {
+        ...{ cwd, env: process.env, timeoutMs: 5000 },
+      }),
     );
   }
 
@@ -462,15 +466,6 @@ function attempt<T>(work: () => T, otherwise: T): T {
   }
 }
 
-/** The interpreter of recorded runs: its Python, its torch, and its path, of which least is lost at the end. */
-export function describeInterpreter(plan: LaunchPlan): string {
-  const { version, torch } = plan.runs ?? {};
-  const parts = version === undefined ? [] : [`Python ${version}`, torch ? `torch ${torch}` : 'no torch'];
-  return [parts.join(', '), plan.runInterpreter.join(' ')].filter(Boolean).join(' · ');
-}
-
-function describePlan(plan: LaunchPlan): string {
-  if (plan.server === undefined) return `${plan.command} (tapecheck.path)`;
-  const from = plan.source === 'bundled' ? 'bundled' : 'from the environment';
-  return `${plan.server.tapecheck} ${from} · ${describeInterpreter(plan)}`;
+function running(plan: LaunchPlan): ServerState {
+  return { kind: 'running', detail: describePlan(plan), warning: plan.broken !== undefined };
 }

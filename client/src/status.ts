@@ -4,7 +4,7 @@ import * as vscode from 'vscode';
 
 export type ServerState =
   | { kind: 'starting' }
-  | { kind: 'running'; detail: string }
+  | { kind: 'running'; detail: string /** Whether files are checked but cannot be run. */; warning: boolean }
   | { kind: 'off' }
   | { kind: 'failed'; detail: string };
 
@@ -56,7 +56,8 @@ export class Status implements vscode.Disposable {
       case 'running':
         item.text = this.incomplete === undefined ? 'Tapecheck' : 'Tapecheck: analysis incomplete';
         item.detail = this.incomplete ?? state.detail;
-        if (this.incomplete !== undefined) item.severity = vscode.LanguageStatusSeverity.Warning;
+        if (this.incomplete !== undefined || state.warning)
+          item.severity = vscode.LanguageStatusSeverity.Warning;
         break;
       case 'off':
         item.text = 'Tapecheck: off';

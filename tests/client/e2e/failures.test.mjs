@@ -284,8 +284,9 @@ scenario(
       hasText: 'cannot run them: /no/such/python is not an executable program',
     });
     await told.waitFor();
-    const { attempts, server } = await editor.state('running');
+    const { attempts, server, state } = await editor.state('running');
     assert.notEqual(server.command[0], '/no/such/python');
+    assert.match(state.detail, /no recorded runs: \/no\/such\/python is not an executable program/);
     assert.equal(attempts[0].probe.reason, 'not-found');
     assert.equal(await editor.toasts.count(), 1);
     await editor.screenshot('fake-5-no-interpreter');
@@ -296,6 +297,9 @@ scenario(
     await editor.screenshot('fake-5-select-interpreter');
     await menu.locator('.monaco-list-row', { hasText: 'Enter a path' }).click();
     await menu.getByText('The path of a Python interpreter').waitFor();
+    await menu.locator('input').first().fill('/no/other/python');
+    await editor.page.keyboard.press('Enter');
+    await menu.getByText('/no/other/python is not an executable program').waitFor();
     await menu.locator('input').first().fill(tools.python);
     await editor.page.keyboard.press('Enter');
     await editor.state('running');

@@ -59,6 +59,25 @@ scenario(
     await cursorTo(row(SECOND));
     await frame().locator('svg .gone').first().waitFor();
     await editor.screenshot('graph-raises');
+    // A picture that is too wide is scrolled by the panel, whose bar is always in sight; its heading stays.
+    await page.setViewportSize({ width: 800, height: 600 });
+    const body = frame().locator('body');
+    await poll(
+      async () => body.evaluate((it) => it.scrollWidth > it.ownerDocument.documentElement.clientWidth + 50),
+      'a panel that is too narrow',
+    );
+    const seen = await body.evaluate((it) => {
+      const root = it.ownerDocument.documentElement;
+      root.scrollLeft = root.scrollWidth;
+      const at = (/** @type {string} */ name) => it.querySelector(name)?.getBoundingClientRect();
+      return { width: root.clientWidth, heading: at('h1'), picture: at('#picture') };
+    });
+    assert.ok(Number(seen.heading?.left) >= 0 && Number(seen.heading?.right) <= seen.width);
+    assert.ok(Number(seen.picture?.left) < 0 && Number(seen.picture?.right) <= seen.width);
+    await editor.screenshot('graph-narrow');
+    const name = await frame().locator('svg .g').first().getAttribute('aria-label');
+    assert.match(String(name), /^train\.py:\d+\n/);
+    await page.setViewportSize({ width: 1280, height: 800 });
     await frame().locator('svg .g', { hasText: 'encoder(x)' }).first().click();
     await editor.inside(
       (vscode, line, { until }) =>

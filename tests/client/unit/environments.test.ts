@@ -9,6 +9,7 @@ function places(files: string[], change: Partial<Places> = {}): Places {
     platform: 'linux',
     env: {},
     home: '/h',
+    folders: [],
     isFile: (file) => files.includes(file),
     list: (folder) => [
       ...new Set(
@@ -77,6 +78,12 @@ test('conda tells of its environments in a file, and nothing comes twice', () =>
     'conda /h/miniconda3/envs/train/bin/python',
   ]);
   assert.deepEqual(asked, [path.join('/h', '.conda', 'environments.txt')]);
+});
+
+test('a virtual environment in the workspace may have any name', () => {
+  const files = ['/w/env/bin/python', '/w/env/pyvenv.cfg', '/w/tools/bin/python', '/w/train.py'];
+  assert.deepEqual(told(places(files, { folders: ['/w'] })), ['workspace /w/env/bin/python']);
+  assert.deepEqual(told(places(files)), []);
 });
 
 test('where nothing is, nothing is offered', () => {

@@ -5,7 +5,14 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import type { Candidate } from '../../../client/src/interpreter';
-import { describeFailure, type LaunchInput, moduleArguments, planLaunch } from '../../../client/src/launch';
+import {
+  describeFailure,
+  describeInterpreter,
+  describePlan,
+  type LaunchInput,
+  moduleArguments,
+  planLaunch,
+} from '../../../client/src/launch';
 import type { Probe, ProbeOptions } from '../../../client/src/probe';
 
 const OLD = '/old/python';
@@ -111,6 +118,13 @@ test('where the interpreter that is set is broken, files are checked all the sam
     assert.deepEqual(result.runInterpreter, [broken]);
     assert.equal(result.broken, detail);
   }
+  const gone = await plan([GONE], { others: [other] });
+  assert.ok(gone.ok);
+  assert.equal(describeInterpreter(gone), 'no recorded runs: /gone/python is not there');
+  assert.equal(
+    describePlan(gone),
+    '1.0 bundled, in /bare/python · no recorded runs: /gone/python is not there',
+  );
   const usable = await plan([BARE], { others: [{ command: [FULL], origin: 'path' }] });
   assert.ok(usable.ok);
   assert.deepEqual([usable.command, usable.runInterpreter, usable.broken], [BARE, [BARE], undefined]);
