@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tapecheck.check import Memory, Report
     from tapecheck.fixes.candidate import Candidate, Context
     from tapecheck.fixes.code import Code
+    from tapecheck.fixes.part import Part
     from tapecheck.fixes.verify import Check
     from tapecheck.rules.finding import Finding
     from tapecheck.source import Source
@@ -93,23 +95,23 @@ def fixes_for(
     is that of the checks before: it is read, and nothing is put into it.
     `effort` is what the fixes of this file may cost together, without a limit where none is given.
     """
+    from tapecheck import check as checking
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Verifier
 
-    if check is None:
-        from functools import partial
-
-        from tapecheck import check as checking
-
-        # The edits of a fix leave most of a file as it was.
-        beside = memory.beside() if memory is not None else checking.Memory()
-        check = partial(checking.check, cancelled=cancelled, memory=beside, project=report.project)
-    events = sum(len(tape.events) for tape in report.interpretation.tapes)
-    long = events > LONG
     effort = Effort(left=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
-    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files, effort.analysed)
+    part = None
+    if check is None:
+        # The edits of a fix leave most of a file as it was.
+        within = partial(checking.check, cancelled=cancelled, project=report.project)
+        check = partial(within, memory=_beside(memory))
+        part = partial(_part_of, report, finding, codes.get(report.source.path), memory, within, open_files, effort)
+    events = sum(len(tape.events) for tape in report.interpretation.tapes)
+    long = events > LONG
+    tries = MAX_TRIES // 2 if long else MAX_TRIES
+    verifier = Verifier(report, finding, check, tries, open_files, effort.analysed, part)
     found: list[Fix] = []
     groups: set[str] = set()
     for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
@@ -137,6 +139,34 @@ def fixes_for(
     # Stable: among equals the order of the strategies stands.
     found.sort(key=lambda fix: (fix.applicability != "safe", fix.lost > 0, fix.wasted))
     return found
+
+
+def _beside(memory: Memory | None) -> Memory:
+    """Return a memory for texts that are only tried."""
+    from tapecheck.check import Memory
+
+    return memory.beside() if memory is not None else Memory()
+
+
+def _part_of(
+    report: Report,
+    finding: Finding,
+    code: Code | None,
+    memory: Memory | None,
+    check: Callable[..., Report],
+    open_files: Mapping[str, Source] | None,
+    effort: Effort,
+) -> tuple[Part, Check] | None:
+    """Return the part of the program that a finding is about, with what checks a text in its place."""
+    from tapecheck.fixes.part import part_of
+
+    def checked(source: Source, own: Memory) -> Report:
+        alone = check(source, memory=own, open_files=open_files)
+        effort.left -= alone.interpretation.work
+        return alone
+
+    part = part_of(report, finding, code, _beside(memory), checked) if code is not None else None
+    return (part, partial(check, memory=part.memory)) if part is not None else None
 
 
 def _candidates(contexts: Iterable[Context]) -> Iterator[tuple[Code, Candidate]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,7 @@ from tapecheck.fixes.analysed import Analysed, Changes
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
+from tapecheck.fixes.part import Part
 from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
 from tapecheck.fixes.story import touches
 from tapecheck.rules import ALL, RAISING, judge
@@ -57,7 +58,8 @@ _Place = tuple[str, str, int]
 class Verifier:
     """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused.
 
-    `analysed` keeps the reports on edited programs for the other findings of the file.
+    `analysed` keeps the reports on edited programs for the other findings of the file. `part` is asked, once there is
+    something to try, for the part of the program that the finding is about.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Verifier:
         limit: int,
         open_files: Mapping[str, Source] | None = None,
         analysed: Analysed | None = None,
+        part: Callable[[], tuple[Part, Check] | None] | None = None,
     ) -> None:
         self.report = report
         self.finding = finding
@@ -79,6 +82,8 @@ class Verifier:
         self._tried: set[Changes] = set()
         self._everything: list[Finding] | None = None
         self._trained_before: dict[int, int] | None = None
+        self._find_part = part
+        self._part: tuple[Part, Verifier] | None = None
 
     @property
     def why_none(self) -> str:
@@ -106,26 +111,28 @@ class Verifier:
         if not any(settled.values()) or tried in self._tried or self.left <= 0:
             return None
         self._tried.add(tried)
+        where = self._where(tried)
+        texts = sources if where is self else {where.report.source.path: where.report.source}
         edited = {
-            path: from_text(apply(sources[path].text, changes), path, before=sources[path]) for path, changes in tried
+            path: from_text(apply(texts[path].text, changes), path, before=texts[path]) for path, changes in tried
         }
-        if any(new.error is not None and sources[path].error is None for path, new in edited.items()):
+        if any(new.error is not None and texts[path].error is None for path, new in edited.items()):
             return None
         self.left -= 1
-        after = self._analysed.report(self.report.source.text, tried, partial(self._checked, edited))
-        lost = self._untrained(after)
+        after = self._analysed.report(where.report.source.text, tried, partial(where._checked, edited))
+        lost = where._untrained(after)
         if lost is None:
             return None
         acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
         places = MovedLines(
-            {path: LineMap(sources[path].text, changes) for path, changes in tried},
-            {path: (sources[path].text, edited[path].text) for path, _ in tried},
+            {path: LineMap(texts[path].text, changes) for path, changes in tried},
+            {path: (texts[path].text, edited[path].text) for path, _ in tried},
         )
-        if not acts or not self._holds(after, places):
+        if not acts or not where._holds(after, places):
             return None
-        hidden = self._hidden(after, places)
+        hidden = where._hidden(after, places)
         if hidden:
-            self.hides.append((candidate, hidden[0]))
+            self.hides.append((candidate, self._as_found(hidden[0])))
             return None
         title = candidate.title
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
@@ -151,6 +158,24 @@ class Verifier:
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
         return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect, lost)
+
+    def _where(self, tried: Changes) -> Verifier:
+        """Return what tries changes: in the part of the program that the finding is about, where they are in it."""
+        if self._find_part is not None:
+            made = self._find_part()
+            self._find_part = None
+            if made is not None:
+                part, check = made
+                alone = Verifier(part.report, part.finding, check, self.left, self.open_files, self._analysed)
+                self._part = part, alone
+        if self._part is None or not all(self._part[0].holds(path, changes) for path, changes in tried):
+            return self
+        return self._part[1]
+
+    def _as_found(self, finding: Finding) -> Finding:
+        """Return a finding as the whole program has it."""
+        known = [*self.report.findings, *self.report.elsewhere]
+        return next((one for one in known if one.key == finding.key), finding)
 
     def _checked(self, edited: Mapping[str, Source]) -> Report:
         """Return the report on the program with some of its files edited."""
