@@ -24,8 +24,13 @@ export async function disableRule(target?: unknown): Promise<void> {
   if (ignored.includes(code)) return;
   await configuration.update('ignore', [...ignored, code], place);
   const undo = 'Undo';
+  const where = {
+    [vscode.ConfigurationTarget.Global]: '',
+    [vscode.ConfigurationTarget.Workspace]: ' in this workspace',
+    [vscode.ConfigurationTarget.WorkspaceFolder]: ` in the folder ${folder?.name}`,
+  };
   const said = await vscode.window.showInformationMessage(
-    `${code} is no longer reported${place === vscode.ConfigurationTarget.Global ? '' : ' in this workspace'}.`,
+    `${code} is no longer reported${where[place]}.`,
     undo,
   );
   if (said === undo) await configuration.update('ignore', before, place);

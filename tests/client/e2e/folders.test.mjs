@@ -126,3 +126,17 @@ scenario(
     );
   },
 );
+
+scenario(
+  () => editor,
+  'a rule is disabled in the folder of its file, and the message names that',
+  async () => {
+    const uri = `file://${editor.file('two/train.py')}`;
+    void editor.inside(
+      (vscode, target) =>
+        void vscode.commands.executeCommand('tapecheck.disableRule', { code: 'TAPE999', uri: target }),
+      uri,
+    );
+    await editor.toasts.filter({ hasText: 'TAPE999 is no longer reported in the folder two' }).waitFor();
+  },
+);
