@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -272,8 +273,8 @@ for _ in range(3):
 
 def test_a_head_that_replaces_one_of_a_frozen_model_is_reported_where_it_is_made() -> None:
     findings = check(from_text(HEAD_OF_FROZEN, "train.py")).findings
-    assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE402", 8), ("TAPE405", 8)]
-    assert "replaced after the optimizer was made" in findings[0].message
+    assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE405", 8)]
+    assert "once `SGD` had been made" in findings[0].notes[-1]
 
 
 def test_a_model_that_is_all_frozen_is_told_where_it_is_frozen() -> None:
@@ -372,3 +373,96 @@ for step in range(4):
     optimizer.step()
 """
     assert check(from_text(program, "train.py")).findings == []
+
+
+ONCE = """\
+import torch
+from torch import nn
+
+w, b = (torch.ones(3, requires_grad=True) for _ in range(2))
+{before}
+optimizer = torch.optim.SGD({given}, lr=0.1)
+{after}
+for step in range(4):
+    optimizer.zero_grad()
+    loss = (w * torch.randn(3) + b).pow(2).sum()
+    loss.backward()
+    optimizer.step()
+"""
+ANEW = (
+    "w = (w * 2).detach().requires_grad_()",
+    "w = (w.detach() * 2).requires_grad_()",
+    "w = w.clone().detach().requires_grad_(True)",
+    "w = nn.Parameter(w.detach() * 2)",
+    "with torch.no_grad(): w = w * 2\nw.requires_grad_()",
+)
+
+
+def _stepped_with_gradients(text: str) -> list[bool]:
+    """Return, for each parameter that the optimizer of a program has, whether torch gave it a gradient."""
+    names: dict[str, Any] = {}
+    exec(compile(text, "train.py", "exec"), names)
+    return [one.grad is not None for group in names["optimizer"].param_groups for one in group["params"]]
+
+
+@pytest.mark.parametrize("given", ["[w]", "[w, b]"])
+@pytest.mark.parametrize("anew", ANEW)
+def test_a_tensor_made_anew_once_behind_the_optimizer_is_told_once(anew: str, given: str) -> None:
+    text = ONCE.format(before="", given=given, after=anew)
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.message) == ("TAPE405", "`w` is a new tensor, in no optimizer: never trained")
+    assert "w" in text.splitlines()[finding.span.line - 1]
+    assert _stepped_with_gradients(text) == [False, True][: given.count(",") + 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ANEW[0], ""),
+        ("", ANEW[0] + '\noptimizer.add_param_group({"params": [w]})'),
+        ("", ANEW[0] + "\noptimizer = torch.optim.SGD([w, b], lr=0.1)"),
+        ("", "teacher = (w * 2).detach().requires_grad_()"),
+        ("", "with torch.no_grad(): w.mul_(2)"),
+    ],
+)
+def test_a_tensor_that_the_optimizer_has_after_all(before: str, after: str) -> None:
+    text = ONCE.format(before=before, given="[w, b]", after=after)
+    assert check(from_text(text, "train.py")).findings == []
+    assert _stepped_with_gradients(text)[-1]
+
+
+HEAD = """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+model = Net()
+{before}
+optimizer = torch.optim.SGD({given}, lr=0.1)
+model.fc = nn.Linear(8, 3)
+for step in range(4):
+    optimizer.zero_grad()
+    loss = model(torch.randn(5, 6)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("before", ["", "model.requires_grad_(False)", "model.body.requires_grad_(False)"])
+@pytest.mark.parametrize(
+    "given", ["model.parameters()", "[one for one in model.parameters() if one.requires_grad]"], ids=["all", "trained"]
+)
+def test_a_head_that_is_replaced_behind_the_optimizer_is_told_once(before: str, given: str) -> None:
+    if before == "model.requires_grad_(False)" and given != "model.parameters()":
+        pytest.skip("torch refuses an empty list")
+    text = HEAD.format(before=before, given=given)
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE405", 15)
+    assert not any(_stepped_with_gradients(text)[-2:])

@@ -13,6 +13,7 @@ from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Rule
+from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
 from tapecheck.rules.words import (
     CUT_CAUSES,
     SHORT_CAUSES,
@@ -58,17 +59,25 @@ class GradientCut(Rule):
             fed |= {identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
             reached |= _reached(reading)
         reached |= fed
+        told = replaced(readings)
+        successors = forgotten(readings)
         findings: list[Finding] = []
         for reading in readings:
             if reading.complete and reading.steps:
-                findings += self._of(reading, reached, written, fed)
+                # A parameter in whose place another is made that no optimizer has: what is wrong is told of that one.
+                others = _successors(reading, gradients_of(reading).steppable) if successors else {}
+                leaves = reading.ledger.leaves
+                known = {leaf for leaf, other in others.items() if identity(reading, leaves[other]) in successors}
+                known |= {number for number, leaf in leaves.items() if identity(reading, leaf) in told}
+                findings += self._of(reading, reached, written, fed, known)
         return findings
 
     def _of(
-        self, reading: Reading, reached: set[Identity], written: set[Identity], fed: set[Identity]
+        self, reading: Reading, reached: set[Identity], written: set[Identity], fed: set[Identity], known: set[int]
     ) -> Iterable[Finding]:
         trained = reached | written
         owner, useless = _untrained(reading, reached, trained)
+        owner = {leaf: name for leaf, name in owner.items() if leaf not in known}
         copies = {leaf for leaf in useless if identity(reading, reading.ledger.leaves[leaf]) in written}
         places: dict[tuple[str, int], list[_Cause]] = {}
         causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))

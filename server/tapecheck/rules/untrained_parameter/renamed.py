@@ -26,16 +26,20 @@ class _Renamed:
 
 
 def renamed(readings: Sequence[Reading], handled: set[Identity], code: str, rule: str) -> list[Finding]:
-    """Return what optimizers step in vain: it gets no gradient once its name means a new tensor, which they lack.
+    """Return what optimizers step in vain: it gets no gradient once its name means a new tensor, which they lack."""
+    return [_finding(reading, story, code, rule) for reading, story in _shown(readings, handled)]
 
-    Only what every way through the program that trains shows is told.
-    """
+
+def given_up(readings: Sequence[Reading], handled: set[Identity]) -> set[Identity]:
+    """Return the tensors that optimizers have and whose names mean others, each of which is a finding."""
+    return {identity(reading, story.first) for reading, story in _shown(readings, handled)}
+
+
+def _shown(readings: Sequence[Reading], handled: set[Identity]) -> list[tuple[Reading, _Renamed]]:
+    """Return what every way through the program that trains shows, by where the new tensor is made."""
     trained = [reading for reading in readings if len(reading.steps) >= 2]
     shown = [{story.new.at.span: (reading, story) for story in _stories(reading, handled)} for reading in trained]
-    if not shown:
-        return []
-    places = [place for place in shown[0] if all(place in other for other in shown)]
-    return [_finding(*shown[0][place], code, rule) for place in places]
+    return [found for place, found in shown[0].items() if all(place in other for other in shown)] if shown else []
 
 
 def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
@@ -46,15 +50,22 @@ def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
     first: dict[int, int] = {}
     """Of each leaf that was made anew the one of an optimizer that it comes from."""
     anew: dict[int, list[Leaf]] = {}
+    listed = {
+        leaf: min(reading.optimizers_made[number][0][0] for number in numbers)
+        for leaf, numbers in gradients.steppable.items()
+    }
+    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
     for leaf in leaves.values():
-        if not (leaf.at.iteration and leaf.cuts) or leaf.id in gradients.steppable:
+        if not leaf.cuts or leaf.id in gradients.steppable:
             continue
         names = _names(reading, leaf.id)
         cuts = with_sources(reading, leaf.cuts).values()
         behind = sorted(set().union(*(covered(reading, cut) for cut in cuts)) & leaves.keys())
         for number in behind:
             base = first.get(number, number)
-            if base in gradients.steppable and names & _names(reading, base):
+            # What was made before the optimizer is a copy that somebody keeps beside what is trained.
+            late = leaf.at.iteration or made.get(leaf.id, 0) > listed.get(base, 0)
+            if late and base in gradients.steppable and names & _names(reading, base):
                 first[leaf.id] = base
                 anew.setdefault(base, []).append(leaf)
                 break

@@ -12,7 +12,7 @@ from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identit
 from tapecheck.rules.reading import MERGES, Reading, Run, plain
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
-from tapecheck.rules.untrained_parameter.renamed import renamed
+from tapecheck.rules.untrained_parameter.renamed import given_up, renamed
 from tapecheck.rules.words import called_from, join, listed
 from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span, Step
 
@@ -30,7 +30,7 @@ class UntrainedParameter(Rule):
     summary = "A parameter gets gradients, but no optimizer has it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        remade = any(leaf.cuts for reading in readings if reading.steps for leaf in reading.ledger.leaves.values())
+        remade = _remade(readings)
         if not remade and not any(reading.left_out for reading in readings):
             return []
         handled: set[Identity] = set()
@@ -178,6 +178,16 @@ def _left_out(reading: Reading) -> Iterator[tuple[Leaf, LeftOut]]:
             if leaf is not None and number not in seen:
                 seen.add(number)
                 yield leaf, event
+
+
+def _remade(readings: Sequence[Reading]) -> bool:
+    """Return whether anything that was cut off its graph is made a leaf again in a program that trains."""
+    return any(leaf.cuts for reading in readings if reading.steps for leaf in reading.ledger.leaves.values())
+
+
+def replaced(readings: Sequence[Reading]) -> set[Identity]:
+    """Return what optimizers have in vain, since its name means a new tensor: each is a finding."""
+    return given_up(readings, set().union(*map(_handled, readings))) if _remade(readings) else set()
 
 
 def forgotten(readings: Sequence[Reading]) -> set[Identity]:
