@@ -153,7 +153,7 @@ class Verifier:
             if candidate.safe and supposes:
                 effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
             safe = candidate.safe and not names and visible and not supposes
-            wasted = self._wasted(after, places)
+            wasted = where._wasted(after, places)
             return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{effect} {some} no gradient any more."
