@@ -203,7 +203,27 @@ def test_a_group_that_stays_frozen_is_stepped_in_vain() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["body.requires_grad_(True)", "body.requires_grad_()", "body.weight.requires_grad = True"]
+    "call",
+    [
+        "torch.zeros(3, requires_grad=True)",
+        "nn.Parameter(torch.zeros(3), requires_grad=True)",
+        "body.requires_grad_(False)",
+    ],
+)
+def test_a_tensor_that_is_made_with_a_gradient_switches_no_other_on(call: str) -> None:
+    (finding,) = check(from_text(FROZEN.replace("CALL", f"return {call}"), "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "body.requires_grad_(True)",
+        "body.requires_grad_()",
+        "body.weight.requires_grad = True",
+        "switch(body, requires_grad=True)",
+        "setattr(body.weight, 'requires_grad', True)",
+    ],
 )
 def test_a_group_that_something_may_switch_on_again(call: str) -> None:
     assert check(from_text(FROZEN.replace("CALL", call), "program.py")).findings == []

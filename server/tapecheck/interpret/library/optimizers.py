@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out, scalers
@@ -27,11 +26,11 @@ from tapecheck.interpret.values import (
     concrete,
     is_module,
 )
+from tapecheck.source.nodes import walk
 from tapecheck.tape import Fact, Optimizer, Step, both
 from tapecheck.torchfacts import load
 
-_UNFREEZING = re.compile(r"requires_grad(?:_\((?!\s*False)|\s*=(?!=|\s*False))")
-"""A line that may switch gradients on again, wherever the file calls it."""
+_SWITCH = "requires_grad"
 
 
 class Optimizers:
@@ -122,7 +121,8 @@ class Optimizers:
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off
-        if idle and any(_UNFREEZING.search(line) for line in self.world.position.frames[-1].module.lines):
+        source = self.world.position.frames[-1].module.source
+        if idle and source is not None and _may_unfreeze(source.tree):
             idle = []
         return tuple(frozen), tuple(idle)
 
@@ -280,3 +280,40 @@ def _called(node: ast.AST) -> str:
     while isinstance(called, ast.Attribute):
         called = called.value
     return ast.unparse(node.func) if isinstance(called, ast.Name) else ""
+
+
+def _may_unfreeze(tree: ast.Module) -> bool:
+    """Return whether a file has code that may switch gradients on again, wherever it is called.
+
+    What a function of torch is told with `requires_grad=True` is of the tensor that it makes.
+    """
+    nodes = walk(tree)
+    torch: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            torch |= {one.asname or "torch" for one in node.names if one.name.partition(".")[0] == "torch"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
+            torch |= {one.asname or one.name for one in node.names}
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(part, ast.Attribute) and part.attr == _SWITCH for part in targets) and _on(node.value):
+                return True
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr == f"{_SWITCH}_":
+                if not node.args or _on(node.args[0]):
+                    return True
+            elif any(word.arg == _SWITCH and _on(word.value) for word in node.keywords):
+                root: ast.expr = node.func
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                if not (isinstance(root, ast.Name) and root.id in torch):
+                    return True
+            elif isinstance(node.func, ast.Name) and node.func.id == "setattr":
+                if any(isinstance(part, ast.Constant) and part.value == _SWITCH for part in node.args):
+                    return True
+    return False
+
+
+def _on(value: ast.expr | None) -> bool:
+    return not (isinstance(value, ast.Constant) and value.value is False)
