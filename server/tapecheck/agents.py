@@ -10,7 +10,7 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,8 @@ _LINES = 40
 """How many lines of what a command said are passed on, the last ones."""
 _LETTERS = 400
 """How much of each of them."""
+_FILES = 50
+"""Of more files than this a report names those alone of which there is something to say."""
 _ROOT = str(Path(__file__).parents[1])
 """Where this package lies: an extension brings it along, and the Python that runs it does not know."""
 
@@ -58,10 +60,14 @@ class Tools:
         """Check Python files, notebooks or folders; nothing of them is executed.
 
         `select` and `ignore` are rule codes (TAPE101), prefixes (TAPE2) or names. Returns the findings with message,
-        place, related lines, help and verified fixes, the files that were checked, and the limits that ended an
-        analysis.
+        place, related lines, help and verified fixes, the files that were checked, what could not be read, and the
+        limits that ended an analysis. Of many files, `files` has those with a finding or a limit; `files_left_out` says
+        how many more there were.
         """
-        return self._report(["check", *_rules(select, ignore), "--", *map(_file, paths)])
+        gone = [path for path in paths if not _exists(self.folder, path)]
+        if gone:
+            raise Refused("\n".join(f"{path}: no such file or folder" for path in gone))
+        return _in_short(self._report(["check", *_rules(select, ignore), "--", *map(_file, paths)]))
 
     def explain(self, rule: str) -> str:
         """Return the page of a rule, by its code (TAPE101) or name: why it is a mistake, how to mend it, examples."""
@@ -95,7 +101,10 @@ class Tools:
             report = self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
             match report:
                 case {"fixed": [], "not_fixed": [_, *_] as reasons}:
-                    raise Refused("\n".join(map(str, reasons)))
+                    raise Refused(_as_arguments("\n".join(map(str, reasons))))
+            unwritten = [one for one in _rows(report, "problems") if one["code"] == "io-error"]
+            if unwritten:
+                raise Refused("\n".join(f"{one['filename']}: {one['message']}" for one in unwritten))
             return report
         done = self._command(["check", "--diff", *chosen])
         if done.returncode >= _FAILED or not done.stdout:
@@ -117,11 +126,10 @@ class Tools:
         ends after `max_iterations` iterations of the training loop or `timeout_seconds`.
         """
         chosen = ["--python", python] if python else []
+        if max_iterations < 1 or not timeout_seconds > 0:
+            raise Refused("max_iterations and timeout_seconds must be more than 0")
         limits = ["--max-iterations", str(max_iterations), "--timeout", str(timeout_seconds)]
-        # A name that begins with a dash is no option of ours.
-        return self._report(
-            ["run", *chosen, *limits, str(Path(self.folder or "", script).absolute()), *(arguments or [])]
-        )
+        return self._report(["run", *chosen, *limits, _file(script), *(arguments or [])])
 
     def graph(self, path: str, line: int | None = None) -> str:
         """Return an SVG picture of the graphs that backward calls walk, by source line; nothing is executed."""
@@ -154,6 +162,8 @@ class Tools:
                 f"import os, signal, sys, threading\n{watched}\n{paths}\n"
                 "from tapecheck.cli.main import main; sys.exit(main())"
             )
+            if any("\0" in argument for argument in arguments):
+                raise Refused("an argument has a character with the code 0")
             process = subprocess.Popen(
                 [sys.executable, "-c", start, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, cwd=self.folder, pass_fds=() if handle is None else (handle,),
@@ -214,5 +224,31 @@ def _file(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path
 
 
+def _exists(folder: str | None, path: str) -> bool:
+    """Return whether there is something at a path; one that no file can have is refused where it is used."""
+    return "\0" in path or Path(folder or "", path).exists()
+
+
+def _rows(report: Mapping[str, object], key: str) -> list[dict[str, object]]:
+    """Return the objects of a list in a report."""
+    listed = report[key]
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _in_short(report: dict[str, object]) -> dict[str, object]:
+    """Return a report without the many files of which there is nothing to say."""
+    files = _rows(report, "files")
+    if len(files) <= _FILES:
+        return report
+    told = {finding["filename"] for finding in _rows(report, "findings")}
+    named = [file for file in files if file["filename"] in told or not file["complete"]]
+    return {**report, "files": named, "files_left_out": len(files) - len(named)}
+
+
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stderr.strip() or f"ended with status {done.returncode}"
+    return _as_arguments(done.stderr.strip()) or f"ended with status {done.returncode}"
+
+
+def _as_arguments(said: str) -> str:
+    """Return what a command says of an option in the words of the tool that ran it."""
+    return said.replace("--unsafe-fixes", "unsafe=true")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tapecheck import agents
-from tapecheck.agents import call_tool
+from tapecheck.agents import Refused, Tools, call_tool
 from tests.cases import under_torch
 
 mcp = pytest.importorskip("mcp")
@@ -63,6 +63,29 @@ async def test_check_fix_one_check_again(tmp_path: Path) -> None:
         assert told(await client.call_tool("graph", {"path": "gan.py"})).startswith("<svg")
 
 
+def test_of_many_files_those_are_named_of_which_there_is_something_to_say(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"plain{number}.py").write_text("x = 1\n")
+    (tmp_path / "gan.py").write_text(GAN)
+    report = Tools(str(tmp_path)).check(["."])
+    assert [file["filename"] for file in report["files"]] == ["gan.py"] and report["files_left_out"] == 60
+
+
+def test_a_fix_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gan.py").write_text(GAN)
+    tools, command = Tools(str(tmp_path)), Tools._command
+    problem = {"code": "io-error", "filename": "gan.py", "message": "not written: it has changed since it was read"}
+
+    def changed_meanwhile(self: Tools, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        done = command(self, arguments)
+        report = {**json.loads(done.stdout), "fixed": [], "findings": [], "problems": [problem]}
+        return subprocess.CompletedProcess(done.args, 2, json.dumps(report), "")
+
+    monkeypatch.setattr(Tools, "_command", changed_meanwhile)
+    with pytest.raises(Refused, match=r"gan\.py: not written: it has changed since it was read"):
+        tools.fix("gan.py", 39, write=True)
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 async def test_a_run_confirms_and_what_it_prints_stays_out_of_the_protocol(tmp_path: Path) -> None:
     (tmp_path / "gan.py").write_text(f"print('{{}}')\n{GAN}")
@@ -70,6 +93,7 @@ async def test_a_run_confirms_and_what_it_prints_stays_out_of_the_protocol(tmp_p
         report = told(await client.call_tool("run", {"script": "gan.py"}))
     (finding,) = report["findings"]
     assert finding["evidence"]["verdict"] == "confirmed" and report["exit_status"] == 1
+    assert finding["filename"] == "gan.py", "as check names it"
     assert any("the script ended with an exception" in line for line in report["messages"])
 
 
@@ -87,6 +111,10 @@ async def test_what_cannot_be_done_is_an_error(tmp_path: Path) -> None:
             ("explain", {"rule": "TAPE10"}, "did you mean one of TAPE101, TAPE102"),
             ("graph", {"path": "none.py"}, "none.py"),
             ("run", {"script": "none.py"}, "none.py"),
+            ("check", {"paths": ["gan.py", "none.py"]}, "none.py: no such file or folder"),
+            ("check", {"paths": ["gan\0.py"]}, "a character with the code 0"),
+            ("fix", {"path": "gan.py", "line": 39, "alternative": 3}, "is unsafe and wants unsafe=true"),
+            ("run", {"script": "gan.py", "max_iterations": 0}, "must be more than 0"),
         ):
             answer = await client.call_tool(name, given)
             assert answer.is_error and why in answer.content[0].text, name
@@ -180,8 +208,7 @@ async def test_the_extension_offers_the_same_tools(tmp_path: Path) -> None:
 def test_a_path_is_neither_an_option_nor_standard_input(tmp_path: Path) -> None:
     for name in ("-", "--help"):
         given = json.dumps({"paths": [name]})
-        report = json.loads(call_tool("check", given, str(tmp_path)))
-        assert report["problems"] and not report["files"][0]["complete"], name
+        assert json.loads(call_tool("check", given, str(tmp_path))) == {"error": f"{name}: no such file or folder"}
         (tmp_path / name).write_text(GAN)
         assert [one["code"] for one in json.loads(call_tool("check", given, str(tmp_path)))["findings"]] == ["TAPE101"]
         assert (

@@ -73,7 +73,7 @@ class OfLines(Chooser):
         chosen = [fixes[self.alternative - 1]] if self.alternative else list(fixes)
         allowed = [fix for fix in chosen if fix.applicability == "safe" or self.unsafe]
         if not allowed:
-            self.said.append(f"{where}: `{chosen[0].title}` is unsafe and wants --unsafe-fixes")
+            self.said.append(f'{where}: the fix "{chosen[0].title}" is unsafe and wants --unsafe-fixes')
         yield from allowed[:1]
 
 

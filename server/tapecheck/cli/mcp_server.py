@@ -31,7 +31,7 @@ def serve_tools() -> int:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
     except ImportError as error:
-        raise UsageError("`tapecheck mcp` needs the package mcp, 2.3 or later: pip install mcp") from error
+        raise UsageError("`tapecheck mcp` needs the package mcp, 2.3 or later: pip install 'mcp>=2.3'") from error
     server = MCPServer("tapecheck", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
 
     def served(tool: Callable[..., _Answer]) -> Callable[..., Awaitable[_Answer]]:
