@@ -51,3 +51,37 @@ def test_a_number_made_of_itself_over_and_over(number: str) -> None:
 def test_a_tensor_of_very_many_rows_is_not_taken_apart() -> None:
     program = "import torch\nfor part in torch.zeros(10**11, 3).unbind(0):\n    part.add_(1)\n"
     assert check(from_text(program, "program.py")).error is None
+
+
+_NEWEST = """\
+import torch
+from torch import nn
+
+net = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(net.parameters())
+kept, rewards = [], []
+for episode in range(4):
+    for step in range(10):
+        kept.append(net(torch.randn(4)).sum())
+        rewards.append(float(step))
+    loss = torch.stack(KEPT).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    rewards.clear()
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "codes"),
+    [
+        ("kept[-10:]", ["TAPE201"]),
+        ("kept[-len(rewards):]", ["TAPE201"]),
+        ("kept[-len(torch.tensor(rewards)):]", ["TAPE201"]),
+        ("kept[-12:]", ["TAPE101"]),
+        ("kept", ["TAPE101"]),
+    ],
+)
+def test_the_newest_of_a_list_are_counted_with_what_a_loop_left_out(used: str, codes: list[str]) -> None:
+    findings = check(from_text(_NEWEST.replace("KEPT", used), "program.py")).findings
+    assert [finding.code for finding in findings] == codes

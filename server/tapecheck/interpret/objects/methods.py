@@ -232,6 +232,8 @@ def _list_popleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.
 
 
 def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if isinstance(owner, List):
+        owner.emptied()
     owner.items.clear()
     owner.more = False
     return None

@@ -263,8 +263,7 @@ def take_on(machine: Engine, first: int, done: int, count: int) -> None:
             guard.skipped = True
     rows, grown = counted_since(machine, first)
     for owner, total in grown.values():
-        if owner.cut is not None:
-            owner.cut += total * count // done
+        owner.left_out(total * count // done)
     for counts in rows.values():
         value = counts[0].current()
         if value is not None and len(counts) > 1:

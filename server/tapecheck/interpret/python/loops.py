@@ -424,10 +424,7 @@ def _forget_counters(
     """
     rows, grown = guards.counted_since(machine, first)
     for owner, count in grown.values():
-        if left is None or done < 2 or count % done or owner.cut is None:
-            owner.cut = None
-        else:
-            owner.cut += left * (count // done)
+        owner.left_out(None if left is None or done < 2 or count % done else left * (count // done))
     for counts in rows.values():
         if counts[0].current() is not None:
             counts[0].become(_extrapolated([one.value for one in counts], done, left))

@@ -53,6 +53,8 @@ class List(BaseValue):
     born: int = 0
     cut: int | None = 0
     """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
+    gaps: list[tuple[int, int | None]] | None = None
+    """Where loops that were cut short left elements out, and how many; None for how many where nobody knows."""
     window: tuple[int, int] | None = None
     """When it was last cut back, and to how many elements."""
     asked: dict[Hashable, tuple[int, Value]] | None = None
@@ -111,6 +113,10 @@ class List(BaseValue):
             return self._at(machine, index)
         if isinstance(index, slice):
             parts = parts_of_slice(index)
+            if self.gaps and not more and parts[1] is None and parts[2] is None:
+                newest = self._newest(machine, parts[0], node)
+                if newest is not None:
+                    return newest
             known = None if more else known_slice(parts)
             return sliced(machine, list(items) if known is None else items[known], parts, known is not None, node)
         if items:
@@ -119,6 +125,49 @@ class List(BaseValue):
                 return self.further()
             return items[position % len(items)]
         return Unknown("item")
+
+    def emptied(self) -> None:
+        """Note that nothing is left in it, of what loops left out neither."""
+        self.items.clear()
+        self.cut, self.gaps = 0, None
+
+    def left_out(self, count: int | None) -> None:
+        """Note that a loop which was cut short leaves out elements: `count` of them, None where nobody knows."""
+        self.cut = None if count is None or self.cut is None else self.cut + count
+        end = len(self.items)
+        # It may have been emptied since.
+        self.gaps = [*(gap for gap in self.gaps or () if gap[0] <= end), (end, count)]
+
+    def _newest(self, machine: Interpreter, start: Value, node: ast.AST) -> List | None:
+        """Return the elements from a place on that is counted from the end or that nobody knows; None from any other.
+
+        Those that loops left out are counted, too: what the dry run has of an earlier loop is further from the end.
+        """
+        unknown = isinstance(start, Unknown)
+        left = -start if isinstance(start, int) else 0
+        if not unknown and left <= 0:
+            return None
+        first = end = len(self.items)
+        out = 0
+        unsure = unknown
+        ends = [*(gap for gap in self.gaps or () if gap[0] <= end), (end, 0)]
+        for (place, missing), (begin, _) in zip(reversed(ends), reversed([(0, 0), *ends[:-1]])):
+            known = place - begin
+            if missing is None or unknown:
+                # As far as nobody knows, they are all of the newest loop's.
+                first, unsure = begin, True
+                if known:
+                    break
+                continue
+            taken = min(known, left)
+            first = place - taken
+            out += min(missing, left - taken)
+            left -= min(known + missing, left)
+            if not left:
+                break
+        made = sliced(machine, self.items[first:], [start, None, None], True, node)
+        made.cut = None if unsure else out
+        return made
 
     def _at(self, machine: Interpreter, index: int) -> Value:
         items, more = self.items, self.more
@@ -168,6 +217,8 @@ class List(BaseValue):
         if isinstance(index, (int, slice)):
             try:
                 del self.items[index]
+                if not self.items:
+                    self.emptied()
             except (IndexError, TypeError, ValueError):
                 self.more = True
 
