@@ -338,6 +338,7 @@ def test_explain_prints_a_rule_s_page_and_lists_all(tmp_path: Path) -> None:
     page = tapecheck("explain", "backward-twice", cwd=tmp_path)
     assert page.returncode == 0 and page.stdout.startswith(b"TAPE101 backward-twice (error)\n")
     assert tapecheck("explain", "tape101", cwd=tmp_path).stdout == page.stdout
+    assert b"An ignore comment switches nothing off" in tapecheck("explain", "unused-ignore", cwd=tmp_path).stdout
     listed = tapecheck("explain", cwd=tmp_path).stdout.decode().splitlines()
     assert [line.split()[0] for line in listed] == sorted(rule.code for rule in ALL)
     assert len(listed) > 10

@@ -5,9 +5,22 @@ from __future__ import annotations
 import difflib
 import json
 
+from tapecheck.check import BLANKET, INCOMPLETE, INVALID, UNUSED
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.rules import ALL, Rule
 from tapecheck.rules.pages import index, page
+
+_NOTES = {
+    UNUSED: "An ignore comment switches nothing off, or one of the rules that it names has no finding there. `--fix` "
+    "removes it, of a `# noqa` the code alone.",
+    INVALID: "A comment is addressed to Tapecheck and not read as it was meant: a misspelled `ignore`, rules without "
+    "brackets, a name that no rule has. The message says what to write.",
+    BLANKET: "A comment switches off every rule, and the project wants rules named (`require-codes`). `--fix` names "
+    "those that have a finding there.",
+    INCOMPLETE: "A work limit ended the analysis: mistakes may hide in what was not looked at. `--effort 4` looks "
+    "further. It makes no command fail.",
+}
+"""What is said of the codes that are no rules: they are of comments, and of the analysis itself."""
 
 
 def explain_rule(name: str | None, output_format: str = "text", *, everything: bool = False) -> int:
@@ -21,6 +34,9 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
         rules = list(ALL)
     else:
         rules = [rule for rule in ALL if name.lower() in (rule.code.lower(), rule.name)]
+    if not rules and name in _NOTES and output_format != "json":
+        write(f"{name}\n\n{_NOTES[name]}\n")
+        return NOTHING_FOUND
     if not rules:
         raise UsageError(f"no rule is called {name!r}{_hint(name or '')}")
     if output_format == "json":

@@ -10,6 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
+from tapecheck.rules.words import join
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Loop
 
@@ -123,11 +124,12 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
         places = [_where_made(context, collision, carrier, "tensor") for carrier in found]
         if any(place is None for place in places):
             continue
-        names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in found))
+        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in found))
         stays = "they stay what they were" if len(places) > 1 else "it stays what it was"
+        constant = "They are constants" if len(places) > 1 else "It is a constant"
         yield Candidate(
             f"Detach {names}, which the loop compares with: {stays} before the loop",
-            "It is a constant for the loop; the parameters learn from what the loop computes with them itself.",
+            f"{constant} for the loop; the parameters learn from what the loop computes with them itself.",
             [change for place in places if place is not None for change in place.changes],
             safe=collision.trains_none_of(collision.leaves(sources)) and not context.caught,
             group="constant",
@@ -162,7 +164,7 @@ def _everywhere(
             changes.extend(found.changes)
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
-        names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
+        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
         leaves = collision.leaves(set().union(*(carrier.sources for carrier in group)))
         untrained = collision.trains_none_of(leaves)
         # Where an earlier backward went through already, it has learned over the iterations until now.

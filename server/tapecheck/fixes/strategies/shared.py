@@ -10,6 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.rules.words import join
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Node, Step
 
@@ -185,7 +186,7 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     if not kept or len(kept) < len(changes):
         return
     leaves = collision.leaves(source for _, source in found.values())
-    names = " and ".join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
+    names = join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
     safe = not context.caught and (not first_side or collision.discarded_after_first(leaves))
     effect = (
@@ -392,7 +393,7 @@ def _repeat_behind(
             read[node.id] = None
         changes.append([text])
     for insertion, drop in _inserted(context, collision, needed, target, [line for lines in changes for line in lines]):
-        listing = " and ".join(f"`{code.segment(part)}`" for statement in rest for part in targets(statement))
+        listing = join(f"`{code.segment(part)}`" for statement in rest for part in targets(statement))
         title = f"Compute {listing} again from detached {' and '.join(f'`{name}`' for name in read)}"
         effect = (
             "The second loss trains what is computed again; what comes before it has had its step, and gets no "
