@@ -159,7 +159,8 @@ window.addEventListener('message', ({ data }) => {
     // Read aloud, the folders of the file would come before what the box says.
     box.setAttribute('aria-label', box.querySelector('title').textContent.replace(/^.*[\\\\/]/, ''));
   }
-  picture.querySelector('.here')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  // Where the cursor's line built nothing, what makes the call raise is what one looks for.
+  (picture.querySelector('.here') ?? picture.querySelector('.gone, .stale'))?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 });
 const open = ({ target }) => {
   const box = target.closest('.g');

@@ -85,6 +85,20 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
   const choice = <T extends string>(name: string, value: unknown, allowed: readonly T[], fallback: T) =>
     check(name, value, fallback, oneOf(allowed), `one of ${allowed.join(', ')}`);
 
+  /** A level that does not exist costs its own rule alone. */
+  function severities(value: unknown): Record<string, Severity> {
+    const given = Object.entries(check('severity', value, {}, isObject, 'an object'));
+    const isSeverity = oneOf(SEVERITIES);
+    const known = given.filter((entry): entry is [string, Severity] => isSeverity(entry[1]));
+    for (const [rule, level] of given.filter((entry) => !isSeverity(entry[1]))) {
+      const off = level === 'off' ? ' (tapecheck.ignore switches a rule off)' : '';
+      complain(
+        `the setting tapecheck.severity has ${JSON.stringify(level)} for ${rule}, which is none of ${SEVERITIES.join(', ')}${off}`,
+      );
+    }
+    return Object.fromEntries(known);
+  }
+
   return {
     enable: flag('enable', top.enable, DEFAULTS.enable),
     interpreter: words('interpreter', top.interpreter),
@@ -92,13 +106,7 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
     importStrategy: choice('importStrategy', top.importStrategy, STRATEGIES, DEFAULTS.importStrategy),
     select: words('select', top.select),
     ignore: words('ignore', top.ignore),
-    severity: check(
-      'severity',
-      top.severity,
-      DEFAULTS.severity,
-      isSeverities,
-      `an object whose values are among ${SEVERITIES.join(', ')}`,
-    ),
+    severity: severities(top.severity),
     diagnosticMode: choice('diagnosticMode', top.diagnosticMode, MODES, DEFAULTS.diagnosticMode),
     lint: { run: choice('lint.run', lint.run, LINT_RUNS, DEFAULTS.lint.run) },
     run: {
@@ -211,13 +219,8 @@ function isPositiveInteger(value: unknown): value is number {
   return isPositive(value) && Number.isInteger(value);
 }
 
-function isSeverities(value: unknown): value is Record<string, Severity> {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    !Array.isArray(value) &&
-    Object.values(value).every((item) => SEVERITIES.includes(item as Severity))
-  );
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function oneOf<T extends string>(allowed: readonly T[]): (value: unknown) => value is T {

@@ -12,6 +12,7 @@ import pytest_asyncio
 from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 
+from tapecheck.lsp.client import read_client
 from tests.lsp.harness import CAPTURES, FAKE, REAL, WAIT, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -707,3 +708,23 @@ async def test_a_rule_is_disabled_in_the_project_where_the_editor_has_no_way_of_
         edits = await connected.edit_of(action)
         assert list(edits) == [connected.uri("pyproject.toml")]
         assert edits[connected.uri("pyproject.toml")][0].new_text == '\n[tool.tapecheck]\nignore = ["TAPE101"]\n'
+
+
+async def test_a_client_that_pulls_shows_other_lines_as_it_shows_those_that_are_pushed() -> None:
+    for told in (True, False):
+        document = t.TextDocumentClientCapabilities(
+            publish_diagnostics=t.PublishDiagnosticsClientCapabilities(related_information=told),
+            diagnostic=t.DiagnosticClientCapabilities(),
+        )
+        workspace = t.WorkspaceClientCapabilities(diagnostics=t.DiagnosticWorkspaceClientCapabilities(True))
+        given = t.InitializeParams(t.ClientCapabilities(text_document=document, workspace=workspace))
+        client = read_client(given)
+        assert (client.pull, client.related) == (True, told)
+
+
+async def test_a_method_that_nobody_has_is_no_internal_error(pushing: Editor) -> None:
+    with pytest.raises(JsonRpcException, match="Method Not Found"):
+        await asyncio.wait_for(pushing.client.protocol.send_request_async("tapecheck/none", {}), WAIT)
+    pushing.open("train.py", "loss.backward()\n")
+    await pushing.pushed()
+    assert not [one for one in pushing.client.log_messages if "internal error" in one.message]

@@ -68,7 +68,8 @@ def read_client(params: t.InitializeParams) -> Client:
         configuration=bool(ask("workspace.configuration")),
         register_configuration=bool(ask("workspace.did_change_configuration.dynamic_registration")),
         watches_files=bool(ask("workspace.did_change_watched_files.dynamic_registration")),
-        related=bool(getattr(abilities, "related_information", None)),
+        # What a client shows of pushed diagnostics it shows of pulled ones, which before 3.18 could not say so.
+        related=any(getattr(one, "related_information", None) for one in (abilities, published)),
         code_description=bool(getattr(abilities, "code_description_support", None)),
         unnecessary=t.DiagnosticTag.Unnecessary in tags,
         markdown=t.MarkupKind.Markdown in formats,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from lsprotocol import types as t
+from pygls.exceptions import JsonRpcMethodNotFound
 from pygls.lsp.server import LanguageServer
 
 from tapecheck.lsp.client import Client
@@ -62,7 +63,9 @@ class Connection(LanguageServer):
     def report_server_error(self, error: Exception, source: object) -> None:
         """Log an error; it never pops up in front of a user who is typing."""
         line = " ".join(str(error).split()) or type(error).__name__
-        self.log(f"internal error: {line}", t.MessageType.Error)
+        # What the client asks for and nobody has is its own mistake.
+        kind = "" if isinstance(error, JsonRpcMethodNotFound) else "internal error: "
+        self.log(f"{kind}{line}", t.MessageType.Error)
 
     def failed(self, what: str, error: Exception) -> None:
         # The user's log gets one line; the traceback, for a bug report, goes to standard error.

@@ -92,6 +92,15 @@ test('a value of the wrong type is replaced by its default and named', () => {
   ]);
 });
 
+test('a severity that does not exist costs its own rule alone', () => {
+  const complaints: string[] = [];
+  const severity = { TAPE201: 'error', TAPE101: 'off', TAPE102: 'fatal' };
+  const settings = readSettings({ severity }, (message) => complaints.push(message));
+  assert.deepEqual(settings.severity, { TAPE201: 'error' });
+  assert.match(complaints[0] ?? '', /"off" for TAPE101.*tapecheck\.ignore switches a rule off/);
+  assert.match(complaints[1] ?? '', /"fatal" for TAPE102, which is none of error, /);
+});
+
 test('the server is told the interpreter that was found', () => {
   const settings = readSettings({ interpreter: ['python3'] });
   assert.deepEqual(serverSettings(settings, ['/v/bin/python']).interpreter, ['/v/bin/python']);
