@@ -25,6 +25,8 @@ MOST_CALLERS = 16
 """Files of a project that are run for what they do in one that they import, the nearest first: five seconds at most of
 them, and most files have fewer.
 """
+MOST_FOLLOWED = 60
+"""Files of its project into which a script that names nothing of autograd is followed: 0.2 s where none has any."""
 WORK_BETWEEN_LOOKS = 512
 """Work after which the caller is asked again whether it still wants the answer: about 5 ms of a keystroke."""
 
@@ -237,6 +239,8 @@ LEAVES_DEPTH = 3
 """Plain containers and objects within each other that are looked into there."""
 MOST_HOLDERS = 2_000
 """Containers and objects that are looked into there for one module."""
+STORED_STEP_DEPTH = 2
+"""Containers and objects within each other in which a stored step of an optimizer is looked for."""
 MAX_NESTED_CONFIGURATIONS = 8
 """Dataclasses within dataclasses that a command line is read into: a class may name itself."""
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Container, Iterator
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.present import Present
@@ -27,8 +28,6 @@ _BUILTINS = frozenset(dir(builtins))
 _SCRIPT = "__main__"
 _TRAINING = (".backward(", "autograd", "from torch", "import torch", "lightning")
 """What stands in the text of a module by which it takes a part in training; words of prose alone are none."""
-_MOST_FILES = 60
-"""Into how many files of its project a script is followed in search of autograd."""
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
 
 
@@ -39,7 +38,7 @@ def leads_to_autograd(source: Source, project: Modules) -> bool:
     if _SCRIPT not in source.text and (installed(source.path) or not _acts(source, project)):
         return False
     seen, waiting = {source.path}, [source]
-    while waiting and len(seen) <= _MOST_FILES:
+    while waiting and len(seen) <= limits.MOST_FOLLOWED:
         importer = waiting.pop(0)
         for path in _imported(importer, project):
             imported = project.source(path) if path not in seen else None

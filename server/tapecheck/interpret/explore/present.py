@@ -160,7 +160,9 @@ class Present:
     def steps(self, side: Side) -> bool:
         """Whether a side may step or clear by what is stored: a bound method of an optimizer, optimizers in a list."""
         named = not side.facts.attributes.isdisjoint(_STEPPING)
-        return side.facts.called and any(_steps(_lookup(self.env, name), named, _WITHIN) for name in side.read)
+        return side.facts.called and any(
+            _steps(_lookup(self.env, name), named, limits.STORED_STEP_DEPTH) for name in side.read
+        )
 
     def gives_unknown(self, function: ast.expr) -> bool:
         """Whether nothing is known of what a call of a function returns: no model of a library and no source has it."""
@@ -230,8 +232,6 @@ def _has_leaves(value: Value) -> bool:
 
 
 _STEPPING = frozenset(("step", "zero_grad"))
-_WITHIN = 2
-"""How deep in containers and objects a stored step is looked for."""
 
 
 def _steps(value: Value, named: bool, depth: int) -> bool:
