@@ -20,7 +20,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import first_line, walk
 from tapecheck.tape import (
     Assumed,
     Backward,
@@ -69,6 +69,7 @@ _OWN: dict[type, str] = {
 }  # fmt: skip
 """The space of the `id` that events of a kind have."""
 _NOT_ALONE = (ast.Return, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Yield, ast.YieldFrom)
+"""What does more than run and leave names."""
 _WORD = re.compile(r"[^\W\d]\w*")
 
 _Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
@@ -105,7 +106,9 @@ class Part:
             if source.text[low:high] != self.code.text[low:high]:
                 return False
             first, last = self.code.index.place(change.start)[0], self.code.index.place(change.end)[0]
-            around = [one for one in self.code.tree.body if _first(one) <= last and first <= (one.end_lineno or 0) + 1]
+            around = [
+                one for one in self.code.tree.body if first_line(one) <= last and first <= (one.end_lineno or 0) + 1
+            ]
             if not around or any(
                 one.name in self.reached if isinstance(one, _DEFINITIONS) else one not in self.units for one in around
             ):
@@ -128,7 +131,7 @@ def part_of(
     cut = _Cut(report, finding, code)
     if not cut.worthwhile:
         return None
-    key = tuple(map(_first, cut.left_out)), tuple(map(_first, cut.units))
+    key = tuple(map(first_line, cut.left_out)), tuple(map(first_line, cut.units))
     if key not in known:
         source, reached = cut.text()
         alone = check(source, memory) if source is not None and source.error is None else None
@@ -356,7 +359,7 @@ class _Shared:
             (path, line): number
             for number, statement in enumerate(body)
             if not isinstance(statement, _DEFINITIONS)
-            for line in range(_first(statement), (statement.end_lineno or statement.lineno) + 1)
+            for line in range(first_line(statement), (statement.end_lineno or statement.lineno) + 1)
         }
         # The outermost call is the statement of the block.
         units = [next((rows[line] for line in reversed(place) if line in rows), _OUTSIDE) for place in uses.places]
@@ -432,19 +435,11 @@ def _fields(kind: type) -> list[tuple[str, str]]:
     return own + [(name, _NUMBERED[name]) for name in names if name in _NUMBERED]
 
 
-def _first(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
-
-
 def _can_go(statement: ast.stmt) -> bool:
     """Whether a statement does nothing but run and leave names."""
     return isinstance(
         statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.For, ast.While, ast.With, ast.Try)
-    ) and not any(
-        isinstance(node, (ast.Return, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Yield, ast.YieldFrom))
-        for node in walk(statement)
-    )
+    ) and not any(isinstance(node, _NOT_ALONE) for node in walk(statement))
 
 
 def _stored(statement: ast.stmt) -> set[str]:
