@@ -85,7 +85,7 @@ def fixes_for(
     effort: Effort | None = None,
 ) -> list[Fix]:
     """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least, then
-    those that leave no graph to nobody's use.
+    those that leave fewer needless graphs.
 
     A fix holds when the edited source no longer has this finding and has no new one, and when the others that are gone
     with it are repaired, too; what only an exception kept from showing before is none of the fix's doing. It may edit

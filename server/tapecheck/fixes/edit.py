@@ -32,7 +32,7 @@ class Fix:
 
     `applicability` is "safe" where what is learned stays as it was wherever the program ran before, else
     "unsafe". `changes` says in a sentence what the fix means for training, `lost` how many parameters get no gradient
-    any more, `wasted` how many graphs that nobody needs are reported instead of what is mended.
+    any more, `wasted` how many needless graphs are reported once it is made.
     """
 
     title: str

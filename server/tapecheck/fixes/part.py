@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Union
 
-from tapecheck.fixes.code import Code
+from tapecheck.fixes.code import Code, root_name
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.finding import Finding
@@ -447,11 +447,9 @@ def _stored(statement: ast.stmt) -> set[str]:
     found = set()
     for node in walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            inner: ast.AST = node
-            while isinstance(inner, (ast.Attribute, ast.Subscript)):
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                found.add(inner.id)
+            name = root_name(node)
+            if name is not None:
+                found.add(name)
         elif isinstance(node, _DEFINITIONS):
             found.add(node.name)
     return found

@@ -56,13 +56,14 @@ class Places:
 
     def path(self, file: str) -> str:
         """Return a file's path from the root with slashes; an absolute one where it lies elsewhere."""
-        absolute = os.path.join(_here(), file)  # noqa: PTH118 - links stay as the user wrote them
+        # Links stay as the user wrote them.
+        absolute = os.path.normpath(os.path.join(_here(), file))  # noqa: PTH118
         try:
             relative = os.path.relpath(absolute, self.root)
         except ValueError:  # another drive of Windows
-            return Path(os.path.normpath(absolute)).as_posix()
+            return Path(absolute).as_posix()
         if relative.split(os.sep, 1)[0] == os.pardir and not self.upwards:
-            return Path(os.path.normpath(absolute)).as_posix()
+            return Path(absolute).as_posix()
         return relative.replace(os.sep, "/")
 
     def uri(self, file: str) -> str:

@@ -27,7 +27,7 @@ from tapecheck.source.nodes import walk
 _BUILTINS = frozenset(dir(builtins))
 _SCRIPT = "__main__"
 _TRAINING = (".backward(", "autograd", "from torch", "import torch", "lightning")
-"""What stands in the text of a module by which it takes a part in training; words of prose alone are none."""
+"""What stands in the text of a module by which it takes part in training; prose alone does not count."""
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
 
 
