@@ -309,6 +309,22 @@ def test_what_imports_itself_is_run_where_its_lines_move(tmp_path: Path, started
     assert whole(report) == whole(check(from_text(edited, str(main))))
 
 
+@pytest.mark.parametrize("taken", ["", "nn = 3\n", "del nn\n"])
+def test_a_class_that_nobody_makes_is_run_where_its_base_is_not_there_yet(started: list[str], taken: str) -> None:
+    unused = "class Unused(nn.Module):\n    pass\n\n\n"
+    used = "weight = torch.ones(2, requires_grad=True)\n(weight * 2).sum().backward()\n"
+    memory = Memory()
+    check(from_text(f"import torch\nfrom torch import nn\n{taken}{unused}{used}", "unused.py"), memory=memory)
+    for moved in (
+        f"import torch\n{unused}from torch import nn\n{taken}{used}",
+        f"import torch\nfrom torch import nn\n{unused}{taken}{used}",
+    ):
+        started.clear()
+        report = check(from_text(moved, "unused.py"), memory=memory)
+        assert whole(report) == whole(check(from_text(moved, "unused.py")))
+        assert started
+
+
 LINES = st.lists(
     st.tuples(
         st.sampled_from(("blank", "comment", "statement", "delete", "behind", "swap")),

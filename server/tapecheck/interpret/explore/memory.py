@@ -12,7 +12,7 @@ import ast
 import builtins
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -79,8 +79,8 @@ class Reach:
         self._defined: dict[str, list[_Piece]] = {}
         self._always: list[_Piece] = []
         self._main: list[_Piece] = []
-        imported = _imported(source.tree)
-        known = imported | _BUILTINS | {node.name for node in source.tree.body if isinstance(node, _DEFINITIONS)}
+        imported: set[str] = set()
+        known = set(_BUILTINS)
         for node in source.tree.body:
             code = source.notes.of(node, _code_of_statement, self._lines)
             statement = _Piece(first_line(node), code, source.notes.of(node, _names_of_statement, index))
@@ -92,7 +92,16 @@ class Reach:
                     for part in source.notes.of(node, _run_when_defined)
                     if not _plain(part, imported, known)
                 ]
+                known.add(node.name)
+                imported.discard(node.name)
             else:
+                # What is known is known from here on, and no longer where another value may be in its place.
+                bound = source.notes.of(node, _bound)
+                known -= bound
+                imported -= bound
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    known |= bound
+                    imported |= bound
                 # A function that is started finds the module imported, not run.
                 (self._main if _asks_for_main(node) else self._always).append(statement)
         self._whole: _Code | None = None
@@ -175,17 +184,21 @@ def _run_when_defined(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDe
     return found
 
 
-def _imported(tree: ast.Module) -> frozenset[str]:
-    """Return the names that imports at the top of a module give."""
-    return frozenset(
-        (item.asname or item.name).partition(".")[0]
-        for node in tree.body
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for item in node.names
-    )
+@placeless
+def _bound(node: ast.stmt) -> frozenset[str]:
+    """Return the names that a statement of a module gives values to, or takes them from."""
+    found: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
+            found.add(part.id)
+        elif isinstance(part, ast.alias):
+            found.add((part.asname or part.name).partition(".")[0])
+        elif isinstance(part, (*_DEFINITIONS, ast.ExceptHandler)) and part.name:
+            found.add(part.name)
+    return frozenset(found)
 
 
-def _plain(node: ast.stmt | ast.expr, imported: frozenset[str], known: frozenset[str]) -> bool:
+def _plain(node: ast.stmt | ast.expr, imported: Set[str], known: Set[str]) -> bool:
     """Whether nothing hangs on what a piece of a definition does: it names what is known, or calls what is imported."""
     if isinstance(node, ast.Constant):
         return True
