@@ -68,6 +68,7 @@ cuda: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.bombs
+	$(BIN)/python -m tests.soak.chance
 	$(BIN)/python -m tests.soak.half_typed --trials 2000
 	$(BIN)/python -m tests.soak.mutation
 	$(BIN)/python -m tests.soak.protocol

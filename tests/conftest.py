@@ -17,7 +17,8 @@ from tests.record.harness import PYTHON
 from tests.record.warm import Warm, available
 
 # How long an example takes is for the benchmarks: on a busy machine any of them may be late.
-settings.register_profile("tapecheck", deadline=None)
+settings.register_profile("tapecheck", deadline=None, derandomize=True)
+settings.register_profile("chance", deadline=None)
 settings.load_profile("tapecheck")
 
 
