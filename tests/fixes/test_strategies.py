@@ -256,6 +256,37 @@ def test_a_backward_written_twice_is_dropped_first_and_nothing_about_it_is_safe(
     assert "twice the gradient" in kept.changes
 
 
+def test_what_runs_on_where_nothing_raises_any_more_is_told_apart_from_what_ran() -> None:
+    """`second` was begun by itself as long as `first` raised; both make the first optimizer of what they begin with."""
+    _, fixes = _fixes(
+        """
+        def first():
+            w = torch.ones(2, requires_grad=True)
+            optimizer = torch.optim.SGD([w], lr=0.1)
+            loss = (w * w).sum()
+            loss.backward()
+            loss.backward()
+            optimizer.step()
+
+
+        def second():
+            model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.ones(3, 2)).sum().backward()
+                optimizer.step()
+
+
+        if __name__ == "__main__":
+            first()
+            second()
+        """,
+        "TAPE101",
+    )
+    assert fixes and not any("no gradient any more" in fix.title for fix in fixes)
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_a_kept_graph_doubles_what_a_backward_written_twice_gives(tmp_path: Path) -> None:
     text, fixes = _fixes(

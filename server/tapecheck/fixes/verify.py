@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,9 @@ from tapecheck.tape import (
     Cut,
     Decision,
     MovedTape,
+    Moves,
     Node,
+    Optimizer,
     Raised,
     Span,
     Step,
@@ -81,7 +84,7 @@ class Verifier:
         self.hides: list[tuple[Candidate, Finding]] = []
         self._tried: set[Changes] = set()
         self._everything: list[Finding] | None = None
-        self._trained_before: dict[int, int] | None = None
+        self._trained_before: Trained | None = None
         self._find_part = part
         self._part: tuple[Part, Verifier] | None = None
 
@@ -120,14 +123,14 @@ class Verifier:
             return None
         self.left -= 1
         after = self._analysed.report(where.report.source.text, tried, partial(where._checked, edited))
-        lost = where._untrained(after)
-        if lost is None:
-            return None
-        acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
         places = MovedLines(
             {path: LineMap(texts[path].text, changes) for path, changes in tried},
             {path: (texts[path].text, edited[path].text) for path, _ in tried},
         )
+        lost = where._untrained(after, places)
+        if lost is None:
+            return None
+        acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
         if not acts or not where._holds(after, places):
             return None
         hidden = where._hidden(after, places)
@@ -270,19 +273,24 @@ class Verifier:
             return True
         return any(found.key == fresh.key for found in judge(same, select=[fresh.code]))
 
-    def _untrained(self, after: Report) -> int | None:
+    def _untrained(self, after: Report, lines: MovedLines) -> int | None:
         """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
         optimizers has nothing left to train.
         """
-        before = self._trained_before
-        if before is None:
-            before = self._trained_before = self._trained(self.report)
+        if self._trained_before is None:
+            self._trained_before = self._trained(self.report)
+        # A start that has crashed runs on after the fix: its optimizers are known by where they are made.
+        before = {
+            (span.file, line, number): count
+            for (span, number), count in self._trained_before.items()
+            for line in lines.lines(span)
+        }
         lost = 0
-        for optimizer, count in self._trained(after).items():
-            known = before.get(optimizer)
+        for (span, number), count in self._trained(after).items():
+            known = before.get((span.file, span.line, number), 0)
             if count == 0 and known != 0:
                 return None
-            lost += max((known or 0) - count, 0)
+            lost += max(known - count, 0)
         return lost
 
     def _trained(self, report: Report) -> Trained:
@@ -293,6 +301,9 @@ class Verifier:
             found = known.get(id(tape.identity))
             if found is None and isinstance(tape, MovedTape):
                 found = known.get(id(tape.origin))
+                if found is not None:
+                    moves = Moves([tape.move])
+                    found = {(moves.span(span), number): count for (span, number), count in found.items()}
             if found is None:
                 found = _trained(tape)
                 if report is self.report:
@@ -316,16 +327,24 @@ class Verifier:
         return self._everything
 
 
-Trained = dict[int, int]
-"""For each optimizer that steps: the most of its parameters that had a gradient at one of its steps."""
+Trained = dict[tuple[Span, int], int]
+"""For each optimizer that steps, by where it is made and which one of that place it is: the most of its parameters that
+had a gradient at one of its steps."""
 
 
 def _trained(tape: Tape) -> Trained:
-    most: Trained = {}
+    most: dict[int, int] = {}
     for event, leaves in uses_of_gradients(tape):
         if isinstance(event, Step):
             most[event.optimizer] = max(len(leaves), most.get(event.optimizer, 0))
-    return most
+    found: Trained = {}
+    made: Counter[Span] = Counter()
+    for one in tape.events:
+        if isinstance(one, Optimizer):
+            made[one.at.span] += 1
+            if one.id in most:
+                found[one.at.span, made[one.at.span]] = most[one.id]
+    return found
 
 
 def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
