@@ -231,6 +231,18 @@ def test_the_preferred_fix_is_shown_as_lines_out_and_in() -> None:
     )
 
 
+@pytest.mark.parametrize("line", [2, 3, 4])
+def test_of_lines_that_are_alike_the_one_that_the_fix_takes_out_is_shown(line: int) -> None:
+    code = "first()\nagain()\nagain()\nagain()\nlast()\n"
+    drop = Fix("Drop one", "unsafe", (Edit(Span("gan.py", line, 1, line + 1, 1), ""),), "")
+    rendered = shown(backward_twice(), code, fixes=[drop])
+    assert [row.split() for row in rendered.split("Drop one\n", 1)[1].splitlines()] == [
+        [str(line - 1), "|", code.splitlines()[line - 2]],
+        [str(line), "-", "again()"],
+        [str(line + 1), "|", code.splitlines()[line]],
+    ]
+
+
 def test_a_fix_in_two_places_shows_both() -> None:
     rendered = shown(backward_twice(), fixes=[once()])
     assert (

@@ -7,7 +7,6 @@ shape, so that the page of a long run stays small.
 from __future__ import annotations
 
 import collections
-import difflib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -448,9 +447,9 @@ def _diff(fix: Fix, files: _Files) -> list[tuple[str, int, str]]:
     rows: list[tuple[str, int, str]] = []
     for file in dict.fromkeys(edit.span.file for edit in fix.edits):
         before = files.lines(file)
-        after = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file]) if before else []
-        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-        for group in matcher.get_grouped_opcodes(1):
+        edits = [edit for edit in fix.edits if edit.span.file == file]
+        after, groups = edited_lines(before, edits, 1) if before else ([], [])
+        for group in groups:
             if rows:
                 rows.append(("…", 0, ""))
             for tag, old, old_end, new, new_end in group:

@@ -6,7 +6,7 @@ import difflib
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tapecheck.fixes.edit import apply, changes_of
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
@@ -211,9 +211,8 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
         before = sources.lines(file)
         if not before:
             continue
-        after = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file])
-        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-        for group in matcher.get_grouped_opcodes(_CONTEXT):
+        after, groups = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file], _CONTEXT)
+        for group in groups:
             if rows:
                 rows.append(paint("gutter", "..."))
             for tag, old, old_end, new, new_end in group:
@@ -230,10 +229,36 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
     return rows
 
 
-def edited_lines(lines: list[str], edits: list[Edit]) -> list[str]:
-    """Return the lines of a file with the edits of one fix made."""
+Opcode = tuple[str, int, int, int, int]
+"""As `difflib` has it: a tag, the lines from and to before, those after, counted from 0."""
+
+
+def edited_lines(lines: list[str], edits: list[Edit], context: int) -> tuple[list[str], list[list[Opcode]]]:
+    """Return the lines of a file with the edits of one fix made, and what has changed in groups with lines around."""
     text = "\n".join(lines)
-    return apply(text, sorted(changes_of(text, edits))).replace("\r\n", "\n").split("\n")
+    after = apply(text, sorted(changes_of(text, edits))).replace("\r\n", "\n").split("\n")
+    return after, list(_Changed(lines, after, {edit.span.line - 1 for edit in edits}).get_grouped_opcodes(context))
+
+
+class _Changed(difflib.SequenceMatcher[str]):
+    """What has changed, where lines were `edited`: the line that an edit takes out is shown, not its like above it."""
+
+    def __init__(self, before: list[str], after: list[str], edited: set[int]) -> None:
+        super().__init__(None, before, after, autojunk=False)
+        self._before, self._edited = before, edited
+
+    def get_opcodes(self) -> list[tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]]:
+        found = super().get_opcodes()
+        for at in range(1, len(found) - 1):
+            (_, *above), (tag, old, end, new, _), (_, *below) = found[at - 1 : at + 2]
+            alike = zip(self._before[old:], self._before[end : below[1]], strict=False)
+            most = sum(1 for _ in itertools.takewhile(lambda both: both[0] == both[1], alike))
+            down = next((row for row in range(most + 1) if old + row in self._edited), 0)
+            if tag == "delete" and down:
+                found[at - 1] = ("equal", above[0], above[1] + down, above[2], above[3] + down)
+                found[at] = ("delete", old + down, end + down, new + down, new + down)
+                found[at + 1] = ("equal", below[0] + down, below[1], below[2] + down, below[3])
+        return found
 
 
 def _shown_line(line: str) -> str:
