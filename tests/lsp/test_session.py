@@ -495,6 +495,25 @@ def test_inlay_hints_say_what_becomes_of_the_graph_where_they_are_wanted() -> No
     ]
 
 
+@pytest.mark.parametrize("create, told", [("", True), (", create_graph=True", False)])
+def test_an_inlay_hint_says_where_a_gradient_becomes_a_constant(create: str, *, told: bool) -> None:
+    text = dedent(
+        f"""\
+        import torch
+
+        w = torch.randn(3, requires_grad=True)
+        (g,) = torch.autograd.grad((w ** 3).sum(), [w]{create})
+        ((w - 0.1 * g) ** 2).sum().backward()
+        """
+    )
+    session = Session()
+    session.configure(Settings(inlay_hints=True))
+    hints = [(span.line, text, why) for span, text, why in session.inlays(analysed(session, text))]
+    constants = [(line, why) for line, text, why in hints if text == "first order only"]
+    why = "first order only: the backward on line 5 treats it as a constant (no `create_graph=True`)"
+    assert constants == ([(4, why)] if told else [])
+
+
 def test_a_backward_highlights_what_it_walks() -> None:
     session = Session()
     analysis = analysed(session, RETAINED)

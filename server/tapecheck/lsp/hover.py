@@ -13,7 +13,7 @@ from tapecheck.lsp.telling import CUTS, Telling, count, each_line, page
 from tapecheck.lsp.tensors import Tensors
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
-from tapecheck.rules.reading import Reading
+from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
 from tapecheck.tape import Cut, Leaf, Optimizer, Span, Tape
@@ -145,12 +145,28 @@ class Explainer(Telling):
         """Return which later backward treats the gradients as constants, as in a first-order inner step."""
         taken = {cut.id for cut in cuts if cut.how == "grad"}
         for run in reading.runs if taken else ():
-            roots = [root.node for root in run.backward.roots if root.node is not None]
-            nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
-            if any(not taken.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
+            if not taken.isdisjoint(self._constants(reading, run)):
                 where = line_of(run.at.span, cuts[0].at.span)
                 return f"first order only: the backward on {where} treats it as a constant (no `create_graph=True`)"
         return ""
+
+    def _constants(self, reading: Reading, run: Run) -> set[int]:
+        """Return the cuts behind which a backward does not go."""
+        roots = [root.node for root in run.backward.roots if root.node is not None]
+        nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
+        return {cut for node in nodes for cut in reading.ledger.nodes[node].cuts}
+
+    def first_orders(self) -> list[tuple[Span, str]]:
+        """Return the calls of `autograd.grad` whose gradients a later backward treats as constants, and where it does."""
+        found: dict[Span, str] = {}
+        for reading in self.readings:
+            taken = {cut.id: cut for cut in reading.tape.events if isinstance(cut, Cut) and cut.how == "grad"}
+            taken = {number: cut for number, cut in taken.items() if cut.at.file == self.source.path}
+            for run in reading.runs if taken else ():
+                for number in taken.keys() & self._constants(reading, run):
+                    cut = taken[number]
+                    found.setdefault(cut.at.span, self._first_order(reading, [cut]))
+        return sorted(found.items(), key=lambda one: (one[0].line, one[0].column))
 
     def _only_in(self, cut: Cut, span: Span) -> str:
         """Return in which call it is so, where the same text records a graph in another one."""

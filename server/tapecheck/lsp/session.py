@@ -562,12 +562,14 @@ class Session:
         return LastRun(outcome, seen, stale)
 
     def inlays(self, analysis: Analysis) -> list[tuple[Span, str, str]]:
-        """Return what stands behind backward calls where the user wants it: the call, the hint, its explanation."""
+        """Return what stands behind calls that walk a graph where the user wants it: the call, the hint, why."""
         if not analysis.snapshot.settings.inlay_hints:
             return []
         words = {"freed": "graph freed", "kept": "graph kept"}
         told = reported(analysis.explainer, self.shown(analysis))
-        return [(call.span, words.get(call.fate, call.fate), call.text) for call in told]
+        fates = [(call.span, words.get(call.fate, call.fate), call.text) for call in told]
+        constants = [(span, "first order only", why) for span, why in analysis.explainer.first_orders()]
+        return sorted([*fates, *constants], key=lambda one: (one[0].end_line, one[0].end_column))
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
         """Return the `backward` or `grad` at a place (True) and the text that built what it walks (False)."""
