@@ -566,6 +566,34 @@ def test_a_saved_tensor_is_changed_out_of_place(form: str) -> None:
     assert fixes[0].applicability == "safe"
 
 
+MEMORY = """\
+net = nn.Linear(3, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+bank = torch.zeros(10, 4)
+for step in range(4):
+    index = torch.randint(0, 10, (2,))
+    z = net(torch.randn(2, 3))
+    loss = {loss}
+    {before}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    {after}
+"""
+
+
+@pytest.mark.parametrize(
+    "loss, before, code",
+    [("(z - bank[index]).pow(2).mean()", False, "TAPE101"), ("(z @ bank.t()).pow(2).mean()", True, "TAPE102")],
+)
+def test_what_is_written_into_a_tensor_that_stays_is_detached(loss: str, *, before: bool, code: str) -> None:
+    write = "bank[index] = z"
+    body = MEMORY.format(loss=loss, before=write if before else "pass", after="pass" if before else write)
+    text, fixes = _fixes(body, code)
+    assert _lines_changed(text, fixes[0]) == ["bank[index] = z.detach()"]
+    assert fixes[0].applicability == "safe"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "offered"),
     [("", "", True), ("t = s", "", False), ("t = s.view(-1)", "", False), ("", "y = y + s.sum()", False)],

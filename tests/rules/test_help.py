@@ -62,6 +62,19 @@ for step in range(40):
         loss.backward()
         optimizer.step()
 """
+FILLED = """\
+import torch
+
+weight = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(3):
+    y = weight * torch.randn(3)
+    loss = (y * y).sum()
+    y.fill_(0.0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 # Program, finding, what its help says, and what doing that comes to.
 CASES = {
     "a leaf that is computed anew": (
@@ -75,6 +88,10 @@ CASES = {
     "one cut value in two losses": (
         SHARED, "TAPE402", "`.detach()` the value only for the losses that are not to train them",
         [(".detach()", ""), ("critic(fake).mean() - ", "critic(fake.detach()).mean() - ")],
+    ),
+    "an operation that only exists in place": (
+        FILLED, "TAPE102", "make the change after the backward, or `.clone()` `y` first and change the copy",
+        [("    y.fill_(0.0)\n", "    y = y.clone()\n    y.fill_(0.0)\n")],
     ),
     "values of which a part is used again": (
         REPLAY, "TAPE101", "store what they are computed from and compute them anew for each backward",

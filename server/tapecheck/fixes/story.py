@@ -361,6 +361,9 @@ def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) 
         if isinstance(statement, ast.AugAssign) and code.spans(statement, frame):
             # `total += loss` reads its target too.
             found = [statement.target, *reads(statement.value)]
+        elif isinstance(statement, ast.Assign) and code.spans(statement, frame):
+            # `bank[index] = z` writes into a tensor.
+            found = list(reads(statement.value))
         elif expression is not None:
             found = list(reads(expression))
         else:

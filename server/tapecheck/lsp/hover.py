@@ -157,7 +157,7 @@ class Explainer(Telling):
         return {cut for node in nodes for cut in reading.ledger.nodes[node].cuts}
 
     def first_orders(self) -> list[tuple[Span, str]]:
-        """Return the calls of `autograd.grad` whose gradients a later backward treats as constants, and where it does."""
+        """Return the calls of `autograd.grad` whose gradients a later backward treats as constants, each with why."""
         found: dict[Span, str] = {}
         for reading in self.readings:
             taken = {cut.id: cut for cut in reading.tape.events if isinstance(cut, Cut) and cut.how == "grad"}

@@ -14,16 +14,12 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
+from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
 from tapecheck.tape import InPlace, Optimizer
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
+_LATER = "The backward sees the values that the forward pass worked with; the change is made right after it."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
-_ONLY_IN_PLACE = frozenset({
-    "apply_", "bernoulli_", "cauchy_", "copy_", "detach_", "exponential_", "fill_", "fill_diagonal_", "geometric_",
-    "log_normal_", "map2_", "map_", "normal_", "random_", "requires_grad_", "resize_", "resize_as_", "set_",
-    "share_memory_", "uniform_", "zero_",
-})  # fmt: skip
-"""Methods without a form that returns a new tensor, or with one that means something else."""
 _INPLACE_POSITIONS = {
     "ReLU": 0,
     "ReLU6": 0,
@@ -92,7 +88,7 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
     statement = code.statement(call)
     if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
         return
-    if call.func.attr in _ONLY_IN_PLACE:
+    if call.func.attr in ONLY_IN_PLACE:
         return
     try:
         text = rewrite.method_out_of_place(code.segment(call))
@@ -253,13 +249,29 @@ def change_later(context: Context) -> Iterator[Candidate]:
             inserted = code.insert_after(last, lines) if lines is not None else None
             if removed is None or inserted is None:
                 continue
-            yield Candidate(
-                f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}",
-                "The backward sees the values that the forward pass worked with; the change is made right after it.",
-                [removed, inserted],
-                safe=context.stops,
-            )
+            title = f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}"
+            yield Candidate(title, _LATER, [removed, inserted], safe=context.stops)
+            cut = _written_without_graph(code, moved)
+            inserted = code.insert_after(last, [cut]) if cut is not None else None
+            if inserted is not None:
+                yield Candidate(
+                    f"{title} and detach what is written",
+                    f"{_LATER} No gradient flows through it into earlier iterations.",
+                    [removed, inserted],
+                    safe=context.stops,
+                )
             break
+
+
+def _written_without_graph(code: Code, statement: ast.stmt) -> str | None:
+    """Return `bank[index] = z` as `bank[index] = z.detach()`."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
+        return None
+    change = append(code, statement.value, ".detach()")
+    text, start = code.segment(statement), code.start(statement)
+    if change is None or "\n" in text:
+        return None
+    return text[: change.start - start] + change.content + text[change.end - start :]
 
 
 def change_copy(context: Context) -> Iterator[Candidate]:

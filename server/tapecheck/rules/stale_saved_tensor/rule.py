@@ -13,6 +13,13 @@ from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.words import SWALLOWED, backward_form, called_from, headline, line, quoted, when
 from tapecheck.tape import InPlace, Problem
 
+ONLY_IN_PLACE = frozenset({
+    "apply_", "bernoulli_", "cauchy_", "copy_", "detach_", "exponential_", "fill_", "fill_diagonal_", "geometric_",
+    "log_normal_", "map2_", "map_", "normal_", "random_", "requires_grad_", "resize_", "resize_as_", "set_",
+    "share_memory_", "uniform_", "zero_",
+})  # fmt: skip
+"""Methods without a form that returns a new tensor, or with one that means something else."""
+
 
 class StaleSavedTensor(Rule):
     """A backward reaches a node whose saved tensor was changed in place since."""
@@ -163,6 +170,9 @@ def _help(
             "`torch.stack` them, "
             f"or write into a `.clone()` of {quoted(change.name or saved, 'it')}"
         )
+    if change.how in ONLY_IN_PLACE:
+        name = quoted(change.name or saved, "it")
+        return f"make the change after the backward, or `.clone()` {name} first and change the copy"
     return (
         f"use the form that makes a new tensor instead of changing {quoted(change.name or saved, 'it')} in "
         "place "
