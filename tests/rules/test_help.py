@@ -62,6 +62,22 @@ for step in range(40):
         loss.backward()
         optimizer.step()
 """
+RUNNING = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+mean, spread = torch.zeros(4), torch.ones(4)
+for step in range(3):
+    out = net(torch.randn(8, 3))
+    mean = 0.9 * mean + 0.1 * out.mean(0)
+    spread = 0.9 * spread + 0.1 * out.pow(2).mean(0)
+    loss = ((out - mean) / spread).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 FILLED = """\
 import torch
 
@@ -88,6 +104,10 @@ CASES = {
     "one cut value in two losses": (
         SHARED, "TAPE402", "`.detach()` the value only for the losses that are not to train them",
         [(".detach()", ""), ("critic(fake).mean() - ", "critic(fake.detach()).mean() - ")],
+    ),
+    "two values that are carried": (
+        RUNNING, "TAPE101", "`mean = mean.detach()` and `spread = spread.detach()` before they are used again",
+        [("    optimizer.step()\n", "    optimizer.step()\n    mean = mean.detach()\n    spread = spread.detach()\n")],
     ),
     "an operation that only exists in place": (
         FILLED, "TAPE102", "make the change after the backward, or `.clone()` `y` first and change the copy",

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.rules.reading import SUMS, LoopRun, Reading, Run, plain
+from tapecheck.rules.words import join
 from tapecheck.tape import InPlace, Node, Site
+
+_MOST_TOGETHER = 3
+"""How many names of one iteration are told: more are a container's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,9 @@ class Origin:
     `at`, was computed before the loop. shared: `name` is part of what both were computed from in one
     iteration. same: both start from one tensor. `node` is the node of that value; `summed` says that the way
     to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list.
-    `source` is another name of the value where it was stored: that of `out` in `state = out`.
+    `source` is another name of the value where it was stored: that of `out` in `state = out`. `together` are the
+    names of all tensors that carry the graph of that iteration, in the order in which they were made, where there are
+    several.
     """
 
     kind: Literal["carried", "outside", "shared", "same"]
@@ -31,6 +37,7 @@ class Origin:
     summed: bool = False
     elements: Literal["", "tuple", "list"] = ""
     source: str = ""
+    together: tuple[str, ...] = ()
 
     @property
     def detaching(self) -> str:
@@ -42,6 +49,8 @@ class Origin:
     @property
     def cutting(self) -> str:
         """Return how to cut the graph of what is carried: the statement in backticks, and where it belongs."""
+        if self.together:
+            return join(f"`{name} = {name}.detach()`" for name in self.together) + " before they are used again"
         if self.source and not self.elements:
             return f"`{self.name} = {self.source}.detach()` where it is stored"
         return f"`{self.detaching}` before `{self.name}` is used again"
@@ -84,7 +93,11 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
             name, at = found if found is not None else ("", site)
             several = reading.elements_of(name, way[kept]) if name else ""
             source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
-            return Origin("carried", name, at, iteration, number, summed and step > 0, several, source)
+            together: tuple[str, ...] = ()
+            if loop is not None and other is not None and name and not several:
+                together = _kept_together(reading, roots, loop, iteration, run, other)
+            together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
+            return Origin("carried", name, at, iteration, number, summed and step > 0, several, source, together)
         if _built_before(site, run.at) and _runs_again(run, other):
             found = reading.name(number, run.position)
             name, at = found if found is not None else ("", site)
@@ -106,6 +119,27 @@ def _kept_by(
         if found is not None:
             return at_step, found
     return kept, None
+
+
+def _kept_together(
+    reading: Reading, roots: Sequence[int], loop: LoopRun, iteration: int, run: Run, other: Run
+) -> tuple[str, ...]:
+    """Return what was kept of an iteration whose graph the other backward freed, in the order in which it was made."""
+    nodes = reading.ledger.nodes
+    freed = {number for number in other.traversal.executed if number in nodes and nodes[number].keeps != "no"}
+    found: dict[int, str] = {}
+    for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
+        reader = reading.site(number)
+        if _index(reader, loop.id) == iteration:
+            continue
+        for source in nodes[number].inputs:
+            if source in found or _index(reading.site(source), loop.id) != iteration:
+                continue
+            if not freed.isdisjoint(reading.ledger.ancestry([source])):
+                holder = reading.carried_by(source, loop, iteration, run.position, reader)
+                if holder is not None and not reading.elements_of(holder[0], source):
+                    found[source] = holder[0]
+    return tuple(dict.fromkeys(found[source] for source in sorted(found)))
 
 
 def _shared(reading: Reading, run: Run, other: Run, way: Sequence[int], node: Node) -> Origin:

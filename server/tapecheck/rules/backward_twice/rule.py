@@ -108,6 +108,9 @@ def _index(run: Run) -> tuple[int, ...]:
 
 def _headline(origin: Origin, run: Run, certain: bool) -> str:
     second = "second backward through" if certain else "possible second backward through"
+    if len(origin.together) == 2:
+        both = [f"{second} the graphs of `{{}}` and `{{}}`", f"{second} `{{}}` and `{{}}`"]
+        return headline(both, *origin.together)
     if origin.name:
         return headline(second + " the graph of `{}`", origin.name)
     if origin.kind == "carried":
