@@ -1,6 +1,7 @@
 /** Tapecheck in VS Code: starts the language server and carries its commands. */
 
 import * as vscode from 'vscode';
+import { ExecuteCommandRequest } from 'vscode-languageclient/node';
 import { Confirmer } from './confirm';
 import { showDebugInformation } from './debugInformation';
 import { disableRule } from './disable';
@@ -55,7 +56,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     vscode.commands.registerCommand('tapecheck.explain', (target?: unknown) => explainer.explain(target)),
     vscode.commands.registerCommand('tapecheck.disableRule', disableRule),
     vscode.commands.registerCommand('tapecheck.openExample', () => openExample(context)),
-    vscode.commands.registerCommand('tapecheck.fixAll', fixAll),
+    vscode.commands.registerCommand('tapecheck.fixAll', () => fixAll(current)),
     vscode.commands.registerCommand('tapecheck.selectInterpreter', () => current.selectInterpreter()),
     vscode.commands.registerCommand('tapecheck.debugInformation', () =>
       showDebugInformation(context, current, status),
@@ -108,11 +109,21 @@ function exists(file: vscode.Uri): Thenable<boolean> {
   );
 }
 
-/** Makes all safe fixes in the active editor, notebook cells included. */
-async function fixAll(): Promise<void> {
-  const inNotebook = vscode.window.activeTextEditor?.document.uri.scheme === 'vscode-notebook-cell';
-  const kind = `${inNotebook ? 'notebook.' : ''}source.fixAll.tapecheck`;
-  await vscode.commands.executeCommand('editor.action.codeAction', { kind, apply: 'first' });
+/** Makes all safe fixes in the active editor, notebook cells included; the server says so where there are none. */
+async function fixAll(server: Server): Promise<void> {
+  const editor = vscode.window.activeTextEditor;
+  const uri = editor?.document.uri ?? vscode.window.activeNotebookEditor?.notebook.uri;
+  await server.settled();
+  const { running } = server;
+  if (running === undefined || uri === undefined) {
+    const why = uri === undefined ? 'open a Python file or a notebook first' : 'the server is not running';
+    void vscode.window.showWarningMessage(`Tapecheck: nothing was fixed: ${why}.`);
+    return;
+  }
+  await running.sendRequest(ExecuteCommandRequest.type, {
+    command: 'tapecheck.fixFile',
+    arguments: [{ uri: uri.toString() }],
+  });
 }
 
 export async function deactivate(): Promise<void> {

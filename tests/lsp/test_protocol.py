@@ -580,6 +580,36 @@ async def test_a_fix_that_was_tried_is_applied_where_its_finding_stands_by_now(a
     assert await apply() == (False, "the finding is not in the file any more")
 
 
+async def test_all_safe_fixes_are_made_by_a_command_that_says_where_there_are_none(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        applied: list[t.WorkspaceEdit] = []
+
+        @connected.client.feature(t.WORKSPACE_APPLY_EDIT)
+        def _(params: t.ApplyWorkspaceEditParams) -> t.ApplyWorkspaceEditResult:
+            applied.append(params.edit)
+            return t.ApplyWorkspaceEditResult(applied=True)
+
+        async def fix(uri: object) -> tuple[bool, list[str]]:
+            asked = t.ExecuteCommandParams("tapecheck.fixFile", [{"uri": uri}])
+            answer = await asyncio.wait_for(connected.client.workspace_execute_command_async(asked), WAIT)
+            told = [one.message for one in connected.client.messages]
+            connected.client.messages.clear()
+            return bool(answer["ok"]), told
+
+        uri = connected.open("train.py", "a.backward(retain_graph=True)\n")
+        assert await fix(uri) == (True, [])
+        assert len(applied) == 1
+        connected.change(uri, t.TextDocumentContentChangeWholeDocument("a.backward()\n"))
+        assert await fix(uri) == (False, ["Tapecheck: train.py has no findings."])
+        uri = connected.open("twice.py", TWICE)
+        said = "nothing was fixed in twice.py: no finding has a fix: the help of each says what to do"
+        assert await fix(uri) == (False, [f"Tapecheck: {said}."])
+        gone = "gone.py is not analysed, or was edited meanwhile"
+        assert await fix(connected.uri("gone.py")) == (False, [f"Tapecheck: {gone}."])
+        assert await fix(3) == (False, [])
+        assert len(applied) == 1
+
+
 @pytest.mark.filterwarnings("ignore:Unknown progress token")
 async def test_trying_a_fix_is_stopped_by_its_progress(tmp_path: Path) -> None:
     async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
@@ -646,7 +676,7 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["run", "tryFix", "applyFix", "runReport", "explainRule", "graph", "tool"]
+    expected = ["run", "tryFix", "applyFix", "fixFile", "runReport", "explainRule", "graph", "tool"]
     assert commands is not None and list(commands.commands) == [f"tapecheck.{name}" for name in expected]
 
 

@@ -12,6 +12,7 @@ from textwrap import dedent
 import pytest
 
 from tapecheck.check import check as real_check
+from tapecheck.fixes import Edit, Fix
 from tapecheck.interpret import Cancelled
 from tapecheck.lsp.hover import Explainer
 from tapecheck.lsp.outcome import Outcome
@@ -282,6 +283,47 @@ def test_safe_fixes_are_made_one_after_the_other(session: Session) -> None:
     analysis = analysed(session, "a.backward(retain_graph=True)\nb.f(retain_graph=True)\nc.backward()\n")
     assert session.fix_all(analysis) == "a.backward()\nb.f()\nc.backward()\n"
     assert session.fix_all(analysed(session, TWICE)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "train.py has no findings"),
+        (TWICE, "nothing was fixed in train.py: no finding has a fix: the help of each says what to do"),
+        (
+            "b.f(retain_graph=True)  # unsafe\n",
+            (
+                "nothing was fixed in train.py: the fix of the finding changes training: "
+                "make it in the quick fixes of its line"
+            ),
+        ),
+        (
+            f"{TWICE}b.f(retain_graph=True)  # unsafe\n",
+            (
+                "nothing was fixed in train.py: no fix is safe; "
+                "1 of 2 findings have one that changes training, in their quick fixes"
+            ),
+        ),
+    ],
+)
+def test_it_is_said_why_nothing_is_fixed(session: Session, text: str, said: str) -> None:
+    analysis = analysed(session, text)
+    assert session.fix_all(analysis) is None
+    assert session.unfixed(analysis) == said
+
+
+def test_a_fix_that_edits_other_files_does_not_keep_the_others_back(session: Session) -> None:
+    def fixes_for(report, finding, /, **more):  # type: ignore[no-untyped-def]
+        if finding.span.line == 1:
+            return [Fix("Edit a module", "safe", (Edit(Span("/module.py", 1, 1, 1, 2), ""),), "nothing")]
+        return fake_server.fixes_for(report, finding, **more)
+
+    session = Session(check=fake_server.check, fixes_for=fixes_for)  # type: ignore[arg-type]
+    first, other = "a.f(retain_graph=True)\n", "b.f(retain_graph=True)\n"
+    assert session.fix_all(analysed(session, first + other)) == first + "b.f()\n"
+    analysis = analysed(session, first)
+    assert session.fix_all(analysis) is None
+    assert session.unfixed(analysis).endswith("other files, too: make it in the quick fixes of its finding")
 
 
 def test_fixes_are_there_again_after_an_undo(session: Session) -> None:

@@ -234,6 +234,36 @@ async def apply_fix(ls: Host, *arguments: object) -> dict[str, object]:
     return {"ok": answer.applied, "summary": title if answer.applied else answer.failure_reason or "it was refused"}
 
 
+async def fix_file(ls: Host, *arguments: object) -> dict[str, object]:
+    """Make all safe fixes of an open file, or of the notebook of a cell, `[{"uri": …}]`; say so where there are none.
+
+    Answers `{"ok", "summary"}`. The code action `source.fixAll.tapecheck` makes the same edit and says nothing, as on
+    save.
+    """
+    asked = arguments[0] if arguments else None
+    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    if not isinstance(uri, str):
+        return {"ok": False, "summary": "tapecheck.fixFile needs the uri of a file"}
+    analysis = await ls.analysis(ls.session.program(uri))
+    if analysis is None:
+        return _not_fixed(ls, f"{Path(path_of(uri)).name} is not analysed, or was edited meanwhile")
+    text = await ls.fix_all(analysis)
+    edit = ls.converter.replacement(analysis, text) if text is not None else None
+    if edit is None:
+        edited = ls.session.outdated(analysis.snapshot)
+        name = Path(analysis.snapshot.path).name
+        return _not_fixed(ls, f"{name} was edited meanwhile" if edited else await ls.unfixed(analysis))
+    answer = await ls.workspace_apply_edit_async(t.ApplyWorkspaceEditParams(edit, label="Fix all safe findings"))
+    if not answer.applied:
+        return _not_fixed(ls, f"the fixes were not made: {answer.failure_reason or 'the editor refused the edit'}")
+    return {"ok": True, "summary": f"all safe fixes are made in {Path(analysis.snapshot.path).name}"}
+
+
+def _not_fixed(ls: Host, summary: str) -> dict[str, object]:
+    ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, f"Tapecheck: {summary}."))
+    return {"ok": False, "summary": summary}
+
+
 async def run_report(ls: Host, *arguments: object) -> dict[str, object] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
     there.
@@ -302,6 +332,7 @@ ALL: Mapping[str, Callable[..., object]] = {
     RUN: run,
     "tapecheck.tryFix": try_fix,
     "tapecheck.applyFix": apply_fix,
+    "tapecheck.fixFile": fix_file,
     "tapecheck.runReport": run_report,
     "tapecheck.explainRule": explain_rule,
     "tapecheck.graph": show_graph,

@@ -336,6 +336,10 @@ class Host(Connection):
                 self.failed(f"could not fix {analysis.snapshot.path}", error)
             return None
 
+    async def unfixed(self, analysis: Analysis) -> str:
+        """Return in a sentence why there are no safe fixes to make."""
+        return await asyncio.get_running_loop().run_in_executor(self.fixing, self.session.unfixed, analysis)
+
     # Settings
 
     async def read_settings(self) -> None:

@@ -636,18 +636,36 @@ class Session:
         for _ in range(_MAX_FIX_ROUNDS):
             for finding in report.findings:
                 fixes = self._find_fixes(report, finding, snapshot)
-                fix = next((fix for fix in fixes if fix.applicability == "safe"), None)
+                fix = next((fix for fix in fixes if fix.applicability == "safe" and within(fix, snapshot.path)), None)
                 if fix is not None:
                     break
             else:
                 break
-            if any(edit.span.file != snapshot.path for edit in fix.edits) or self.outdated(snapshot):
+            if self.outdated(snapshot):
                 return None
             text = apply_edits(text, [(edit.span, edit.content) for edit in fix.edits])
             source = from_text(text, snapshot.path)
             open_files = self._open_files(snapshot)
             report = self._run_check(source, snapshot.settings, lambda: self.outdated(snapshot), open_files)
         return text if text != analysis.report.source.text and not self.outdated(snapshot) else None
+
+    def unfixed(self, analysis: Analysis) -> str:
+        """Return why `fix_all` makes no edit, and what to do instead."""
+        name = Path(analysis.snapshot.path).name
+        shown = self.shown(analysis)
+        if not shown:
+            return f"{name} has no findings"
+        fixes = [self.fixes(self.mending(analysis, one), one.static) for one in shown if one.static is not None]
+        if any(fix.applicability == "safe" for found in fixes for fix in found):
+            why = "a safe fix edits other files, too: make it in the quick fixes of its finding"
+        elif mended := sum(bool(found) for found in fixes):
+            why = "the fix of the finding changes training: make it in the quick fixes of its line"
+            if len(shown) > 1:
+                having = f"{mended} of {len(shown)} findings have"
+                why = f"no fix is safe; {having} one that changes training, in their quick fixes"
+        else:
+            why = "no finding has a fix: the help of each says what to do"
+        return f"nothing was fixed in {name}: {why}"
 
     def disabling(self, analysis: Analysis, finding: Finding, what: str) -> tuple[Span, str] | None:
         """Return the edit that switches a rule off for a finding's "line", "file" or "project"; None where none can."""
@@ -799,6 +817,11 @@ def _comment(source: Source, line: int, column: int) -> Hover | None:
         told += [] if meant else [f"- `{name}`: there is no such rule"]
     head = "This comment switches off:"
     return Hover("\n".join([head, "", *dict.fromkeys(told)]), Span(source.path, line, column, line, column + 1))
+
+
+def within(fix: Fix, path: str) -> bool:
+    """Return whether a fix edits one file alone."""
+    return all(edit.span.file == path for edit in fix.edits)
 
 
 def best_of(fixes: Sequence[Fix]) -> Fix | None:

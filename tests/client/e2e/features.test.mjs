@@ -732,5 +732,7 @@ scenario(
     assert.match(disabled['in this notebook'] ?? '', /tapecheck: ignore-file\[TAPE101\]/);
     assert.equal(fixed.split('retain_graph=True').length - 1, 1, fixed);
     await editor.screenshot('notebook-fixed-all');
+    await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.fixAll'));
+    await editor.toasts.filter({ hasText: 'disabled.ipynb has no findings' }).waitFor();
   },
 );
