@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pygls.io_ import StdoutWriter
 
+from tapecheck.lsp.parent import alive, until_gone
 from tapecheck.lsp.protocol import Protocol
 from tapecheck.lsp.wiring import create_server
 from tests.lsp.harness import FAKE, REAL
@@ -66,8 +67,8 @@ class Wire:
             pass
         return message
 
-    def start(self) -> dict[str, Any]:
-        self.send("initialize", {"processId": None, "rootUri": None, "capabilities": {}}, request=True)
+    def start(self, editor: int | None = None) -> dict[str, Any]:
+        self.send("initialize", {"processId": editor, "rootUri": None, "capabilities": {}}, request=True)
         answer = self.answer()
         self.send("initialized", {})
         return answer
@@ -131,6 +132,43 @@ def test_a_client_that_disappears_takes_the_server_with_it(tmp_path: Path, momen
     wire.process.stdin.close()
     wire.process.stdout.close()
     # What was going on ends only when it is cancelled.
+    assert wire.end() == 1
+
+
+@pytest.mark.parametrize("moment", ["idle", "while running"])
+def test_an_editor_that_is_killed_takes_the_server_with_it(tmp_path: Path, moment: str) -> None:
+    """Its standard input stays open, as where another child of the editor has inherited the other end."""
+    editor = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    wire = Wire(FAKE)
+    try:
+        wire.start(editor.pid)
+        if moment == "while running":
+            script = tmp_path / "forever.py"
+            script.write_text("# forever\n")
+            command = {"command": "tapecheck.run", "arguments": [{"uri": script.as_uri()}]}
+            wire.send("workspace/executeCommand", command, request=True)
+            while "epoch 1" not in json.dumps(wire.read()):
+                pass
+        assert wire.process.poll() is None
+        editor.kill()
+        editor.wait()
+        assert wire.process.wait(HUNG) == 1
+    finally:
+        editor.kill()
+        editor.communicate()
+        wire.end()
+
+
+async def test_only_a_process_that_is_there_is_watched() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert [alive(number) for number in (os.getpid(), 1, gone.pid, 0, -1, 2**80)] == [True, True, *[False] * 4]
+    await until_gone(gone.pid)
+    wire = Wire(FAKE)
+    wire.start(gone.pid)
+    wire.send("textDocument/didOpen", opened("x = 1\n"))
+    assert wire.read()["method"] == "textDocument/publishDiagnostics"
+    wire.send("exit")
     assert wire.end() == 1
 
 

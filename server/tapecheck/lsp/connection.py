@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,6 +47,8 @@ class Connection(LanguageServer):
         self.client = Client()
         self.runs: dict[str, UnderWay] = {}
         """What is being run, by the path of its file."""
+        self.hang_up: Callable[[], None] = lambda: None
+        """Ends the connection as the client does by closing it."""
         self._tasks: set[asyncio.Task[object]] = set()
         self._said: set[str] = set()
 

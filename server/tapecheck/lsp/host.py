@@ -83,7 +83,7 @@ class Host(Connection):
         self._crashed: dict[str, int] = {}
         self._in_others: dict[str, dict[str, frozenset[tuple[str, int, int]]]] = {}
         self._drawn: dict[str, object] = {}
-        # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
+        # Long work in the pool of pygls would keep its handlers waiting.
         self.analysing = _deep_executor("tapecheck-analysis")
         self.fixing = _deep_executor("tapecheck-fixes")
         self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from pygls.io_ import StdoutWriter
@@ -44,7 +47,7 @@ def serve(session: Session | None = None) -> int:
 
 
 def serve_streams(server: Host, source: BinaryIO, sink: BinaryIO) -> None:
-    """Handle the messages that come from one stream and write to another, until one of them ends."""
+    """Handle the messages that come from one stream and write to another, until one of them or the editor ends."""
     server.protocol.set_writer(StdoutWriter(sink))
     try:
         asyncio.run(_read(server, source))
@@ -61,7 +64,23 @@ async def _read(server: Host, source: BinaryIO) -> None:
     frames = Frames()
     protocol = server.protocol
     assert isinstance(protocol, Protocol)
-    while data := await loop.run_in_executor(server.thread_pool, os.read, source.fileno(), _CHUNK):
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    server.hang_up = partial(chunks.put_nowait, b"")
+
+    def read() -> None:
+        data = b"more"
+        # The loop is closed where the server ends while the client still has the stream open.
+        with contextlib.suppress(RuntimeError):
+            while data:
+                try:
+                    data = os.read(source.fileno(), _CHUNK)
+                except OSError:
+                    data = b""
+                loop.call_soon_threadsafe(chunks.put_nowait, data)
+
+    # Nothing wakes a thread that reads: one of a pool would keep the process from ending.
+    threading.Thread(target=read, name="tapecheck-read", daemon=True).start()
+    while data := await chunks.get():
         for message in frames.feed(data):
             protocol.receive(message)
 

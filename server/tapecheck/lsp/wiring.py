@@ -14,6 +14,7 @@ from tapecheck.lsp import actions, commands, features, sync, workspace
 from tapecheck.lsp.client import read_client
 from tapecheck.lsp.connection import quietly
 from tapecheck.lsp.host import Host
+from tapecheck.lsp.parent import alive, until_gone
 from tapecheck.lsp.places import utf
 from tapecheck.lsp.settings import SECTION
 
@@ -54,6 +55,9 @@ def initialize(ls: Host, params: t.InitializeParams) -> None:
     ls.client = read_client(params)
     ls.__dict__.pop("converter", None)
     ls.encoding = utf(ls.workspace.position_encoding)
+    # A server in a container of its own does not see the editor's process.
+    if params.process_id is not None and alive(params.process_id):
+        ls.spawn(_end_with(ls, params.process_id))
     options = params.initialization_options
     if isinstance(options, dict):
         # Our own extension says "settings"; people write the section's name, or its contents.
@@ -71,6 +75,12 @@ def initialize(ls: Host, params: t.InitializeParams) -> None:
         ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(actions.code_action)
         if ls.client.action_resolve:
             ls.feature(t.CODE_ACTION_RESOLVE)(actions.resolve_action)
+
+
+async def _end_with(ls: Host, editor: int) -> None:
+    await until_gone(editor)
+    logger.warning("the editor, process %d, is gone", editor)
+    ls.hang_up()
 
 
 async def initialized(ls: Host, params: t.InitializedParams) -> None:
