@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 
-from tapecheck.check import BLANKET, INCOMPLETE, INVALID, UNUSED
+from tapecheck.check import BLANKET, INCOMPLETE, INVALID, UNUSED, unknown_rule
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.rules import ALL, Rule
 from tapecheck.rules.pages import index, page
@@ -38,7 +37,7 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
         write(f"{name}\n\n{_NOTES[name]}\n")
         return NOTHING_FOUND
     if not rules:
-        raise UsageError(f"no rule is called {name!r}{_hint(name or '')}")
+        raise UsageError(_no_rule(name or ""))
     if output_format == "json":
         rows = [_row(rule) for rule in rules]
         write(json.dumps(rows if name is None else rows[0], indent=2) + "\n")
@@ -54,14 +53,13 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     return NOTHING_FOUND
 
 
-def _hint(name: str) -> str:
-    """Return what may be meant by the name of no rule: the rules that begin so, else the nearest one."""
+def _no_rule(name: str) -> str:
+    """Return what is wrong with the name of no rule, with the rules that begin so, else the nearest one."""
     names = [known for rule in ALL for known in (rule.code, rule.name)]
     begun = [known for known in names if name and known.lower().startswith(name.lower())]
-    near = begun or difflib.get_close_matches(name, names, 1)
-    if not near:
-        return ": `tapecheck rule` lists them all"
-    return f", did you mean {'one of ' if len(near) > 1 else ''}{', '.join(near)}?"
+    if begun:
+        return f"no rule is called {name!r}; did you mean {'one of ' if len(begun) > 1 else ''}{', '.join(begun)}?"
+    return unknown_rule(name, ()) or ""
 
 
 def _row(rule: Rule) -> dict[str, object]:

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -162,7 +162,9 @@ class Importers:
         if known is None:
             search = self._search(importer)
             statements = self._texts.statements(importer)
-            found = {one for statement in statements for one in _leads_to(search, statement, importer)}
+            found = {
+                one for statement in statements for one in leads_to(statement, importer, search.find, search.inside)
+            }
             known = self._imported[importer] = frozenset(found)
         return known
 
@@ -201,16 +203,21 @@ def _candidates(path: str, named: dict[str, list[str]]) -> Collection[str]:
     return [*named.get(os.path.basename(folder), ()), *beside]
 
 
-def _leads_to(search: Search, statement: Statement, importer: str) -> Iterator[str]:
+def leads_to(
+    statement: Statement,
+    importer: str,
+    find: Callable[[str, int, str], Found | None],
+    inside: Callable[[tuple[str, ...], str], Found | None],
+) -> Iterator[str]:
     """Yield the files that a statement runs: of the module, the packages around it, the submodules it takes."""
     parts = statement.module.split(".") if statement.module else []
     found: Found | None = None
     for count in range(0 if statement.level else 1, len(parts) + 1):
-        found = search.find(".".join(parts[:count]), statement.level, importer)
+        found = find(".".join(parts[:count]), statement.level, importer)
         if found is not None and found.file is not None:
             yield found.file
     if found is not None and found.folders:
         for name in statement.names:
-            inner = search.inside(found.folders, name)
+            inner = inside(found.folders, name)
             if inner is not None and inner.file is not None:
                 yield inner.file

@@ -11,6 +11,7 @@ from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
+from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.interpret.values import (
     Function,
@@ -20,7 +21,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source import Source
 from tapecheck.source.environment import installed
-from tapecheck.source.importers import statements_of
+from tapecheck.source.importers import leads_to, statements_of
 from tapecheck.source.modules import Modules
 from tapecheck.source.nodes import walk
 
@@ -52,15 +53,10 @@ def leads_to_autograd(source: Source, project: Modules) -> bool:
 
 
 def _imported(importer: Source, project: Modules) -> Iterator[str]:
-    """Yield the files of the project that a file imports; of a package, the modules that it takes, too."""
+    """Yield the files of the project that a file imports."""
     for one in statements_of(importer.text):
-        if not one.level and one.module.partition(".")[0] in LIBRARIES:
-            continue
-        found = project.locate(one.module, one.level, importer.path)
-        if found is None:
-            continue
-        inside = (project.inside(found.folders, name) for name in one.names) if found.folders else ()
-        yield from (part.file for part in (found, *inside) if part is not None and part.file is not None)
+        if one.level or one.module.partition(".")[0] not in LIBRARIES:
+            yield from leads_to(one, importer.path, project.locate, project.inside)
 
 
 def _acts(source: Source, project: Modules) -> bool:
@@ -76,7 +72,7 @@ def _acts(source: Source, project: Modules) -> bool:
         elif isinstance(statement, ast.Import):
             imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in statement.names)
         elif isinstance(statement, ast.Expr) or (looping and isinstance(statement, (ast.Assign, ast.AugAssign))):
-            called.update(filter(None, (_root(part.func) for part in walk(statement) if isinstance(part, ast.Call))))
+            called.update(filter(None, (root_of(part.func) for part in walk(statement) if isinstance(part, ast.Call))))
         elif isinstance(statement, _BLOCKS):
             looping = looping or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
             waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
@@ -86,13 +82,6 @@ def _acts(source: Source, project: Modules) -> bool:
         if level < 0 or (not library and project.find(module, level, source.path) is not None):
             return True
     return False
-
-
-def _root(called: ast.expr) -> str:
-    """Return the name that a called expression starts with: `a` of `a.b[0]().c`."""
-    while isinstance(called, (ast.Attribute, ast.Call, ast.Subscript)):
-        called = called.func if isinstance(called, ast.Call) else called.value
-    return called.id if isinstance(called, ast.Name) else ""
 
 
 def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Container[str]) -> int | None:

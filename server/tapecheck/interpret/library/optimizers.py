@@ -8,6 +8,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, kept
+from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -304,10 +305,7 @@ def _may_unfreeze(tree: ast.Module) -> bool:
                 if not node.args or _on(node.args[0]):
                     return True
             elif any(word.arg == _SWITCH and _on(word.value) for word in node.keywords):
-                root: ast.expr = node.func
-                while isinstance(root, ast.Attribute):
-                    root = root.value
-                if not (isinstance(root, ast.Name) and root.id in torch):
+                if root_of(node.func) not in torch:
                     return True
             elif isinstance(node.func, ast.Name) and node.func.id == "setattr":
                 if any(isinstance(part, ast.Constant) and part.value == _SWITCH for part in node.args):

@@ -23,6 +23,8 @@ class _Renamed:
     optimizer: Optimizer
     step: Step
     backward: Span
+    remade: frozenset[Identity]
+    """All leaves that were made of it."""
 
 
 def renamed(readings: Sequence[Reading], handled: set[Identity], code: str, rule: str) -> list[Finding]:
@@ -38,11 +40,22 @@ def given_up(readings: Sequence[Reading], handled: set[Identity]) -> set[Identit
 def _shown(readings: Sequence[Reading], handled: set[Identity]) -> list[tuple[Reading, _Renamed]]:
     """Return what every way through the program that trains shows, by where the new tensor is made."""
     trained = [reading for reading in readings if len(reading.steps) >= 2]
-    shown = [{story.new.at.span: (reading, story) for story in _stories(reading, handled)} for reading in trained]
+    shown = [
+        {story.new.at.span: (reading, story) for story in _stories(reading) if not story.remade & handled}
+        for reading in trained
+    ]
     return [found for place, found in shown[0].items() if all(place in other for other in shown)] if shown else []
 
 
-def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
+def _stories(reading: Reading) -> list[_Renamed]:
+    """Return what is remade in a tape, worked out once: two rules ask."""
+    known = reading.kept.get("renamed")
+    if not isinstance(known, list):
+        known = reading.kept["renamed"] = list(_look_for_stories(reading))
+    return known
+
+
+def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:
     gradients = gradients_of(reading)
     if not gradients.listed or gradients.all_escaped:
         return
@@ -70,8 +83,6 @@ def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
                 anew.setdefault(base, []).append(leaf)
                 break
     for base, others in anew.items():
-        if any(identity(reading, leaf) in handled for leaf in others):
-            continue
         added = [
             (moment, leaf) for leaf in others for moment in gradients.moments(leaf.id)
             if moment.kind == "added" and moment.fact == "yes"
@@ -86,7 +97,8 @@ def _stories(reading: Reading, handled: set[Identity]) -> Iterator[_Renamed]:
         step = steps[0].step
         owner = reading.optimizers.get(step.optimizer) if step is not None else None
         if step is not None and owner is not None:
-            yield _Renamed(leaves[base], added[0][1], owner, step, added[0][0].at.span)
+            remade = frozenset(identity(reading, leaf) for leaf in others)
+            yield _Renamed(leaves[base], added[0][1], owner, step, added[0][0].at.span, remade)
 
 
 def _names(reading: Reading, leaf: int) -> set[str]:
