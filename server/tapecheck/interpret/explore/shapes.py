@@ -60,6 +60,10 @@ class Shape:
     carried: frozenset[str]
     left_out: frozenset[int]
 
+    def sides(self, taken: bool) -> tuple[Side, Side]:
+        """Return the side that is run where the condition is answered so, and the other one."""
+        return (self.body, self.orelse) if taken else (self.orelse, self.body)
+
 
 @dataclass(slots=True)
 class Scope:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 
@@ -29,3 +30,8 @@ class Watched:
     names: set[tuple[str, str]] = field(default_factory=set)
     effects: int = 0
     """What the code can do that the answers so far left out, as bits of `Effect`."""
+
+    def add(self, stake: Stake, lines: Set[tuple[str, int]], effects: int = 0) -> None:
+        self.stake = max(self.stake, stake)
+        self.lines |= lines
+        self.effects |= effects

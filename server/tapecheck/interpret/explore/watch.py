@@ -49,6 +49,7 @@ from tapecheck.tape import (
     Backward,
     Bind,
     Escape,
+    Event,
     GradientCleared,
     GradientSet,
     Hold,
@@ -113,50 +114,46 @@ class Watcher:
         world.budget.spend(limits.WATCH_WORK)
         self._looked_at.add((node, taken))
         shape = shapes.shape(node)
-        here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
+        here, other = shape.sides(taken)
         present = self._present(world, env)
-        stake = self._other_side(present, shapes, shape, here, other)
-        before = {name: present.value(name) for name in shape.live}
-        objects = (
-            [
-                (owner, attribute, owner.attrs.get(attribute, ABSENT))
-                for owner in present.objects()
-                for attribute in here.attributes
-                if attribute in owner.attrs
-            ]
-            if here.attributes
-            else []
-        )
+        modes = self._of_modes(present, shapes, node)
+        stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
         # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
         unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
-        modes = self._of_modes(present, shapes, node)
-        if modes:
-            stake = Stake.VERDICT
-        stake = min(stake, most)
-        own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
-        numbers = self._numbers(shapes)
-        steering = {name for name in own if numbers.steers(name.rsplit(".", 1)[-1])}
-        unknown = _left_unknown(present, shapes, node, taken) & steering if steering and not here.jumps else frozenset()
-        own -= unknown
-        stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
-        lines = {
-            (world.position.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        }
-        if other.jumps & LEAVING:
-            lines |= {(world.position.frames[-1].file, line) for line in shape.left_out}
-        found = []
-        for place in places:
-            watched = self.watched.setdefault(place, Watched())
-            watched.effects |= other.effects | modes | (shape.rest.effects if here.jumps else 0)
-            watched.lines |= lines
-            watched.stake = max(watched.stake, stake)
-            found.append(watched)
+        numbers, unknown = self._numbers_left(present, shapes, node, taken)
+        stake = max(min(stake, most), self._number(world, shapes, numbers, places))
+        left_out = shape.left_out if other.jumps & LEAVING else ()
+        numbered = (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *left_out)
+        lines = {(world.position.frames[-1].file, line) for line in numbered}
+        effects = other.effects | modes | (shape.rest.effects if here.jumps else 0)
+        watched = [self.watched.setdefault(place, Watched()) for place in places]
+        for one in watched:
+            one.add(stake, lines, effects)
+        before = {name: present.value(name) for name in shape.live}
+        objects = [
+            (owner, attribute, owner.attrs.get(attribute, ABSENT))
+            for owner in (present.objects() if here.attributes else ())
+            for attribute in here.attributes
+            if attribute in owner.attrs
+        ]
         inert = not here.effects & _DROP or present.inert(here)
         events = len(world.writer.tape.events)
         return _Open(
-            self, present, shapes, shape, here, other, before, objects, events, found, places, inert, most, unknown
+            self, present, shapes, shape, here, other, before, objects, events, watched, places, inert, most, unknown
         )
+
+    def _numbers_left(
+        self, present: Present, shapes: Shapes, node: ast.If, taken: bool
+    ) -> tuple[set[str], frozenset[str]]:
+        """Return what the side that is not taken gives a number, and those names where nothing is known of it."""
+        shape = shapes.shape(node)
+        here, other = shape.sides(taken)
+        stored = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
+        numbers = self._numbers(shapes)
+        steering = {name for name in stored if numbers.steers(_last(name))}
+        unknown = _left_unknown(present, shapes, node, taken) & steering if steering and not here.jumps else frozenset()
+        return stored - unknown, unknown
 
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward, changes something in
@@ -166,7 +163,7 @@ class Watcher:
         if shapes is None:
             return False
         shape = shapes.shape(node)
-        here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
+        here, other = shape.sides(taken)
         sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
         present = self._present(world, env)
         return any(
@@ -184,61 +181,29 @@ class Watcher:
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
         world = present.world
-        stake = Stake.NOTHING
-        effects = other.effects
-        for one in other.imports:
-            imported = of_import(self.project, one, world.position.frames[-1].file, self.modules)
-            if imported is None:
-                # What another file of the project has is not known before it is imported.
-                return Stake.VERDICT
-            effects |= imported
+        imported = self._of_imports(world, other)
+        if imported is None:
+            return Stake.VERDICT
         inert = other.empty or present.inert(other)
-        if not inert:
-            effects |= of_calls(other, present, shapes)
+        effects = other.effects | imported | (0 if inert else of_calls(other, present, shapes))
         if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
         if other.effects & _CLEAR and world.writer.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
             return Stake.VERDICT
-        if not other.empty:
-            leaves = other.jumps
-            if "yield" in leaves:
-                return Stake.VERDICT
-            graphs = [present.graph_of(name) for name in other.read]
-            if "raise" in leaves and any(graphs):
-                # Whoever catches it goes on without what it left out, and may keep what it carries.
-                return Stake.VERDICT
-            if (
-                present.first
-                and world.writer.last_id == present.first
-                and world.modes.grad_mode == "yes"
-                and present.calls_layer(other)
-            ):
-                # An iteration that has built no graph so far may build one there, for nothing.
-                stake = Stake.ONCE
-            # What both sides go on from is there either way.
-            alone = [present.graph_of(name) for name in other.read - here.read]
-            if Graph.STALE in graphs if "value" in leaves else Graph.STALE in alone and other.facts.stored & shape.live:
-                return Stake.VERDICT
-            if other.facts.stored & shape.live:
-                stake = max(stake, Stake.CERTAINTY)
-            if leaves & {"continue", "break", "return"}:
-                stake = max(stake, Stake.CERTAINTY)
-                if any(present.graph_of(name) for name in shape.carried):
-                    return Stake.VERDICT
-            if "value" in leaves:
-                stake = max(stake, Stake.CERTAINTY)
-                if any(graphs) or not inert:
-                    return Stake.VERDICT
-        if here.jumps & LEAVING:
-            # What this side leaves out has not been seen.
-            rest = shape.rest
-            inert = rest.empty or present.inert(rest)
-            if rest.effects & (_SETTLING if inert else _MATTERING_OR_CUT):
-                return Stake.VERDICT
-            if rest.facts.stored and not inert:
-                return Stake.VERDICT
-        return stake
+        if here.jumps & LEAVING and _left_out_matters(present, shape.rest):
+            return Stake.VERDICT
+        return Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
+
+    def _of_imports(self, world: World, side: Side) -> int | None:
+        """Return the effects of what a side imports; None where that is not known before it is imported."""
+        effects = 0
+        for one in side.imports:
+            imported = of_import(self.project, one, world.position.frames[-1].file, self.modules)
+            if imported is None:
+                return None
+            effects |= imported
+        return effects
 
     def _of_modes(self, present: Present, shapes: Shapes, node: ast.If) -> int:
         """Return what programs do that are chosen by the same setting as a side of this `if`, if it matters."""
@@ -251,77 +216,52 @@ class Watcher:
 
     def left(self, world: World, open_: _Open) -> None:
         """Look at what the side that was taken did, now that it is done."""
-        stake = Stake.NOTHING
-        here, other, shape = open_.here, open_.other, open_.shape
-        if here.effects & _DROP and not open_.inert:
-            stake = Stake.VERDICT
-        code: set[tuple[str, int]] = set()
-        for name in open_.unknown:
-            if not knows_nothing(open_.present.value(name)):
-                numbers = (name.rsplit(".", 1)[-1],)
-                stake = max(stake, self._number(world, open_.shapes, numbers, open_.places))
+        stored, code = self._of_stores(world, open_)
+        done, lines = _of_events(world.writer.tape.events, open_.start)
+        drops = open_.here.effects & _DROP and not open_.inert
+        stake = min(max(stored, done, Stake.VERDICT if drops else Stake.NOTHING), open_.most)
+        for watched in open_.watched:
+            # What a class or function that was chosen here does, it does by this choice.
+            watched.add(stake, lines | code)
+
+    def _of_stores(self, world: World, open_: _Open) -> tuple[Stake, set[tuple[str, int]]]:
+        """Return what hangs on what this side has stored, and the lines of the code that it has stored."""
+        here, other, present = open_.here, open_.other, open_.present
+        known = [name for name in open_.unknown if not knows_nothing(present.value(name))]
+        stake = self._number(world, open_.shapes, known, open_.places)
         for owner, attribute, was in open_.objects:
             if f"self.{attribute}" not in here.facts.stored:
                 stake = max(stake, self._stored(open_, attribute, was, owner.attrs.get(attribute, ABSENT)))
-        for name in shape.live:
-            now = open_.present.value(name)
-            before = open_.before.get(name, ABSENT)
+        code: set[tuple[str, int]] = set()
+        for name, before in open_.before.items():
+            now = present.value(name)
             if name in here.facts.stored or "." in name:
                 stake = max(stake, self._stored(open_, name, before, now))
                 if before is not now:
                     code |= _code_of(now)
             elif name in other.facts.stored and self._differs(open_, name, now):
                 stake = Stake.VERDICT
-        lasting = False
-        lines: set[tuple[str, int]] = set()
-        creates = False
-        for event in world.writer.tape.events[open_.start :]:
-            if isinstance(event, _LASTING):
-                lasting = True
-                if isinstance(event, GradientCleared):
-                    creates = True
-            elif isinstance(event, Bind) and event.node is not None and "[" in event.name:
-                # An element of what is there on both sides.
-                lasting = True
-            at = getattr(event, "at", None)
-            if at is not None:
-                lines.add((at.span.file, at.span.line))
-        if lasting:
-            stake = max(stake, Stake.CERTAINTY)
-        if creates and any(
-            isinstance(event, Backward) and event.create != "no" and event.accumulates
-            for event in world.writer.tape.events
-        ):
-            stake = Stake.VERDICT
-        stake = min(stake, open_.most)
-        for watched in open_.watched:
-            watched.stake = max(watched.stake, stake)
-            # What a class or function that was chosen here does, it does by this choice.
-            watched.lines |= lines | code
+        return stake, code
 
     def _stored(self, open_: _Open, name: str, before: Value, now: Value) -> Stake:
         """Return what hangs on a name that this side stored: else it is what it was, or what that side stores."""
         if before is now and name not in open_.other.facts.stored:
             return Stake.NOTHING
         if (is_plain(before) or is_plain(now)) and not is_same(before, now):
-            last = name.rsplit(".", 1)[-1]
-            if self._number(open_.present.world, open_.shapes, (last,), open_.places) is Stake.VERDICT:
+            if self._number(open_.present.world, open_.shapes, (name,), open_.places) is Stake.VERDICT:
                 return Stake.VERDICT
         graph = open_.present.graph(now)
         if name in open_.other.facts.stored:
             # Both sides store it: a graph on this side only changes what follows.
             return Stake.VERDICT if self._differs(open_, name, now) else Stake.CERTAINTY
         was = open_.present.graph(before)
-        if was is Graph.STALE and graph is Graph.STALE:
-            # The old graph is there either way.
-            return Stake.CERTAINTY
-        if was is Graph.STALE or (graph and not was and before is not ABSENT):
+        if was is Graph.STALE:
+            # Where it still is, the old graph is there either way.
+            return Stake.CERTAINTY if graph is Graph.STALE else Stake.VERDICT
+        if bool(was) != bool(graph) and before is not ABSENT:
             return Stake.VERDICT
-        if was and not graph:
-            return Stake.VERDICT
-        if graph:
-            return Stake.CERTAINTY
-        return Stake.CERTAINTY if isinstance(now, (Instance, List, Dict, Set, Function, Class)) else Stake.NOTHING
+        kept = graph or isinstance(now, (Instance, List, Dict, Set, Function, Class))
+        return Stake.CERTAINTY if kept else Stake.NOTHING
 
     def _differs(self, open_: _Open, name: str, now: Value) -> bool:
         """Whether the other side may store a value with a graph where this one has none there, or none where it has."""
@@ -342,10 +282,7 @@ class Watcher:
             return False
         shape, numbers = shapes.shape(node), self._numbers(shapes)
         jumps = shape.body.jumps | shape.orelse.jumps
-        if jumps & {"raise", "yield"} or ("value" in jumps and numbers.tests(shapes.function(node))):
-            return False
-        if "value" in jumps and any(frame.file != world.position.frames[-1].file for frame in world.position.frames):
-            # What another file does with the number is not in this one's index.
+        if jumps & {"raise", "yield"} or ("value" in jumps and self._tests_value(world, shapes, node)):
             return False
         stored = set(shape.live)
         parts = [shape.body, shape.orelse]
@@ -365,6 +302,12 @@ class Watcher:
             if not part.empty
         )
 
+    def _tests_value(self, world: World, shapes: Shapes, node: ast.If) -> bool:
+        """Whether what the function around an `if` returns may be tested; in another file, nobody knows."""
+        file = world.position.frames[-1].file
+        called_from_elsewhere = any(frame.file != file for frame in world.position.frames)
+        return called_from_elsewhere or self._numbers(shapes).tests(shapes.function(node))
+
     def standing(self, world: World, values: Iterable[Value], env: Env) -> tuple[int, ...]:
         """Return what the stake of a condition hangs on besides the kinds of the values that it is about.
 
@@ -382,10 +325,8 @@ class Watcher:
         """Note which part an expression took as its value; `other` are those that were not evaluated."""
         stake, effects = self._of_expression(world, node, other, value, places, env)
         for place in places:
-            watched = self.watched.setdefault(place, Watched())
-            watched.stake = max(watched.stake, stake)
-            watched.effects |= effects
-            watched.lines.add((world.position.frames[-1].file, getattr(node, "lineno", 1)))
+            line = (world.position.frames[-1].file, getattr(node, "lineno", 1))
+            self.watched.setdefault(place, Watched()).add(stake, {line}, effects)
 
     def _of_expression(
         self,
@@ -405,31 +346,32 @@ class Watcher:
         effects = side.effects | of_calls(side, present, shapes)
         if effects & (_SETTLING if present.inert(side) else _MATTERING_OR_CUT):
             return Stake.VERDICT, effects
+        return self._of_value(present, shapes, side, node, value, places), side.effects
+
+    def _of_value(
+        self, present: Present, shapes: Shapes, side: Side, node: ast.expr, value: Value, places: Sequence[Place]
+    ) -> Stake:
+        """Return what hangs on an expression having this value, and not one of the side that was not evaluated."""
         graph = present.graph(value)
         graphs = [present.graph_of(name) for name in side.read]
-        if Graph.STALE in graphs:
-            return Stake.VERDICT, side.effects
-        if bool(graph) != any(graphs) and not (graph and side.facts.called):
-            return Stake.VERDICT, side.effects
-        if graph:
-            return Stake.CERTAINTY, side.effects
-        if isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
-            return Stake.CERTAINTY, side.effects
+        if Graph.STALE in graphs or (bool(graph) != any(graphs) and not (graph and side.facts.called)):
+            return Stake.VERDICT
+        if graph or isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
+            return Stake.CERTAINTY
         if isinstance(value, Tensor) and present.calls_layer(side):
-            return Stake.CERTAINTY, side.effects
+            return Stake.CERTAINTY
+        if not is_plain(value):
+            return Stake.NOTHING
         behind = shapes.behind(node)
         live = [one for one in shapes.targets(node) if "." in one or behind is None or one in behind]
-        if is_plain(value) and live:
-            stake = self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in live), places)
-            return max(stake, Stake.CERTAINTY if "" in live else Stake.NOTHING), side.effects
-        return Stake.NOTHING, side.effects
+        return max(self._number(present.world, shapes, live, places), Stake.CERTAINTY if "" in live else Stake.NOTHING)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
         """Return what hangs on giving names another number: what the conditions that read them decide."""
         numbers = self._numbers(shapes)
-        tested = [name for name in names if numbers.tests(name)]
+        tested = [name for name in map(_last, names) if numbers.tests(name)]
         if any(map(numbers.steers, tested)):
             return Stake.VERDICT
         file = world.position.frames[-1].file
@@ -490,7 +432,7 @@ class Watcher:
             ):
                 return Stake.VERDICT
             for name in side.facts.stored & shape.live:
-                last = name.rsplit(".", 1)[-1]
+                last = _last(name)
                 if name in other.facts.stored:
                     stake = Stake.CERTAINTY
                 elif not inert and name not in side.plain:
@@ -510,6 +452,61 @@ class Watcher:
         if any(side.effects & _MATTERING_OR_CUT for side in sides):
             return Stake.VERDICT
         return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
+
+
+def _last(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
+
+
+def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: bool) -> Stake:
+    """Return what hangs on the side that is not run by the graphs that it reads, keeps and leaves out.
+
+    `inert` says that it cannot touch any.
+    """
+    leaves = other.jumps
+    graphs = [present.graph_of(name) for name in other.read]
+    # Whoever catches an exception goes on without what it left out, and may keep what it carries.
+    if "yield" in leaves or ("raise" in leaves and any(graphs)):
+        return Stake.VERDICT
+    if "value" in leaves and (any(graphs) or not inert):
+        return Stake.VERDICT
+    stores = bool(other.facts.stored & shape.live)
+    # What both sides go on from is there either way.
+    if stores and any(present.graph_of(name) is Graph.STALE for name in other.read - here.read):
+        return Stake.VERDICT
+    ends = bool(leaves & {"continue", "break", "return"})
+    if ends and any(present.graph_of(name) for name in shape.carried):
+        return Stake.VERDICT
+    world = present.world
+    bare = present.first and world.writer.last_id == present.first and world.modes.grad_mode == "yes"
+    if bare and present.calls_layer(other):
+        # An iteration that has built no graph so far may build one there, for nothing.
+        return Stake.ONCE
+    return Stake.CERTAINTY if stores or ends or "value" in leaves else Stake.NOTHING
+
+
+def _left_out_matters(present: Present, rest: Side) -> bool:
+    """Return whether a verdict can hang on what this side leaves out, which has not been seen."""
+    inert = rest.empty or present.inert(rest)
+    return bool(rest.effects & (_SETTLING if inert else _MATTERING_OR_CUT) or (rest.facts.stored and not inert))
+
+
+def _of_events(events: Sequence[Event], start: int) -> tuple[Stake, set[tuple[str, int]]]:
+    """Return what hangs on what has happened since the event `start`, and the lines where it has."""
+    new = events[start:]
+    sites = (getattr(event, "at", None) for event in new)
+    lines = {(at.span.file, at.span.line) for at in sites if at is not None}
+    if any(isinstance(event, GradientCleared) for event in new) and any(
+        isinstance(event, Backward) and event.create != "no" and event.accumulates for event in events
+    ):
+        return Stake.VERDICT, lines
+    lasting = any(isinstance(event, _LASTING) or _binds_element(event) for event in new)
+    return Stake.CERTAINTY if lasting else Stake.NOTHING, lines
+
+
+def _binds_element(event: Event) -> bool:
+    """Whether a graph becomes an element of what is there on both sides."""
+    return isinstance(event, Bind) and event.node is not None and "[" in event.name
 
 
 def _left_unknown(present: Present, shapes: Shapes, node: ast.If, taken: bool) -> frozenset[str]:
