@@ -167,6 +167,23 @@ _CALLED = {"zero_grad": _CLEAR, "step": _CHANGE, "no_grad": _CUT, "set_grad_enab
 """What calls do besides what the other tables say of them."""
 
 
+def _of_call(node: ast.Call, called: str, loops: bool) -> int:
+    """Return what a call does by the kind of name that it calls; `loops` says whether it stands in a loop."""
+    function = node.func
+    if called in _STARTING:
+        return _START
+    if called[-1:] == "_" and called[:1] != "_":
+        # The functions of torch.nn.init switch recording off.
+        changes = called != "requires_grad_" and last_name(getattr(function, "value", function)) != "init"
+        return (_CHANGE if changes else 0) | (_CLEAR if called == "zero_" else 0)
+    if called in _DROPPING:
+        # `os.remove` drops a file.
+        return 0 if root_of(function) in NUMERIC else _DROP
+    if called in _KEEPING and not all_numbers(node.args):
+        return _KEEP | (_COLLECT if loops and called in _COLLECTING else 0)
+    return 0
+
+
 class _Reader:
     """Reads the nodes of a piece of code, one after the other in any order, and gathers what they do.
 
@@ -219,32 +236,17 @@ class _Reader:
         self.facts.called = True
         function = node.func
         called = function.attr if type(function) is ast.Attribute else getattr(function, "id", "")
-        if called in _STARTING:
-            self.effects |= _START
-        elif called[-1:] == "_" and called[:1] != "_":
-            # The functions of torch.nn.init switch recording off.
-            if called != "requires_grad_" and last_name(getattr(function, "value", function)) != "init":
-                self.effects |= _CHANGE
-            if called == "zero_":
-                self.effects |= _CLEAR
-        elif called in _DROPPING:
-            # `os.remove` drops a file.
-            self.effects |= 0 if root_of(function) in NUMERIC else _DROP
-        elif called in _KEEPING and not all_numbers(node.args):
-            self.effects |= _KEEP
-            if loops and called in _COLLECTING:
-                self.effects |= _COLLECT
+        self.effects |= _of_call(node, called, loops) | _CALLED.get(called, 0)
         if called in _STEPPING:
             self.effects |= _STEP
         elif called in _CHOOSING:
             _mention(node.args[:2], self.facts.tested)
         elif type(function) is ast.Call:
             _mention((function,), self.facts.tested)
-        self.effects |= _CALLED.get(called, 0)
-        if called == "requires_grad_" or called == "set_grad_enabled":
+        if called in ("requires_grad_", "set_grad_enabled"):
             _mention(node.args, self.facts.steering)
-            if called == "requires_grad_":
-                self.effects |= _FLAG if _only_follows(node.args) else _REQUIRE
+        if called == "requires_grad_":
+            self.effects |= _FLAG if _only_follows(node.args) else _REQUIRE
 
     def keyword(self, node: ast.keyword, loops: bool) -> None:
         if node.arg == "requires_grad":

@@ -29,7 +29,6 @@ _BUILTINS = frozenset(dir(builtins))
 _SCRIPT = "__main__"
 _TRAINING = (".backward(", "autograd", "from torch", "import torch", "lightning")
 """What stands in the text of a module by which it takes part in training; prose alone does not count."""
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
 
 
 def leads_to_autograd(source: Source, project: Modules) -> bool:
@@ -66,22 +65,29 @@ def _acts(source: Source, project: Modules) -> bool:
     called: set[str] = set()
     while waiting:
         statement, looping = waiting.pop()
-        if isinstance(statement, ast.ImportFrom):
-            names = [one.asname or one.name for one in statement.names]
-            imported.update(dict.fromkeys(names, (statement.module or "", statement.level)))
-        elif isinstance(statement, ast.Import):
-            imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in statement.names)
-        elif isinstance(statement, ast.Expr) or (looping and isinstance(statement, (ast.Assign, ast.AugAssign))):
-            called.update(filter(None, (root_of(part.func) for part in walk(statement) if isinstance(part, ast.Call))))
-        elif isinstance(statement, _BLOCKS):
-            looping = looping or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
-            waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+        match statement:
+            case ast.ImportFrom(module=module, names=names, level=level):
+                imported.update(dict.fromkeys([one.asname or one.name for one in names], (module or "", level)))
+            case ast.Import(names=names):
+                imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in names)
+            case ast.If() | ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith() | ast.Try():
+                looping = looping or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
+                waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+            case ast.Expr():
+                called |= _roots_called(statement)
+            case ast.Assign() | ast.AugAssign() if looping:
+                called |= _roots_called(statement)
     for name in called - _BUILTINS:
         module, level = imported.get(name, ("", -1))
         library = not level and module.partition(".")[0] in LIBRARIES
         if level < 0 or (not library and project.find(module, level, source.path) is not None):
             return True
     return False
+
+
+def _roots_called(statement: ast.stmt) -> set[str]:
+    """Return the names that the calls in a statement start with."""
+    return {root_of(part.func) for part in walk(statement) if isinstance(part, ast.Call)} - {""}
 
 
 def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Container[str]) -> int | None:

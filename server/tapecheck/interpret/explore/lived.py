@@ -187,29 +187,38 @@ def _open_flags(owner: Instance, cls: Class) -> None:
     for maker, _ in _functions(cls):
         if maker.name != "__init__":
             continue
-        parameters = [*maker.args.posonlyargs, *maker.args.args]
-        pairs = [*zip(parameters[::-1], maker.args.defaults[::-1]), *zip(maker.args.kwonlyargs, maker.args.kw_defaults)]
-        flags = {
-            parameter.arg: default.value
-            for parameter, default in pairs
-            if isinstance(default, ast.Constant) and isinstance(default.value, bool)
-        }
+        flags = _flags(maker)
         opened: set[str] = set()
-        for statement in walk(maker) if flags else ():
-            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
-                continue
-            for name in filter(None, map(_own, statement.targets)):
-                default = flags.get(statement.value.id)
-                if default is not None and name in tested and owner.attrs.get(name) is default:
-                    flag = Unknown.plain(name)
-                    flag.likely = default
-                    owner.attrs[name] = flag
-                    opened |= {name, statement.value.id}
+        for name, given in _copied(maker) if flags else ():
+            default = flags.get(given)
+            if default is not None and name in tested and owner.attrs.get(name) is default:
+                flag = Unknown.plain(name)
+                flag.likely = default
+                owner.attrs[name] = flag
+                opened |= {name, given}
         for statement in walk(maker) if opened else ():
             if isinstance(statement, ast.If) and not opened.isdisjoint(_mentioned(statement.test)):
                 for part in walk(statement):
                     for name in filter(None, map(_own, part.targets if isinstance(part, ast.Assign) else ())):
                         owner.attrs.setdefault(name, Unknown.named(name))
+
+
+def _flags(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, bool]:
+    """Return the parameters of a constructor that are True or False by default."""
+    parameters = [*maker.args.posonlyargs, *maker.args.args]
+    pairs = [*zip(parameters[::-1], maker.args.defaults[::-1]), *zip(maker.args.kwonlyargs, maker.args.kw_defaults)]
+    return {
+        parameter.arg: default.value
+        for parameter, default in pairs
+        if isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    }
+
+
+def _copied(maker: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of its object that a constructor gives the value of a name, each with that name."""
+    for statement in walk(maker):
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+            yield from ((name, statement.value.id) for name in map(_own, statement.targets) if name is not None)
 
 
 def _mentioned(test: ast.expr) -> set[str]:
@@ -245,34 +254,29 @@ def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
     uses = _Uses()
     first: dict[str, tuple[tuple[int, int], bool]] = {}
     for node in walk(method):
-        name = _own(node)
-        if isinstance(node, ast.Attribute):
-            uses.starts = uses.starts or node.attr in STARTS
-            if name is not None:
-                # What stands on the right of `self.x = self.x + 1` is read first.
-                stored = isinstance(node.ctx, ast.Store)
-                at = (node.lineno, node.col_offset + (10_000 if stored else 0))
-                if name not in first or at < first[name][0]:
-                    first[name] = (at, stored)
-        elif isinstance(node, ast.keyword):
-            uses.starts = uses.starts or node.arg in STARTS
-        elif isinstance(node, ast.AugAssign):
-            target = _own(node.target)
-            if target is not None:
-                uses.wanted.add(target)
-                (uses.added if _counts_up(node) else uses.changed).add(target)
-            uses.filled |= _within(node.target)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For, ast.With)):
-            for target_node in _targets(node):
-                target = _own(target_node)
-                if target is not None:
-                    uses.changed.add(target)
-                uses.filled |= _within(target_node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
-            filled = _own(node.func.value)
-            uses.filled |= {filled} if filled is not None else _within(node.func.value)
-        elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
-            uses.tested |= {name for part in walk(node.test) if (name := _own(part)) is not None}
+        match node:
+            case ast.Attribute(attr=name, ctx=ctx):
+                uses.starts = uses.starts or name in STARTS
+                if _own(node) is not None:
+                    # What stands on the right of `self.x = self.x + 1` is read first.
+                    stored = isinstance(ctx, ast.Store)
+                    use = ((node.lineno, node.col_offset + (10_000 if stored else 0)), stored)
+                    first[name] = min(first.get(name, use), use)
+            case ast.keyword(arg=name):
+                uses.starts = uses.starts or name in STARTS
+            case ast.AugAssign(target=target):
+                if (own := _own(target)) is not None:
+                    uses.wanted.add(own)
+                    (uses.added if _counts_up(node) else uses.changed).add(own)
+                uses.filled |= _within(target)
+            case ast.Assign() | ast.AnnAssign() | ast.For() | ast.With():
+                stored_to = list(_targets(node))
+                uses.changed |= {own for part in stored_to if (own := _own(part)) is not None}
+                uses.filled = uses.filled.union(*map(_within, stored_to))
+            case ast.Call(func=ast.Attribute(value=filled, attr=name)) if name in _FILLS:
+                uses.filled |= {own} if (own := _own(filled)) is not None else _within(filled)
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                uses.tested |= {name for part in walk(test) if (name := _own(part)) is not None}
     uses.wanted |= {name for name, (_, stored) in first.items() if not stored}
     return uses
 

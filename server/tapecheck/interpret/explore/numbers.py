@@ -10,7 +10,6 @@ from tapecheck.interpret.objects.syntax import is_array
 from tapecheck.source.nodes import children, walk
 
 _NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TAKEN_OUT = frozenset((
     "detach", "dim", "format", "item", "join", "nelement", "numel", "numpy", "shape", "size", "tolist",
 ))  # fmt: skip
@@ -81,22 +80,29 @@ def _store_anywhere(node: ast.AST, plain: dict[str, _Left]) -> None:
     stack = [node]
     while stack:
         node = stack.pop()
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            known = _left_by(node.value)
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    plain[target.id] = min(known, plain.get(target.id, _Left.UNKNOWABLE))
-                else:
-                    plain.update((part.id, _Left.ANYTHING) for part in walk(target) if isinstance(part, ast.Name))
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            plain.setdefault(node.id, _Left.ANYTHING)
-            continue
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            plain.update((part.id, _Left.ANYTHING) for part in walk(node.target) if isinstance(part, ast.Name))
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            plain.update((part.id, _Left.ANYTHING) for part in walk(node.optional_vars) if isinstance(part, ast.Name))
+        bound: list[ast.expr] = []
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                bound = _store_value(targets, value, plain)
+            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr():
+                bound = _store_value([node.target], node.value, plain)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                plain.setdefault(name, _Left.ANYTHING)
+            case ast.For(target=target) | ast.AsyncFor(target=target) | ast.comprehension(target=target):
+                bound = [target]
+            case ast.withitem(optional_vars=ast.expr() as target):
+                bound = [target]
+        plain.update((one.id, _Left.ANYTHING) for part in bound for one in walk(part) if isinstance(one, ast.Name))
         stack.extend(children(node))
+
+
+def _store_value(targets: list[ast.expr], value: ast.expr | None, plain: dict[str, _Left]) -> list[ast.expr]:
+    """Note what a value leaves in the names that it is given; return the other targets."""
+    known = _left_by(value)
+    for target in targets:
+        if isinstance(target, ast.Name):
+            plain[target.id] = min(known, plain.get(target.id, _Left.UNKNOWABLE))
+    return [target for target in targets if not isinstance(target, ast.Name)]
 
 
 def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
@@ -114,13 +120,15 @@ def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
                 assigned.add(target)
                 called.setdefault(dotted(target), []).append(node.value.func)
     for node in parts:
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            if not isinstance(node.ctx, ast.Load) and node not in assigned:
-                others.add(dotted(node))
-        elif isinstance(node, ast.alias):
-            others.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, (*_NAMED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            others.add(node.name or "")
+        match node:
+            case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
+                others |= {dotted(node)} if node not in assigned else set()
+            case ast.alias(name=name, asname=asname):
+                others.add(asname or name.partition(".")[0])
+            case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+                others.add(name or "")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                others.add(name)
     return {name: functions for name, functions in called.items() if name and name not in others}
 
 

@@ -135,21 +135,26 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
         # What another file of the project has is not known before it is imported.
         leaves = leaves or any(imports_of_project(part))
         for child in walk(part):
-            used.update(_changed_by(child))
-            if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
-                leaves = True
-            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                used.add(child.id)
-            elif isinstance(child, ast.Attribute):
-                used.add(child.attr)
-            elif isinstance(child, ast.Call):
-                # Whoever is called may do anything with what it is given.
-                called = (child.func, *child.args, *(keyword.value for keyword in child.keywords))
-                used.update(part.id for part in called if isinstance(part, ast.Name))
-            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.Name):
-                # The class of the layers that are made further down.
-                used.add(child.value.id)
+            leaves = leaves or isinstance(child, (ast.Return, ast.Break, ast.Continue))
+            used.update(_used_by(child))
     return used, leaves
+
+
+def _used_by(node: ast.AST) -> Iterator[str]:
+    """Give the names and attributes whose values a graph can depend on by what a node does with them."""
+    yield from _changed_by(node)
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.Attribute(attr=name):
+            yield name
+        case ast.Call(func=function, args=args, keywords=keywords):
+            # Whoever is called may do anything with what it is given.
+            given = (function, *args, *(keyword.value for keyword in keywords))
+            yield from (part.id for part in given if isinstance(part, ast.Name))
+        case ast.Assign(value=ast.Name(id=name)):
+            # The class of the layers that are made further down.
+            yield name
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:

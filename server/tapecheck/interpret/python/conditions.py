@@ -69,7 +69,9 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     _keep_defaults(machine, expression, env)
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
-    if answer is not None and machine.world.position.iteration and type(node) is ast.If:
+    if answer is None:
+        return _decided(machine, expression, value, env, node, default)
+    if machine.world.position.iteration and type(node) is ast.If:
         compared = guards.compared(machine, expression, env)
         if isinstance(compared, ast.BinOp):
             # A remainder itself is the test: `if not step % 4`.
@@ -77,22 +79,25 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
             _compare_constants(machine, compared.ops[0], value, 0, compared)
         if compared is not None:
             guards.note_guard(machine, node, compared, answer, env)
-    if answer is None:
-        default = _likelier(machine, expression, value, env, default)
-        # A function that calls itself comes to an end, whatever this way through the program has answered so far.
-        deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
-        if deep and isinstance(node, ast.If):
-            default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
-        text = machine.world.position.notes.of(expression, syntax.text_of)
-        counted = _asks_a_count(machine, expression, env)
-        if not machine.world.choices.counts_by_options and type(node) is ast.If:
-            by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
-            sides = (True, False) if by_option else ()
-            machine.world.choices.counts_by_options = any(guards.trains(machine, node, side, env) for side in sides)
-        answer = machine.world.choices.choose(
-            expression, default, text, node, likelier=deep, counted=counted, cuts=_taken_out(value)
-        )
-        settle(machine, value, answer)
+    return answer
+
+
+def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
+    """Return how this way through the program answers a condition, whose value does not say."""
+    choices = machine.world.choices
+    default = _likelier(machine, expression, value, env, default)
+    # A function that calls itself comes to an end, whatever this way through the program has answered so far.
+    deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
+    if deep and isinstance(node, ast.If):
+        default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
+    text = machine.world.position.notes.of(expression, syntax.text_of)
+    counted = _asks_a_count(machine, expression, env)
+    if not choices.counts_by_options and type(node) is ast.If:
+        by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
+        choices.counts_by_options = by_option and any(guards.trains(machine, node, side, env) for side in (True, False))
+    cuts = _taken_out(value)
+    answer = choices.choose(expression, default, text, node, likelier=deep, counted=counted, cuts=cuts)
+    settle(machine, value, answer)
     return answer
 
 
@@ -241,8 +246,6 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
         known = machine.world.knowledge.truths.get(expression(value)) if value.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
-        if known is not None:
-            machine.world.choices.deduced += 1
         return known
     return behaviour(value).known_truth(machine)
 
@@ -357,16 +360,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     key = (positive.__name__, expression(left), expression(right))
     value = machine.world.knowledge.known.get(key)
     if value is None:
-        value = machine.world.knowledge.known[key] = Unknown.plain("test")
-        # The parts keep what the key speaks of alive.
-        value.parts = (f"test {positive.__name__}", left, right)
-        if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
-            value.compared = (positive.__name__, left, right)
-        if isinstance(left, Unknown) and left.usual is not None:
-            value.likely = _likely(machine, positive, left, left.usual[0], right)
-        elif isinstance(left, Unknown) and left.parts is not None and left.parts[0] == "len" and right == 0:
-            # What somebody asks the length of is not empty, as a rule.
-            value.likely = {"Eq": False, "Gt": True}.get(positive.__name__)
+        value = machine.world.knowledge.known[key] = _new_test(machine, positive, left, right)
     if value.truth is None and value.compared is not None:
         value.truth = unknowns.decided(*value.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
@@ -380,6 +374,23 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     result.negated = value
     result.likely = None if value.likely is None else not value.likely
     return result
+
+
+def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value) -> Unknown:
+    """Return a comparison that nothing has asked before, with what it likely comes to."""
+    value = Unknown.plain("test")
+    # The parts keep what the key speaks of alive.
+    value.parts = (f"test {kind.__name__}", left, right)
+    if not isinstance(left, Unknown):
+        return value
+    if isinstance(right, CONSTANTS):
+        value.compared = (kind.__name__, left, right)
+    if left.usual is not None:
+        value.likely = _likely(machine, kind, left, left.usual[0], right)
+    elif left.parts is not None and left.parts[0] == "len" and right == 0:
+        # What somebody asks the length of is not empty, as a rule.
+        value.likely = {"Eq": False, "Gt": True}.get(kind.__name__)
+    return value
 
 
 def _likely(machine: Engine, kind: type[ast.cmpop], setting: Unknown, default: Value, other: Value) -> bool | None:

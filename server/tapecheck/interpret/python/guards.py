@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.state import Count, Growth, Guard
+from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.values import Env, List, concrete
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.source.nodes import walk
@@ -26,41 +26,52 @@ _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 
 def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bool, env: Env) -> None:
     """Note a condition on numbers that a loop comes to, so that the loop can be taken on to where it is otherwise."""
-    world = machine.world
-    apart = world.comparisons.apart(test)
+    comparisons, position = machine.world.comparisons, machine.world.position
+    apart = comparisons.apart(test)
     if apart is None:
         return
-    guard = world.comparisons.guards.get(id(test))
-    if world.comparisons.varied is test and guard is not None and guard.idle:
-        # Nothing hangs on these numbers, in whichever loops they are compared.
-        world.comparisons.varied = None
-        world.comparisons.varying -= 1
-    elif world.comparisons.varied is test and guard is not None and (guard.matters or not _stores(guard)):
-        world.comparisons.varied = None
-        world.comparisons.guarded += 1
-    if guard is None or guard.at[-1][0] != world.position.iteration[-1][0]:
-        moving = guard is None or guard.apart != apart
-        idle = world.watcher is not None and world.watcher.idle(world, statement, env)
-        matters = not idle and ((guard is not None and guard.matters) or _matters(machine, statement, answer, env))
-        guard = Guard(
-            statement, test, apart, {answer}, world.position.iteration, moving=moving, matters=matters, idle=idle
-        )
-        if matters and statement.test is test:
-            guard.keeping = world.position.notes.of(statement, _keeping)
-            guard.kept = int(answer is guard.keeping)
-        world.comparisons.guards[id(test)] = guard
-        if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-            part = test.left.right
-            named = isinstance(part, (ast.Constant, ast.Name, ast.Attribute))
-            divisor = concrete(machine.eval(part, env)) if named else None
-            guard.divisor = divisor if isinstance(divisor, int) and not isinstance(divisor, bool) else 0
+    guard = comparisons.guards.get(id(test))
+    if guard is not None and comparisons.varied is test:
+        _discount(comparisons, guard)
+    if guard is None or guard.at[-1][0] != position.iteration[-1][0]:
+        comparisons.guards[id(test)] = _entered(machine, statement, test, apart, answer, env)
         return
     if not guard.skipped:
-        step = apart - guard.apart if guard.at[-1][1] + 1 == world.position.iteration[-1][1] else 0
+        step = apart - guard.apart if guard.at[-1][1] + 1 == position.iteration[-1][1] else 0
         guard.step = step % guard.divisor if guard.divisor else step
-    guard.apart, guard.at, guard.skipped, guard.moving = apart, world.position.iteration, False, False
+    guard.apart, guard.at, guard.skipped, guard.moving = apart, position.iteration, False, False
     guard.answers.add(answer)
     guard.kept += answer is guard.keeping
+
+
+def _discount(comparisons: Comparisons, guard: Guard) -> None:
+    """Take the numbers of a guard out of those that vary, where nothing hangs on them or the guard looks after them."""
+    if guard.idle:
+        # In whichever loops they are compared.
+        comparisons.varied = None
+        comparisons.varying -= 1
+    elif guard.matters or not _stores(guard):
+        comparisons.varied = None
+        comparisons.guarded += 1
+
+
+def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float, answer: bool, env: Env) -> Guard:
+    """Return the guard that a condition is in a loop that has just been entered."""
+    world = machine.world
+    before = world.comparisons.guards.get(id(test))
+    moving = before is None or before.apart != apart
+    idle = world.watcher is not None and world.watcher.idle(world, statement, env)
+    matters = not idle and ((before is not None and before.matters) or _matters(machine, statement, answer, env))
+    guard = Guard(statement, test, apart, {answer}, world.position.iteration, moving=moving, matters=matters, idle=idle)
+    if matters and statement.test is test:
+        guard.keeping = world.position.notes.of(statement, _keeping)
+        guard.kept = int(answer is guard.keeping)
+    if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
+        part = test.left.right
+        named = isinstance(part, (ast.Constant, ast.Name, ast.Attribute))
+        divisor = concrete(machine.eval(part, env)) if named else None
+        guard.divisor = divisor if isinstance(divisor, int) and not isinstance(divisor, bool) else 0
+    return guard
 
 
 def note_flag(machine: Engine, name: str, given: ast.expr, env: Env) -> None:

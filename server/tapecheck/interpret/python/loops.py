@@ -82,6 +82,8 @@ class _Loop:
         self.repeated = False
         self.usual: int | None = None
         """How many iterations it has where options keep their defaults, if fewer than are run."""
+        self.own: Guard | None = None
+        """What the condition of a `while` compares."""
         self.reached: list[int] = []
         """The guards that it was taken on to."""
         self.started = (0, 0)
@@ -185,15 +187,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     element: Value = None
     index = stream.next
     usual = value.usual if isinstance(value, Range) else None
-    while True:
-        length = stream.length()
-        if length is not None and index >= length:
-            break
-        following = _following(loop, stream, index, length, element)
-        if following is None and held and length is not None:
-            following = _next_kept(loop, stream, index, length, element)
-        if following is None:
-            break
+    while (following := _next(loop, stream, index, element, held=held)) is not None:
         index = following
         if usual is not None and index >= usual:
             loop.beyond(f"range({usual})", node.iter)
@@ -213,22 +207,39 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
+        length = stream.length()
         if not _of_layers(loop, stream, length, element):
             loop.compare(goes_on=length is not None and length > index)
-    length = stream.length()
+    _leave_for(loop, node, stream, signal)
+    if signal is None and node.orelse:
+        return (yield from machine.block(node.orelse, env))
+    return signal if isinstance(signal, flow.Returned) else None
+
+
+def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal: WayOut | None) -> None:
+    """Leave a loop over a stream; `signal` is what has broken it off."""
+    length, index = stream.length(), stream.next
     if signal is None or isinstance(node.iter, ast.Call):
         # What only the loop holds is closed where it is broken off, too.
-        stream.abandon(machine)
+        stream.abandon(loop.machine)
     more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
     if signal is None and more != "no":
-        _forget_counters(machine, node, env, loop.counted, loop.done, None if length is None else length - index)
-        _end_of(machine, node, stream, env)
+        _forget_counters(loop, None if length is None else length - index)
+        _end_of(node, stream, loop.env)
     loop.leave(more)
-    if isinstance(signal, flow.Returned):
-        return signal
-    if signal is not flow.BREAK and node.orelse:
-        return (yield from machine.block(node.orelse, env))
-    return None
+
+
+def _next(loop: _Loop, stream: Stream, index: int, element: Value, *, held: bool) -> int | None:
+    """Return the place of the element that the next iteration is run for, None where the loop is over; `held` says that
+    the elements are those of a container.
+    """
+    length = stream.length()
+    if length is not None and index >= length:
+        return None
+    following = _following(loop, stream, index, length, element)
+    if following is None and held and length is not None:
+        return _next_kept(loop, stream, index, length, element)
+    return following
 
 
 def _following(loop: _Loop, stream: Stream, index: int, length: int | None, element: Value) -> int | None:
@@ -242,20 +253,11 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
         return index
     if loop.done < loop.enough:
         return index
-    goes_on = exhausted = False
-    if length is not None:
-        short = not loop.repeated and (
-            length <= limits.SHORT_LOOP
-            or _of_layers(loop, stream, length, element)
-            or (length <= limits.MODEL_ITERATIONS and loop.rounds.takes())
-        )
-        most = limits.MAX_ITERATIONS
-        if loop.repeated:
-            most = min(loop.enough + limits.AFTER_REPEATING, most)
-        goes_on = loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
-        exhausted = (loop.done >= most and not short) or loop.work > limits.LOOP_WORK
-        if goes_on and not exhausted:
-            return index
+    short = length is not None and not loop.repeated and _is_short(loop, stream, length, element)
+    goes_on = length is not None and (loop.compared_more() or (short and loop.work < limits.LOOP_WORK))
+    most = min(loop.enough + limits.AFTER_REPEATING, limits.MAX_ITERATIONS) if loop.repeated else limits.MAX_ITERATIONS
+    if goes_on and (short or loop.done < most) and loop.work <= limits.LOOP_WORK:
+        return index
     count = loop.ahead(math.inf if length is None else length - index)
     if count:
         return index if stream.sequential else index + count - 1
@@ -264,6 +266,15 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     # The last element tells what it all comes to, and so does what is done every so many elements up to there.
     cycle = guards.cycle(loop.machine, loop.number)
     return index + (length - 1 - index) // cycle * cycle
+
+
+def _is_short(loop: _Loop, stream: Stream, length: int, element: Value) -> bool:
+    """Whether a loop of a known length is run to its end if that does not take too much work."""
+    return (
+        length <= limits.SHORT_LOOP
+        or _of_layers(loop, stream, length, element)
+        or (length <= limits.MODEL_ITERATIONS and loop.rounds.takes())
+    )
 
 
 def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
@@ -298,7 +309,6 @@ def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     loop = _Loop(machine, node, env)
     signal: WayOut | None = None
-    own: Guard | None = None
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
@@ -309,15 +319,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if answer is False:
             known = True
             break
-        if not loop.fed(unbounded=always or answer is None):
-            if not always and answer is not None:
-                own = guards.own_guard(machine, node, own, loop.done)
-            if loop.extra:
-                loop.extra -= 1
-            elif _enough_seen(loop, answer, always=always):
-                left = guards.turns_after(own) if own is not None else 0
-                if not loop.ahead(left or math.inf):
-                    break
+        if not _is_worth_another(loop, node, answer, always=always):
+            break
         if answer is None and by_default is False:
             loop.beyond("false", node.test)
         loop.look()
@@ -329,13 +332,26 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         signal = None
         loop.compare(goes_on=always)
     if not known and signal is None:
-        _forget_counters(machine, node, env, loop.counted, loop.done, None)
+        _forget_counters(loop, None)
     loop.leave("no" if known or signal is not None else "may")
-    if isinstance(signal, flow.Returned):
-        return signal
-    if signal is not flow.BREAK and node.orelse and not always:
+    if signal is None and node.orelse and not always:
         return (yield from machine.block(node.orelse, env))
-    return None
+    return signal if isinstance(signal, flow.Returned) else None
+
+
+def _is_worth_another(loop: _Loop, node: ast.While, answer: bool | None, *, always: bool) -> bool:
+    """Whether a `while` whose condition has that answer, if any is known, is run once more."""
+    if loop.fed(unbounded=always or answer is None):
+        return True
+    if not always and answer is not None:
+        loop.own = guards.own_guard(loop.machine, node, loop.own, loop.done)
+    if loop.extra:
+        loop.extra -= 1
+        return True
+    if not _enough_seen(loop, answer, always=always):
+        return True
+    left = guards.turns_after(loop.own) if loop.own is not None else 0
+    return loop.ahead(left or math.inf) > 0
 
 
 def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
@@ -383,7 +399,7 @@ def _enough_iterations(machine: Engine, key: LoopKey) -> int:
     return max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(key), 1)
 
 
-def _end_of(machine: Engine, node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:
+def _end_of(node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:
     """End a loop that was cut short: its variable has the last value that the real loop gives it."""
     target = node.target
     if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
@@ -414,21 +430,19 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
         counted.append(Count(home, lambda: home.vars, target.id, value))
 
 
-def _forget_counters(
-    machine: Engine, node: ast.For | ast.AsyncFor | ast.While, env: Env, first: int, done: int, left: int | None
-) -> None:
+def _forget_counters(loop: _Loop, left: int | None) -> None:
     """Note that a loop was left before its end: what it counted up has another value in the real program.
 
-    `first` is where in `Comparisons.counted` the loop's own entries begin, `done` how many iterations were run, `left`
-    how many more the real program makes where that is known.
+    `left` is how many more iterations the real program makes where that is known.
     """
-    rows, grown = guards.counted_since(machine, first)
+    machine, env, done = loop.machine, loop.env, loop.done
+    rows, grown = guards.counted_since(machine, loop.counted)
     for owner, count in grown.values():
         owner.left_out(None if left is None or done < 2 or count % done else left * (count // done))
     for counts in rows.values():
         if counts[0].current() is not None:
             counts[0].become(_extrapolated([one.value for one in counts], done, left))
-    for name in machine.world.position.notes.of(node, syntax.counted_names):
+    for name in machine.world.position.notes.of(loop.node, syntax.counted_names):
         if is_number(env.vars.get(name)) and (id(env), name) not in rows:
             env.vars[name] = Unknown.number()
 

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source import expects
 from tapecheck.tape import Raised
 
+_HOOK = "__init_subclass__"
 _EXPECTED = frozenset(
     (
         "StopIteration", "StopAsyncIteration", "GeneratorExit", "AttributeError", "IndexError", "KeyError",
@@ -265,32 +266,33 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
     cls = Class(node.name, bases, namespace.vars, machine.module_of(env), node)
     for _ in machine.block(node.body, namespace):
         pass
-    for value in namespace.vars.values():
-        inner = value
-        while isinstance(inner, Wrapped):
-            inner = inner.function
-        if isinstance(inner, Function):
-            inner.owner = cls
-            if inner.env is namespace:
-                inner.env = env
-            inner.name = f"{node.name}.{inner.name}" if "." not in inner.name else inner.name
+    _own_functions(cls, namespace, env)
     records.finish(machine, cls, node, namespace)
     for name, value in list(namespace.vars.items()):
         if isinstance(value, Instance) and value.cls is not None:
             method = machine.find_method(value, "__set_name__")
             if method is not None:
                 machine.call(method, [cls, name], {}, node)
-    for base in cls.mro()[1:]:
-        if "__init_subclass__" in base.namespace:
-            function = base.namespace["__init_subclass__"]
-            function = function.function if isinstance(function, Wrapped) else function
-            named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
-            machine.call(function, [cls], named, node)
-            break
+    hook = next((base.namespace[_HOOK] for base in cls.mro()[1:] if _HOOK in base.namespace), None)
+    if hook is not None:
+        named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
+        machine.call(hook.function if isinstance(hook, Wrapped) else hook, [cls], named, node)
     result: Value = cls
     for decorator in reversed(node.decorator_list):
         result = decorate_class(machine, machine.eval(decorator, env), result, decorator)
     machine.store_name(node.name, result, env, node)
+
+
+def _own_functions(cls: Class, namespace: Env, env: Env) -> None:
+    """Make functions that stand in the body of a class its methods: they do not see the names of the body."""
+    for value in namespace.vars.values():
+        while isinstance(value, Wrapped):
+            value = value.function
+        if isinstance(value, Function):
+            value.owner = cls
+            if value.env is namespace:
+                value.env = env
+            value.name = f"{cls.name}.{value.name}" if "." not in value.name else value.name
 
 
 def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST) -> Value:

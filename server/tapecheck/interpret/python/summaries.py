@@ -190,16 +190,8 @@ def forward(
         or MORE_KEYWORDS in kwargs
     ):
         return run()
-    given = Given(machine.world.knowledge.settled)
-    try:
-        given.module(receiver)
-        for value in args[1:]:
-            given.argument(value)
-        for name, value in kwargs.items():
-            given.tokens.append(name)
-            given.argument(value)
-        given.close()
-    except Unlike:
+    given = _given(machine, receiver, args, kwargs)
+    if given is None:
         calls.failed += 1
         return run()
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
@@ -210,9 +202,36 @@ def forward(
             if machine.reads is not None:
                 machine.reads += known.reads
             return again.write(function)
+    watch = _Watch(machine, given)
+    result, reads = _read_by(machine, run)
+    summary = watch.summary(receiver, result, reads, node)
+    if summary is not None:
+        calls.add(key, given, summary)
+    elif watch.spent >= limits.FEWEST_WORK:
+        calls.failed += 1
+    return result
+
+
+def _given(machine: Engine, receiver: Instance, args: Args, kwargs: Kwargs) -> Given | None:
+    """Return what tells a call from others of the same forward, None where it is like none."""
+    given = Given(machine.world.knowledge.settled)
+    try:
+        given.module(receiver)
+        for value in args[1:]:
+            given.argument(value)
+        for name, value in kwargs.items():
+            given.tokens.append(name)
+            given.argument(value)
+        given.close()
+    except Unlike:
+        return None
+    return given
+
+
+def _read_by(machine: Engine, run: Callable[[], Value]) -> tuple[Value, list[Read]]:
+    """Run a call; return what it gives, and the names of other namespaces that it has read."""
     outer, machine.reads = machine.reads, []
     around, machine.scopes = machine.scopes, []
-    watch = _Watch(machine, given)
     try:
         result = run()
     finally:
@@ -224,12 +243,7 @@ def forward(
         if outer is not None:
             outer += reads
             around += made
-    summary = watch.summary(receiver, result, reads, node)
-    if summary is not None:
-        calls.add(key, given, summary)
-    elif watch.spent >= limits.FEWEST_WORK:
-        calls.failed += 1
-    return result
+    return result, reads
 
 
 def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
@@ -293,22 +307,8 @@ class _Watch:
         events = world.writer.tape.events[self.begun.events :]
         if self.spent < limits.FEWEST_WORK or self.asked != self._asked():
             return None
-        if any(type(event) not in _WRITTEN for event in events) or not all(_constant(value) for _, _, value in reads):
-            return None
         decisions = [event for event in events if type(event) is Decision]
-        if any(event.counted or self._of_loop(event) for event in decisions):
-            return None
-        if self.before != [_state(tensor) for tensor in given.tensors]:
-            return None
-        then = self.numbers.nodes[len(given.tensors) :]
-        if any(
-            one.leaf is not None or one.trained or (before is not None and one.node != before)
-            for one, before in zip(given.unknowns, then)
-        ):
-            return None
-        if self.concretes != [(one.concrete, one.truth) for one in given.unknowns]:
-            return None
-        if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
+        if not self._only_builds(events, decisions, reads) or not self._leaves_given():
             return None
         after = Given(world.knowledge.settled)
         try:
@@ -324,13 +324,13 @@ class _Watch:
             event.id for event in events if type(event) is Node and event.id in world.writer.ledger.provisional
         ]
         call = world.position.span(node) if world.position.frames else None
-        held = self.numbers.storages[len(given.tensors) :]
+        places = slice(len(given.tensors), None)
         stored = [
             (
                 one.storage.id if memory is None and one.storage is not None else None,
                 one.node if before is None else None,
             )
-            for one, memory, before in zip(given.unknowns, held, then)
+            for one, memory, before in zip(given.unknowns, self.numbers.storages[places], self.numbers.nodes[places])
         ]
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
@@ -338,6 +338,28 @@ class _Watch:
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
             world.modes.breaks - self.breaks, decisions, self.standing,
         )  # fmt: skip
+
+    def _only_builds(self, events: list[Event], decisions: list[Decision], reads: list[Read]) -> bool:
+        """Whether a call did no more than build nodes, and read by name no more than what no call changes."""
+        known = self.given.known
+        return (
+            all(type(event) in _WRITTEN for event in events)
+            and all(_constant(one) and (type(one) is not Unknown or id(one) not in known) for _, _, one in reads)
+            and not any(event.counted or self._of_loop(event) for event in decisions)
+        )
+
+    def _leaves_given(self) -> bool:
+        """Whether what the call was given is as it was before, but for unknowns that have got a node."""
+        given = self.given
+        nodes = self.numbers.nodes[len(given.tensors) :]
+        return (
+            self.before == [_state(tensor) for tensor in given.tensors]
+            and self.concretes == [(one.concrete, one.truth) for one in given.unknowns]
+            and all(
+                one.leaf is None and not one.trained and before in (None, one.node)
+                for one, before in zip(given.unknowns, nodes)
+            )
+        )
 
     def _of_loop(self, decision: Decision) -> bool:
         """Whether a condition is asked by a loop: how often it goes round hangs on how often it was entered before."""
@@ -365,25 +387,30 @@ class _Watch:
         known[id(value)] = len(known)
         return self._frozen_result(value, len(known) - 1, known)
 
-    def _frozen_result(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Tensor]:
+    def _refuse_state(self, value: Tensor) -> None:
+        """Raise Unlike for a result that has more than a graph: what else is known of it is not made again."""
         if value.given or value.hooks or value.retains_grad or value.items is not None:
             raise Unlike
         if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
             raise Unlike
         for item in (value.extra or {}).values():
-            # What is known of its shape, and the tensor that it is the data or the gradient of, is not made again.
+            # What is known of its shape, and the tensor that it is the data or the gradient of.
             if type(item) is Tensor or (type(item) is Unknown and not self.given.fresh(item)):
                 raise Unlike
+        oldest = value.oldest
+        if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
+            raise Unlike
+        if value.of_leaf is not None and value.of_leaf not in self.numbers.nodes:
+            raise Unlike
+
+    def _frozen_result(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Tensor]:
+        self._refuse_state(value)
         extra = _flags(value) or None
         base = None if value.base is None else self._frozen_tensor(value.base, known)
         storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
         terms, of_leaf, dtype, name = value.constant_terms, value.of_leaf, value.dtype, value.name
         rank, length, changed = value.rank, value.length, value.changed
         self.results.append(name)
-        if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
-            raise Unlike
-        if of_leaf is not None and of_leaf not in self.numbers.nodes:
-            raise Unlike
 
         def make(again: _Again) -> Tensor:
             made = Tensor(

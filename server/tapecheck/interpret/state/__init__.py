@@ -3,7 +3,7 @@
 from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
 from tapecheck.interpret.state.calls import Calls
 from tapecheck.interpret.state.choices import Choices, Place, Policy
-from tapecheck.interpret.state.comparisons import Count, Growth, Guard
+from tapecheck.interpret.state.comparisons import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
 from tapecheck.interpret.state.graph import GraphBuilder
 from tapecheck.interpret.state.history import LoopHistory, LoopKey, Row
@@ -19,6 +19,7 @@ __all__ = [
     "Calls",
     "Cancelled",
     "Choices",
+    "Comparisons",
     "Count",
     "Exhausted",
     "Frame",

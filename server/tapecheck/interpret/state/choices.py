@@ -50,8 +50,6 @@ class Choices:
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
-        self.deduced = 0
-        """How many conditions were decided by the answers to others."""
         self.passed_raises: set[Place] = set()
         """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
         self.counts_by_options = False
