@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +23,10 @@ _LINES = 40
 """How many lines of what a command said are passed on, the last ones."""
 _LETTERS = 400
 """How much of each of them."""
+PROGRESS_EVERY = 0.5
+"""Seconds between two lines in which a command says how far it is."""
+MARK = "TAPECHECK_PROGRESS"
+"""The environment variable that has what such a line begins with: a word of this call, which no program prints."""
 _FILES = 50
 """Of more files than this a report names those alone of which there is something to say."""
 _ROOT = str(Path(__file__).parents[1])
@@ -43,10 +50,12 @@ class Refused(Exception):
 class Tools:
     """The tools; paths are relative to `folder`, to the working directory where none is given.
 
-    They raise Refused where they cannot do what they were asked for.
+    They raise Refused where they cannot do what they were asked for. `progress` is told how much is done of how much,
+    and in which words, while `check` and `run` work.
     """
 
     folder: str | None = None
+    progress: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def stop(self) -> None:
@@ -164,20 +173,52 @@ class Tools:
             )
             if any("\0" in argument for argument in arguments):
                 raise Refused("an argument has a character with the code 0")
+            mark = f"tapecheck-{secrets.token_hex(8)} "
             process = subprocess.Popen(
                 [sys.executable, "-c", start, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, cwd=self.folder, pass_fds=() if handle is None else (handle,),
+                env={**os.environ, MARK: mark if self.progress is not None else ""},
             )  # fmt: skip
             self._running.append(process)
-            try:
-                out, said = process.communicate(timeout=_SECONDS)
-            except subprocess.TimeoutExpired:
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
                 process.terminate()
-                process.communicate()
-                return subprocess.CompletedProcess([], _FAILED, "", f"stopped after {_SECONDS} seconds")
+
+            limit = threading.Timer(_SECONDS, end)
+            limit.daemon = True
+            limit.start()
+            try:
+                out, said = self._both(process, mark.encode())
             finally:
+                limit.cancel()
                 self._running.remove(process)
+        if late.is_set():
+            return subprocess.CompletedProcess([], _FAILED, "", f"stopped after {_SECONDS} seconds")
         return subprocess.CompletedProcess([], process.returncode, _decoded(out), _decoded(said))
+
+    def _both(self, process: subprocess.Popen[bytes], mark: bytes) -> tuple[bytes, bytes]:
+        """Return what a command writes, and what it says, without how far it is: that is passed on as it comes."""
+        assert process.stdout is not None and process.stderr is not None
+        out: list[bytes] = []
+        # What is read by this thread is told by it: only a thread of the protocol's may call it.
+        reader = threading.Thread(target=lambda stream: out.append(stream.read()), args=(process.stdout,), daemon=True)
+        reader.start()
+        said: list[bytes] = []
+        with process.stderr:
+            for line in process.stderr:
+                before, found, told = line.partition(mark)
+                said.append(before)
+                if found and self.progress is not None:
+                    # Another thread of the command may have begun a line of its own behind it.
+                    row, end = json.JSONDecoder().raw_decode(_decoded(told))
+                    said.append(_decoded(told)[end:].removeprefix("\n").encode())
+                    self.progress(*row)
+        reader.join()
+        process.stdout.close()
+        process.wait()
+        return b"".join(out), b"".join(said)
 
 
 def _decoded(output: bytes) -> str:

@@ -63,6 +63,58 @@ async def test_check_fix_one_check_again(tmp_path: Path) -> None:
         assert told(await client.call_tool("graph", {"path": "gan.py"})).startswith("<svg")
 
 
+SLOW = """
+import time
+import torch
+w = torch.ones(2, requires_grad=True)
+for step in range(100):
+    time.sleep(0.1)
+    (w * w).sum().backward()
+"""
+
+
+async def told_of(folder: Path, tool: str, given: dict[str, Any]) -> tuple[list[tuple[float, float | None, str]], Any]:
+    """Return of what progress a client is told while a tool works, and what the tool returns."""
+    said: list[tuple[float, float | None, str]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        said.append((done, total, message or ""))
+
+    async with mcp.Client(server(folder), read_timeout_seconds=120) as client:
+        return said, told(await client.call_tool(tool, given, progress_callback=progress))
+
+
+async def test_a_client_is_told_how_many_files_are_checked(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"gan{number}.py").write_text(f"x = {number}\n{GAN}")
+    said, report = await told_of(tmp_path, "check", {"paths": ["."]})
+    assert len(report["findings"]) == 12 and report["messages"] == []
+    done = [row[0] for row in said]
+    assert done and done == sorted(set(done)) and {row[1] for row in said} == {12}
+    assert all(re.fullmatch(r"checked: gan\d+\.py", row[2]) for row in said)
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+async def test_a_client_is_told_how_far_a_run_is(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    said, report = await told_of(tmp_path, "run", {"script": "slow.py", "max_iterations": 15})
+    done = [row[0] for row in said]
+    assert done and done == sorted(set(done)) and {row[1] for row in said} == {15}
+    assert all(re.fullmatch(r"iterations, \d+ s", row[2]) for row in said)
+    assert not any("[" in line for line in report["messages"])
+
+
+def test_a_line_of_progress_may_follow_half_a_line_of_the_program() -> None:
+    said: list[tuple[int, int | None, str]] = []
+    code = "import os, sys; m = os.environ['M']; sys.stderr.write('half' + m + '[1, 2, \"x\"] a\\nline\\nlast')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "M": "mark "}
+    )
+    tools = Tools(progress=lambda *told: said.append(told))
+    assert tools._both(process, b"mark ") == (b"", b"half a\nline\nlast")
+    assert said == [(1, 2, "x")]
+
+
 def test_of_many_files_those_are_named_of_which_there_is_something_to_say(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"plain{number}.py").write_text("x = 1\n")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TypeVar
 
 from tapecheck.agents import Refused, Tools
@@ -27,7 +28,7 @@ def serve_tools() -> int:
     """Serve until the client closes standard input; raises UsageError without the package `mcp`."""
     try:
         import anyio
-        from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver import Context, MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
     except ImportError as error:
@@ -35,11 +36,16 @@ def serve_tools() -> int:
     server = MCPServer("tapecheck", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
 
     def served(tool: Callable[..., _Answer]) -> Callable[..., Awaitable[_Answer]]:
-        """Return a tool that ends what it has started once its call is cancelled."""
+        """Return a tool that says how far it is, and ends what it has started once its call is cancelled."""
 
         @wraps(tool)
-        async def call(*args: object, **kwargs: object) -> _Answer:
-            tools = Tools()
+        async def call(*args: object, context: Context, **kwargs: object) -> _Answer:
+            def progress(done: int, total: int | None, words: str) -> None:
+                # The call may have been given up, and its loop with it.
+                with contextlib.suppress(RuntimeError):
+                    anyio.from_thread.run(context.report_progress, done, total, words)
+
+            tools = Tools(progress=progress)
             try:
                 return await anyio.to_thread.run_sync(
                     partial(tool, tools, *args, **kwargs), abandon_on_cancel=True, limiter=limiter
@@ -51,7 +57,10 @@ def serve_tools() -> int:
                 raise
 
         own = signature(tool)
-        setattr(call, "__signature__", own.replace(parameters=list(own.parameters.values())[1:]))  # noqa: B010
+        given = Parameter("context", Parameter.KEYWORD_ONLY, annotation=Context)
+        shape = own.replace(parameters=[*list(own.parameters.values())[1:], given])
+        setattr(call, "__signature__", shape)  # noqa: B010
+        call.__annotations__ = {**tool.__annotations__, "context": Context}
         return call
 
     limiter = anyio.CapacityLimiter(_AT_ONCE)

@@ -1,12 +1,17 @@
-"""How far long work has come: one changing line on a terminal, else a line of its own every so often."""
+"""How far long work has come: one changing line on a terminal, else a line of its own every so often.
+
+A process that passes it on (`tapecheck mcp`) has it as JSON, behind a mark that nothing else prints.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from types import TracebackType
 
+from tapecheck.agents import MARK, PROGRESS_EVERY
 from tapecheck.report.excerpt import printable, width
 
 _FIRST = 1.0
@@ -14,6 +19,27 @@ _FIRST = 1.0
 _AGAIN = 0.1
 _LINE_AFTER = 15.0
 """Seconds between lines where there is no terminal: a log shows that the work goes on, and is not flooded."""
+
+
+class PassedOn:
+    """Writes how far work has come for the process that has started this one, where that wants it."""
+
+    def __init__(self) -> None:
+        self._mark = os.environ.get(MARK, "")
+        self._next = time.monotonic() + PROGRESS_EVERY
+        self._last = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._mark)
+
+    def tell(self, done: int, total: int | None, words: str) -> None:
+        """Say that `done` of `total` are done, unless something was said just now or no more are done by now."""
+        now = time.monotonic()
+        if self._mark and now >= self._next and done > self._last:
+            self._next, self._last = now + PROGRESS_EVERY, done
+            # One write, which no other thread's can come into.
+            sys.stderr.write(f"{self._mark}{json.dumps([done, total, words])}\n")
+            sys.stderr.flush()
 
 
 class Progress:
@@ -24,6 +50,7 @@ class Progress:
         self.done = done
         self.count = 0
         self._shown = False
+        self._passed_on = PassedOn()
         self._wanted = not hidden
         self._in_place = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._next = time.monotonic() + (_FIRST if self._in_place else _LINE_AFTER)
@@ -40,6 +67,9 @@ class Progress:
     def step(self, name: str) -> None:
         """Count one more, and show it unless something was shown just now."""
         self.count += 1
+        if self._passed_on:
+            self._passed_on.tell(self.count, self.total, f"{self.done}: {printable(name)}")
+            return
         now = time.monotonic()
         if not self._wanted or now < self._next:
             return

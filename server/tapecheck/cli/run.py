@@ -23,6 +23,7 @@ from tapecheck.cli.check import (
     write_report,
 )
 from tapecheck.cli.checking import CheckOptions, by_cell, check_program
+from tapecheck.cli.progress import PassedOn
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
@@ -78,6 +79,7 @@ def run_script(options: argparse.Namespace) -> int:
         say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
+    told = PassedOn()
 
     def pass_on(event: Output | Progress) -> None:
         if isinstance(event, Output):
@@ -87,6 +89,8 @@ def run_script(options: argparse.Namespace) -> int:
                 # A terminal that was closed is no reason to end the program before its handler has run.
                 if not interrupted.number:
                     raise
+        else:
+            told.tell(event.iterations, options.max_iterations, f"iterations, {event.seconds:.0f} s")
 
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
@@ -97,8 +101,8 @@ def run_script(options: argparse.Namespace) -> int:
         for line in (*memory_ran_out(result.tape), *not_reduced(result.tape)):
             say(line)
         _with_evidence(program, result)
-        told = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
-        if without := untrained(result.tape, {str(name) for names in told for name in names}):
+        named = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
+        if without := untrained(result.tape, {str(name) for names in named for name in names}):
             say(without)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
