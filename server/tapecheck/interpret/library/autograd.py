@@ -33,11 +33,13 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
-    behaviour,
     concrete,
+    known_elements,
     listed,
     marked,
-    taken_for_data,
+    may_carry,
+    node_of,
+    on_graph,
 )
 from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
@@ -176,8 +178,8 @@ class Autograd:
         ledger = self.world.writer.ledger
         arriving: dict[int, list[tuple[int, Fact]]] = {}
         for root, value in zip(traversal.backward.roots, given):
-            if root.node is not None and isinstance(value, (Tensor, Unknown)) and value.node is not None:
-                arriving.setdefault(root.node, []).append((value.node, self.torch.requires(value)))
+            if root.node is not None and (number := node_of(value)) is not None:
+                arriving.setdefault(root.node, []).append((number, self.torch.requires(value)))
         graphs: dict[int, tuple[int, Fact]] = {}
         for number in traversal.executed:
             coming = arriving.pop(number, None)
@@ -334,10 +336,8 @@ class Autograd:
         self._check(event, traversal, node)
         for root in roots:
             # It did not raise, so there is a graph.
-            if isinstance(root, Tensor) and root.graph == "may":
-                root.graph = "yes"
-            elif isinstance(root, Unknown) and root.node is not None:
-                root.certain = True
+            if may_carry(root):
+                root.surely_carries()
         self._fire_hooks(traversal, node)
 
     def _meets_code(self, traversal: Traversal) -> bool:
@@ -351,13 +351,12 @@ class Autograd:
     def _give_graphs(self, roots: Sequence[Value], node: ast.AST) -> None:
         """Note that what a backward is called on has a graph, wherever it comes from."""
         for root in roots:
-            if isinstance(root, Tensor) and root.graph == "no" and not root.cuts and taken_for_data(root):
+            if not may_carry(root):
+                raise TypeError(root)
+            if isinstance(root, Tensor) and root.graph == "no" and not root.cuts and root.taken_for_data():
                 # Nothing else that it was computed of could have one: it was no data.
                 root.graph = "may"
-            if not isinstance(root, (Tensor, Unknown)):
-                raise TypeError(root)
-            may = root.graph == "may" if isinstance(root, Tensor) else not root.data and root.concrete is None
-            if root.node is None and may:
+            if root.node is None and root.requires() == "may":
                 built = self.world.graph.unknown_graph(root.name, node)
                 root.node, root.oldest = built.node, built.oldest
                 if isinstance(root, Unknown):
@@ -375,7 +374,7 @@ class Autograd:
         wanted, known = self._inputs(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3), known)
         torch = self.torch
-        constant = any(isinstance(value, Tensor) and torch.requires(value) == "no" for value in wanted)
+        constant = any(isinstance(value, Tensor) and value.graph == "no" for value in wanted)
         if constant and event.roots and all(root.graph == "yes" for root in event.roots):
             # torch asks this before it runs a node: what is freed or stale is never reached.
             torch.fail(node, "One of the differentiated Tensors does not require grad")
@@ -397,7 +396,7 @@ class Autograd:
         graphs: dict[int, tuple[int, Fact]], materialize: bool,
     ) -> Value:  # fmt: skip
         world = self.world
-        number = getattr(value, "node", None)
+        number = node_of(value)
         creates = event.create != "no" and world.modes.grad_mode != "no"
         if event.allow_unused and number is not None and number not in traversal.executed:
             return world.graph.data("grad") if materialize else None
@@ -463,7 +462,7 @@ class Autograd:
             argument = self._flag(retain_value, node, "retain_graph")
         targets: tuple[int, ...] | None = None
         if inputs is not None:
-            nodes = [value.node for value in inputs if isinstance(value, (Tensor, Unknown)) and value.node is not None]
+            nodes = [number for value in inputs if (number := node_of(value)) is not None]
             targets = tuple(nodes) if nodes and (call == "grad" or len(nodes) == len(inputs)) else None
         return Backward(
             self.world.writer.next_backward(),
@@ -491,16 +490,12 @@ class Autograd:
 
     def _root(self, value: Value) -> Root:
         value = concrete(value)
-        if isinstance(value, Tensor):
-            return Root(value.node, value.graph, value.name, value.cuts, value.constant_terms)
-        if isinstance(value, Unknown):
-            graph: Fact = "may"
-            if value.node is not None:
-                graph = "yes" if value.certain else "may"
-            elif value.cuts and value.data:
-                graph = "no"
-            return Root(value.node, graph, value.name, value.cuts)
-        return Root(None, "may")
+        if not may_carry(value):
+            return Root(None, "may")
+        graph = value.requires()
+        if graph == "no" and isinstance(value, Unknown) and not value.cuts:
+            graph = "may"
+        return Root(value.node, graph, value.name, value.cuts, value.constant_terms)
 
     def _inputs(self, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
         """Return the inputs that a backward is to lead to, and whether they are known to be all."""
@@ -516,13 +511,11 @@ class Autograd:
 
     def _sequence(self, value: Value, node: ast.AST) -> list[Value]:
         value = concrete(value)
-        if isinstance(value, (Tensor, Unknown)):
+        if may_carry(value):
             return [value]
-        if isinstance(value, (List, tuple)):
-            return list(behaviour(value).children())
         if isinstance(value, (Stream, Dict)):
             return list(self.machine.elements(value, node))
-        return []
+        return list(known_elements(value) or ())
 
     def _argument(self, node: ast.AST, name: str, position: int) -> Span | None:
         """Return the text of an argument at a call: keyword and value, or the value alone."""
@@ -569,9 +562,8 @@ class Autograd:
                 continue
             if number in graphs:
                 built = self._gradient_value(graphs[number], event.create)
-                previous = tensor.grad
-                if isinstance(previous, Tensor) and previous.node is not None:
-                    built = world.graph.build("AddBackward0", at, [previous, built])
+                if on_graph(tensor.grad):
+                    built = world.graph.build("AddBackward0", at, [tensor.grad, built])
                 tensor.grad = built
             elif tensor.grad is None or create:
                 tensor.grad = _Gradient(event.at, roots, cut, create)
@@ -608,7 +600,7 @@ class Autograd:
             grad.tensor.extra = {Mark.GRADIENT_OF: tensor}
             return grad.tensor
         if isinstance(grad, Tensor):
-            grad.extra = {**(grad.extra or {}), Mark.GRADIENT_OF: tensor}
+            grad.note(Mark.GRADIENT_OF, tensor)
         return grad
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
@@ -624,8 +616,8 @@ class Autograd:
 
     def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
         """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
-        leaf = (gradient.extra or {}).get(Mark.GRADIENT_OF)
-        number = _leaf_of(leaf) if isinstance(leaf, Tensor) else None
+        leaf = gradient.noted_tensor(Mark.GRADIENT_OF)
+        number = None if leaf is None else _leaf_of(leaf)
         if number is not None:
             kept: Fact = "yes" if gradient.node is None else "no"
             self.world.writer.emit(GradientCleared(self.world.position.site(node), number, "no", kept))
@@ -713,13 +705,16 @@ class Autograd:
         """Return what a custom function gives for one value of its forward; `built` has the function's node."""
         if any(value is other for other in constant):
             return self.world.graph.data(cuts=self.world.graph.cut("nondifferentiable", node, carrier))
-        if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtype != "float"):
+        alias = self.torch.alias(built)
+        if isinstance(value, Unknown):
+            alias.storage = Storage(built.storage.id)
+            return alias
+        if not isinstance(value, Tensor) or value.dtype != "float":
             return value
-        if isinstance(value, Tensor) and any(value is each for each in dirty):
+        if any(value is each for each in dirty):
             self.torch.rebase(value, built, node)
             return value
-        alias = self.torch.alias(built)
-        alias.storage = value.storage if isinstance(value, Tensor) else Storage(built.storage.id)
+        alias.storage = value.storage
         return alias
 
 
@@ -790,9 +785,7 @@ def _stands_for_all(value: Value) -> bool:
 
 def _has_place(value: Value) -> bool:
     """Whether it is known where in the graph an input is, if it is there at all."""
-    return (isinstance(value, Tensor) and (value.node is not None or value.graph == "no")) or (
-        isinstance(value, Unknown) and value.node is not None
-    )
+    return on_graph(value) or (isinstance(value, Tensor) and value.graph == "no")
 
 
 def _true(value: Value) -> bool:
@@ -807,5 +800,4 @@ def _leaf_of(tensor: Tensor) -> int | None:
     """Return the leaf that a tensor is; one whose `requires_grad` is switched off for now keeps its gradient."""
     if tensor.node is not None:
         return tensor.node if tensor.is_leaf else None
-    frozen = (tensor.extra or {}).get(Mark.FROZEN_LEAF)
-    return frozen if isinstance(frozen, int) else None
+    return tensor.frozen_leaf()

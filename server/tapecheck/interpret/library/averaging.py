@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value
+from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, argument, is_buffer
 
 AVERAGED = "torch.optim.swa_utils.AveragedModel"
 
 
 def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`AveragedModel(model)`: a module around a deep copy."""
-    copied = modules.machine.library.deep_copy(args[0] if args else kwargs.get("model"), node)
+    copied = modules.machine.library.deep_copy(argument(args, kwargs, 0, "model"), node)
     if not isinstance(copied, Instance):
         return copied
     owner = Instance(None, AVERAGED, module=True)
@@ -28,13 +28,13 @@ def update_parameters(modules: Modules, owner: Instance, node: ast.AST) -> None:
         modules.world.graph.change(tensor, node, "update_parameters", grad_mode="no")
     for _, module in modules.modules(owner):
         for value in module.attrs.values():
-            if isinstance(value, Tensor) and not value.parameter:
+            if is_buffer(value):
                 modules.world.graph.change(value, node, "update_parameters", grad_mode="no")
 
 
 def update_bn(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`update_bn(loader, model)`: the running statistics are reset in place and computed anew, without a graph."""
-    model = args[1] if len(args) > 1 else kwargs.get("model")
+    model = argument(args, kwargs, 1, "model")
     if isinstance(model, Instance):
         for _, module in torch.nn.modules(model):
             for name in ("running_mean", "running_var", "num_batches_tracked"):

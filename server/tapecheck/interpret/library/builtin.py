@@ -14,13 +14,12 @@ from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes
-from tapecheck.interpret.objects.unknowns import derived, drawn, remembered, resolved, usually
+from tapecheck.interpret.objects.unknowns import default_of, derived, drawn, remembered, resolved, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
-    Function,
     Generator,
     Instance,
     Kind,
@@ -30,9 +29,7 @@ from tapecheck.interpret.values import (
     Mark,
     Native,
     NotPlain,
-    Queue,
     Range,
-    Record,
     Set,
     Signal,
     Stream,
@@ -41,16 +38,22 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     Wrapping,
+    argument,
     behaviour,
     bound_length,
     concrete,
     copied,
     is_module,
     is_parameter,
+    known_int,
+    known_text,
+    listed,
     marked,
+    may_carry,
     note_first_graph,
     on_graph,
     plain,
+    positional,
     settle_on,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
@@ -102,7 +105,7 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
 
 
 def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return behaviour(args[0] if args else Unknown()).size(m, node)
+    return behaviour(positional(args, 0, Unknown())).size(m, node)
 
 
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -115,10 +118,9 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             value = Unknown.number()
         start = values[0] if values else 0
         last = index == (0 if len(args) == 1 else 1)
-        if last and isinstance(arg, Unknown) and arg.usual is not None and step == 1:
+        if last and isinstance(default := default_of(arg), int) and step == 1:
             # Settled on or not: that is for this way only.
-            default = arg.usual[0]
-            usual = default - start if isinstance(default, int) else None
+            usual = default - start
         if isinstance(value, Unknown):
             if last:
                 # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
@@ -164,9 +166,8 @@ def remaining(inner: Stream) -> Callable[[], int | None]:
 
 
 def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    inner = m.stream(args[0] if args else kwargs.get("iterable", Unknown()), node)
-    start = concrete(args[1] if len(args) > 1 else kwargs.get("start", 0))
-    first = start if isinstance(start, int) else None
+    inner = m.stream(argument(args, kwargs, 0, "iterable", Unknown()), node)
+    first = known_int(argument(args, kwargs, 1, "start", 0))
     item = following(inner)
     return Stream(
         remaining(inner),
@@ -224,7 +225,7 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     known = len(args) > 1
-    source = m.stream(args[1] if len(args) > 1 else Unknown(), node)
+    source = m.stream(positional(args, 1, Unknown()), node)
     known = known and source.length() is not None
     for item in m.elements(source, node):
         truth = m.known_truth(m.call(args[0], [item], {}, node) if args[0] is not None else item)
@@ -235,40 +236,32 @@ def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if not args:
-        return m.new_list([], node)
-    value = args[0]
-    items, whole = m.gathered(value, node)
+    items, whole = m.gathered(args[0], node) if args else ([], True)
     return m.new_list(items, node, not whole)
 
 
 def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if not args:
-        return ()
-    items, whole = m.gathered(args[0], node)
+    items, whole = m.gathered(args[0], node) if args else ([], True)
     return tuple(items) if whole else m.new_list(items, node, True)
 
 
 def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if not args:
-        return Set([])
-    items, whole = m.gathered(args[0], node)
+    items, whole = m.gathered(args[0], node) if args else ([], True)
     return Set(distinct(items) if whole else items, not whole)
 
 
 def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Dict:
     result = Dict({}, born=m.world.position.clock)
-    first = args[0] if args else None
-    if isinstance(first, Dict):
+    given = args[:1]
+    if isinstance(first := positional(args, 0), Dict):
         result.items.update(first.items)
-        result.slots = copied(first.slots)
-        result.more = first.more
-    dict_update(m, result, [] if isinstance(first, Dict) else args[:1], kwargs, node)
+        result.slots, result.more, given = copied(first.slots), first.more, []
+    dict_update(m, result, given, kwargs, node)
     return result
 
 
 def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    total: Value = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    total: Value = argument(args, kwargs, 1, "start", 0)
     if not args:
         return total
     items, whole = m.gathered(args[0], node)
@@ -325,9 +318,10 @@ def _number(kind: Callable[[Value], Value], value: Value) -> Value:
     """Return the number that an unknown without a graph is converted to."""
     result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", getattr(kind, "__name__", "number"), value)
     result.cuts = cuts_of(value)
-    if isinstance(value, Unknown) and value.usual is not None and isinstance(value.usual[0], (str, int, float)):
+    default = default_of(value)
+    if isinstance(default, (str, int, float)):
         with suppress(ValueError, OverflowError):
-            usually(result, kind(value.usual[0]))
+            usually(result, kind(default))
     return result
 
 
@@ -337,19 +331,16 @@ def _number_of(kind: type[int] | type[float]) -> Callable[[Engine, Args, Kwargs,
             return kind(0)
         value = concrete(args[0])
         if len(args) > 1 or "base" in kwargs:
-            base = concrete(args[1] if len(args) > 1 else kwargs["base"])
-            if isinstance(value, str) and isinstance(base, int):
-                return computed(m, Kind.WHOLE, int, value, base)
-            return Unknown.number()
+            text, base = known_text(value), known_int(args[1] if len(args) > 1 else kwargs["base"])
+            return Unknown.number() if text is None or base is None else computed(m, Kind.WHOLE, int, text, base)
         if isinstance(value, (int, float, str)):
             try:
                 return kind(value)
             except (ValueError, OverflowError):
                 raise Signal("ValueError") from None
         if isinstance(value, Instance):
-            method = m.find_method(value, f"__{kind.__name__}__")
-            return m.call(method, [], {}, node) if method is not None else Unknown.number()
-        if isinstance(value, Tensor) or (isinstance(value, Unknown) and value.node is not None):
+            return _by_method(m, value, f"__{kind.__name__}__", node)
+        if isinstance(value, Tensor) or on_graph(value):
             number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
             if marked(value, Mark.DRAWN):
                 drawn(number)
@@ -362,18 +353,6 @@ def _number_of(kind: type[int] | type[float]) -> Callable[[Engine, Args, Kwargs,
 def _bool(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = m.known_truth(args[0]) if args else False
     return truth if truth is not None else (args[0] if isinstance(args[0], Unknown) else Unknown.plain("bool"))
-
-
-def _str(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return text_of(m, args[0], node) if args else ""
-
-
-def _repr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return text_of(m, args[0], node, ("__repr__",)) if args else Unknown.text()
-
-
-def _format(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown.text()
 
 
 def _computed(function: Callable[..., Value]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
@@ -394,15 +373,18 @@ def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(value, (int, float, complex)):
         return abs(value)
     if isinstance(value, Instance):
-        method = m.find_method(value, "__abs__")
-        return m.call(method, [], {}, node) if method is not None else Unknown.number()
+        return _by_method(m, value, "__abs__", node)
     if isinstance(value, Unknown) and value.node is None and (value.parts is not None or value.data):
         result = derived(Kind.NUMBER, "number", "abs", value)
         result.cuts = cuts_of(value)
         return result
-    if isinstance(value, (Tensor, Unknown)):
-        return m.library.call("torch.abs", [value], {}, node)
-    return Unknown.number()
+    return m.library.call("torch.abs", [value], {}, node) if may_carry(value) else Unknown.number()
+
+
+def _by_method(m: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return the number that a method of an object gives."""
+    method = m.find_method(owner, name)
+    return m.call(method, [], {}, node) if method is not None else Unknown.number()
 
 
 def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -429,17 +411,19 @@ def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
         return Unknown.plain("isinstance")
-    wanted = list(args[1]) if isinstance(args[1], tuple) else [args[1]]
+    wanted = listed(args[1])
     results = [m.library.is_instance(args[0], kind) for kind in wanted]
-    if any(result is True for result in results):
+    if True in results:
         return True
-    if any(result is None for result in results):
-        if isinstance(args[0], Unknown):
-            names = [kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted]
-            kinds = tuple(kind if isinstance(kind, Class) else name for kind, name in zip(wanted, names))
-            return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
-        return Unknown.plain("isinstance")
-    return False
+    if None not in results:
+        return False
+    if isinstance(args[0], Unknown):
+        kinds = [
+            kind if isinstance(kind, Class) else behaviour(kind).name_as_type() or getattr(kind, "name", "?")
+            for kind in wanted
+        ]
+        return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
+    return Unknown.plain("isinstance")
 
 
 def _gives(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool:
@@ -475,27 +459,24 @@ def object_has(m: Engine, owner: Instance, name: str, node: ast.AST) -> bool | N
 
 
 def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner, name = ([*args, None, None])[:2]
-    name = concrete(name)
-    if isinstance(name, str):
-        known = behaviour(owner).has_attribute(m, name, node)
-        if known is not None:
-            return known
+    owner, given = ([*args, None, None])[:2]
+    name = known_text(given)
+    known = None if name is None else behaviour(owner).has_attribute(m, name, node)
+    if known is not None:
+        return known
     if isinstance(owner, Unknown):
-        if isinstance(name, str) and owner.attrs and name in owner.attrs:
-            return True
-        return m.unknown_test(ast.Is(), owner, name)
+        return (name is not None and name in (owner.attrs or ())) or m.unknown_test(ast.Is(), owner, concrete(given))
     if isinstance(owner, Lib):
         # What is installed stays the same, whoever asks.
-        return remembered(m.world, ("hasattr", owner.path, name), "hasattr")
+        return remembered(m.world, ("hasattr", owner.path, concrete(given)), "hasattr")
     return Unknown.plain("hasattr")
 
 
 def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
         return Unknown("getattr")
-    name = concrete(args[1])
-    if not isinstance(name, str):
+    name = known_text(args[1])
+    if name is None:
         if isinstance(args[0], Instance):
             # Whichever of its lists it is may be filled by what it is asked for.
             for value in args[0].attrs.values():
@@ -512,8 +493,8 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    name = concrete(args[1]) if len(args) == 3 else None
-    if isinstance(name, str):
+    name = known_text(args[1]) if len(args) == 3 else None
+    if name is not None:
         if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
             # Names that are worked out are keys, and the object is the dict.
             note_first_graph(m, args[0].attrs.get(name), args[2])
@@ -531,43 +512,28 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _delattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    name = concrete(args[1]) if len(args) == 2 else None
-    if isinstance(name, str) and isinstance(args[0], Instance):
+    name = known_text(args[1]) if len(args) == 2 else None
+    if name is not None and isinstance(args[0], Instance):
         m.delete_attribute(args[0], name, node)
     return None
 
 
 def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = concrete(args[0]) if args else None
-    if isinstance(value, (Instance, Record)) and value.cls is not None:
-        return value.cls
-    if isinstance(value, Instance):
-        return Lib(value.lib)
-    if isinstance(value, Tensor):
-        return Lib("torch.Tensor")
-    if isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
-        return NAMES.get(type(value).__name__, Lib(f"builtins.{type(value).__name__}"))
-    if isinstance(value, Queue):
-        return Unknown.plain("type")
-    if isinstance(value, (List, Dict, Set)):
-        kind = "set" if isinstance(value, Set) else value.kind
-        return NAMES.get(kind, Lib(f"collections.{kind}"))
-    if isinstance(value, Function):
-        return Lib("types.FunctionType")
-    return Lib("types.NoneType") if value is None else Unknown.plain("type")
+    found = behaviour(concrete(args[0]) if args else None).type_of()
+    if not isinstance(found, str):
+        return found
+    return NAMES.get(found.rpartition(".")[2], Lib(found)) if found else Unknown.plain("type")
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cls, wanted = ([*args, None, None])[:2]
-    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-    if isinstance(cls, Class) and all(isinstance(kind, Class) for kind in kinds):
-        return any(kind in cls.mro() for kind in kinds)
+    kinds = listed(wanted)
     if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
         bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
         libraries = {kind.path.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, Lib)}
-        if bases & libraries or any(kind in cls.mro() for kind in kinds if isinstance(kind, Class)):
+        if bases & libraries or any(kind in cls.mro() for kind in kinds):
             return True
-        return Unknown("issubclass") if cls.opaque or bases else False
+        return Unknown("issubclass") if libraries and (cls.opaque or bases) else False
     natives = [kind for kind in kinds if isinstance(kind, Native)]
     if isinstance(cls, Native) and len(natives) == len(kinds):
         return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in natives)
@@ -583,7 +549,7 @@ def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = behaviour(args[0] if args else Unknown()).next_item(m, args[1:], node)
+    value = behaviour(positional(args, 0, Unknown())).next_item(m, args[1:], node)
     if args and isinstance(args[0], Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
         args[0].abandon(m)  # nobody else holds it
     return value
@@ -596,7 +562,7 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], Range):
         whole = range(args[0].start, args[0].stop, args[0].step)[::-1]
         return Range(whole.start, whole.stop, whole.step)
-    return args[0] if args else Unknown("reversed")
+    return positional(args, 0, Unknown("reversed"))
 
 
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -628,7 +594,7 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
 
 
 def _callable(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    known = behaviour(args[0] if args else None).is_callable
+    known = behaviour(positional(args, 0)).is_callable
     return Unknown("callable") if known is None else known
 
 
@@ -642,12 +608,8 @@ def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("vars")
 
 
-def _property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Wrapped("property", args[0] if args else None, args[1] if len(args) > 1 else None)
-
-
 def _wrap(kind: Wrapping) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    return lambda m, args, kwargs, node: Wrapped(kind, args[0] if args else None)
+    return lambda m, args, kwargs, node: Wrapped(kind, positional(args, 0))
 
 
 NAMES: dict[str, Value] = {
@@ -656,13 +618,17 @@ NAMES: dict[str, Value] = {
         "print": _print, "len": _len, "range": make_range, "enumerate": _enumerate, "zip": _zip, "map": _map,
         "filter": _filter, "list": _list, "tuple": _tuple, "set": _set, "frozenset": _set, "dict": make_dict,
         "sum": _sum, "max": _extreme("max"), "min": _extreme("min"), "float": _number_of(float),
-        "int": _number_of(int), "bool": _bool, "str": _str, "repr": _repr, "abs": _abs, "pow": _pow,
+    "int": _number_of(int), "bool": _bool, "abs": _abs, "pow": _pow,
+    "repr": lambda m, a, k, n: text_of(m, a[0], n, ("__repr__",)) if a else Unknown.text(),
+    "str": lambda m, a, k, n: text_of(m, a[0], n) if a else "",
         "round": _round, "isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr,
         "setattr": _setattr, "type": _type, "iter": _iter, "next": _next, "reversed": _reversed,
         "sorted": _sorted, "any": _quantified(True), "all": _quantified(False), "callable": _callable,
-        "vars": _vars, "locals": unknown, "globals": unknown, "property": _property,
+    "vars": _vars, "locals": unknown, "globals": unknown,
+    "property": lambda m, a, k, n: Wrapped("property", positional(a, 0), positional(a, 1)),
         "staticmethod": _wrap("staticmethod"), "classmethod": _wrap("classmethod"), "id": unknown,
-        "hash": unknown, "open": unknown, "input": unknown, "format": _format, "divmod": _computed(divmod),
+    "hash": unknown, "open": unknown, "input": unknown, "divmod": _computed(divmod),
+    "format": lambda m, a, k, n: formatted(m, a[0], positional(a, 1, ""), -1, n) if a else Unknown.text(),
         "issubclass": _issubclass, "ord": _computed(ord), "chr": _computed(chr),
         "hex": _computed(hex), "bin": _computed(bin), "ascii": _computed(ascii), "complex": _computed(complex),
         "delattr": _delattr, "exit": unknown,

@@ -19,9 +19,10 @@ from tapecheck.interpret.values import (
     Instance,
     Kind,
     Kwargs,
-    List,
     Unknown,
     Value,
+    argument,
+    known_elements,
 )
 
 _KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.PLAIN}
@@ -41,17 +42,17 @@ def parsed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return `HfArgumentParser((ModelArguments, TrainingArguments))`."""
     made = Instance(None, "transformers.HfArgumentParser")
-    made.args = [args[0] if args else kwargs.get("dataclass_types")]
+    made.args = [argument(args, kwargs, 0, "dataclass_types")]
     return made
 
 
 def parse(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what its methods give: an object of each class, and what is left of the arguments where that is asked."""
     given = owner.args[0] if owner.args else None
-    classes = list(given) if isinstance(given, tuple) else given.items if isinstance(given, List) else [given]
+    known = known_elements(given)
     made = [
         _made(modules.torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else Unknown("arguments")
-        for cls in classes
+        for cls in ([given] if known is None else known)
     ]
     if kwargs.get("return_remaining_strings"):
         made.append(Unknown.plain("arguments"))
@@ -93,20 +94,19 @@ def _words(annotation: str) -> list[str]:
     found: list[str] = []
     queue: list[ast.AST] = [tree.body]
     for part in queue:
-        if isinstance(part, ast.Name):
-            found.append(part.id)
-        elif isinstance(part, ast.Attribute):
-            found.append(part.attr)
-        elif isinstance(part, ast.Constant):
-            found.append("None" if part.value is None else str(part.value))
-        elif isinstance(part, ast.Subscript):
-            queue.append(part.value)
-            if not ast.unparse(part.value).endswith("Literal"):
-                queue.append(part.slice)
-        elif isinstance(part, ast.BinOp):
-            queue += [part.left, part.right]
-        elif isinstance(part, ast.Tuple):
-            queue += part.elts
-        else:
-            found.append("?")
+        match part:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found.append(name)
+            case ast.Constant(value=value):
+                found.append(str(value))
+            case ast.Subscript():
+                queue.append(part.value)
+                if not ast.unparse(part.value).endswith("Literal"):
+                    queue.append(part.slice)
+            case ast.BinOp():
+                queue += [part.left, part.right]
+            case ast.Tuple():
+                queue += part.elts
+            case _:
+                found.append("?")
     return found

@@ -16,12 +16,14 @@ from tapecheck.interpret.values import (
     Signal,
     Unknown,
     Value,
+    argument,
+    positional,
 )
 
 
 def contextmanager(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`@contextmanager`: a generator function whose one yield stands for the block."""
-    function = args[0] if args else Unknown("function")
+    function = positional(args, 0, Unknown("function"))
     return Native("contextmanager", lambda m2, given, named, at: _managed(m2, function, given, named, at), method=True)
 
 
@@ -111,12 +113,12 @@ def expecting() -> Context:
 
 
 def nullcontext(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else kwargs.get("enter_result")
+    value = argument(args, kwargs, 0, "enter_result")
     return Context(lambda m2: value, lambda m2, raised: None)
 
 
 def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else Unknown("thing")
+    value = positional(args, 0, Unknown("thing"))
 
     def leave(m2: Engine, raised: Signal | None) -> None:
         m2.call(m2.get_attribute(value, "close", node), [], {}, node)

@@ -12,6 +12,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Unknown,
     Value,
+    argument,
 )
 
 
@@ -35,7 +36,7 @@ def initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 def backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = {key: value for key, value in kwargs.items() if key in ("retain_graph", "create_graph")}
-    loss = args[0] if args else kwargs.get("loss", Unknown("loss"))
+    loss = argument(args, kwargs, 0, "loss", Unknown("loss"))
     return modules.torch.autograd.backward_method(loss, [], given, node)
 
 

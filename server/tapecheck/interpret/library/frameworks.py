@@ -27,6 +27,8 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    argument,
+    positional,
 )
 
 Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
@@ -47,7 +49,7 @@ def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs:
 
 
 def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else Unknown("result")
+    return positional(args, 0, Unknown("result"))
 
 
 def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -80,7 +82,7 @@ def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """apex: `with amp.scale_loss(loss, optimizer) as scaled:`."""
-    loss = args[0] if args else Unknown("loss")
+    loss = positional(args, 0, Unknown("loss"))
     made = (
         torch.op("mul", [loss, torch.world.graph.data("scale")], {}, node)
         if isinstance(loss, (Tensor, Unknown))
@@ -91,14 +93,10 @@ def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 
 def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """DistributedDataParallel, DataParallel, FSDP: the model itself, which is its own `.module` too."""
-    model = args[0] if args else kwargs.get("module", Unknown("model"))
+    model = argument(args, kwargs, 0, "module", Unknown("model"))
     if isinstance(model, Instance) and model.layer is not None:
         model.layer.wrapped = True
     return model
-
-
-def _handler_decorator(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Native("on", lambda m, given, named, at: given[0] if given else None)
 
 
 def metric(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -180,7 +178,8 @@ OBJECTS: dict[str, dict[str, Handler]] = {
         "no_sync": _context,
     },
     "ignite.engine.Engine": {
-        "run": ignite.run, "on": _handler_decorator, "add_event_handler": _ignore, "terminate": _ignore,
+    "run": ignite.run, "add_event_handler": _ignore, "terminate": _ignore,
+    "on": lambda modules, owner, a, k, n: Native("on", lambda m, given, named, at: given[0] if given else None),
     },
     "torchmetrics.Metric": {
         "update": _nothing, "reset": _nothing, "compute": _ignore, "to": _self, "cuda": _self, "cpu": _self,

@@ -14,12 +14,13 @@ from tapecheck.interpret.values import (
     Kwargs,
     Unknown,
     Value,
+    argument,
 )
 
 
 def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = Instance(None, "ignite.engine.Engine")
-    made.state = ProcessState(args[0] if args else kwargs.get("process_function"))
+    made.state = ProcessState(argument(args, kwargs, 0, "process_function"))
     return made
 
 

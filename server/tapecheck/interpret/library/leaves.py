@@ -8,24 +8,22 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import OptimizerState, ScalerState
+from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.values import (
     Bound,
-    Dict,
     Env,
     Function,
-    Generator,
     Instance,
-    List,
     Mark,
     Native,
-    Set,
     Tensor,
     Unknown,
     Value,
     Wrapped,
+    behaviour,
     is_module,
+    on_graph,
 )
 from tapecheck.tape import LeafEscape, both
 
@@ -80,9 +78,9 @@ def escape(
         return ()
     values = list(values)
     for value in values:
-        if isinstance(value, Instance) and isinstance(value.state, ScalerState):
+        if (scaler := state_of(value, ScalerState)) is not None:
             # It may be switched off there.
-            value.state.enabled = both("may", value.state.enabled)
+            scaler.enabled = both("may", scaler.enabled)
     scaling_escapes(torch, values, node, (ScalerState,))
     if not world.graph.leaf_tensors:
         return ()
@@ -119,7 +117,7 @@ def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
 
 
 def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int], *, graphs: bool = False) -> Iterator[int]:
-    if graphs and isinstance(value, (Tensor, Unknown)) and value.node is not None:
+    if graphs and on_graph(value) and value.node is not None:
         yield value.node
     if isinstance(value, Tensor):
         leaf = value if value.is_leaf else _gradient_of(value)
@@ -136,40 +134,28 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int], *, graphs
 
 def _inner(value: Value) -> Iterable[Value]:
     """Return what whoever has a value can come to next."""
-    if isinstance(value, Unknown):
-        return () if value.leaf is None else (value.leaf,)
-    if isinstance(value, (Bound, Native, Wrapped, Function)):
-        return behind(value)
-    if isinstance(value, Generator):
-        return value.env.vars.values()
     if isinstance(value, Instance):
-        return (*value.attrs.values(), *(value.state.params if isinstance(value.state, OptimizerState) else ()))
-    if isinstance(value, Dict):
-        return value.items.values()
-    if isinstance(value, (List, Set)):
-        return value.items
-    return value if isinstance(value, tuple) else ()
+        optimizer = state_of(value, OptimizerState)
+        return value.attrs.values() if optimizer is None else (*value.attrs.values(), *optimizer.params)
+    return _behind(value)
 
 
-def behind(value: Bound | Native | Wrapped | Function) -> Iterable[Value]:
-    """Return what whoever calls a function or method can come to: its object, its defaults and the names it reads."""
-    if isinstance(value, Native):
-        return (value.receiver,)
-    if isinstance(value, Bound):
-        return (value.receiver, value.function)
-    if isinstance(value, Wrapped):
-        return (value.function,)
-    read = (_meaning(value.env, name) for name in value.module.notes.of(value.node, syntax.free_names))
-    return (*value.children(), *read)
+def _behind(value: Value) -> Iterable[Value]:
+    """Return what whoever has a value can come to; by a function also what the names mean that it reads."""
+    reached = behaviour(value).reached()
+    if isinstance(value, Function):
+        read = (_meaning(value.env, name) for name in value.module.notes.of(value.node, syntax.free_names))
+        return (*reached, *read)
+    return reached
 
 
-def graphs_behind(value: Bound | Native | Wrapped | Function, depth: int) -> list[Tensor | Unknown]:
+def graphs_behind(function: Value, depth: int) -> list[Tensor | Unknown]:
     """Return the graphs that whoever calls a function can walk."""
     found: list[Tensor | Unknown] = []
-    for one in behind(value) if depth > 0 else ():
+    for one in _behind(function) if depth > 0 else ():
         if isinstance(one, (Bound, Native, Wrapped, Function)):
             found += graphs_behind(one, depth - 1)
-        elif not (isinstance(one, Tensor) and one.is_leaf):
+        elif not carry.is_leaf(one):
             found += carry.tensors_in(one)
     return found
 
@@ -188,7 +174,7 @@ def scaling_escapes(torch: Torch, values: Iterable[Value], node: ast.AST, kinds:
 
 
 def _leads_to(value: Value, kinds: tuple[type, ...], depth: int, seen: set[int]) -> bool:
-    if isinstance(value, Instance) and isinstance(value.state, kinds):
+    if isinstance(getattr(value, "state", None), kinds):
         return True
     if depth == 0 or id(value) in seen:
         return False
@@ -198,5 +184,5 @@ def _leads_to(value: Value, kinds: tuple[type, ...], depth: int, seen: set[int])
 
 def _gradient_of(value: Tensor) -> Tensor | None:
     """Return the leaf that a tensor is the gradient of: who has the gradient may clear it in place."""
-    leaf = (value.extra or {}).get(Mark.GRADIENT_OF)
-    return leaf if isinstance(leaf, Tensor) and leaf.is_leaf else None
+    leaf = value.noted_tensor(Mark.GRADIENT_OF)
+    return leaf if leaf is not None and leaf.is_leaf else None

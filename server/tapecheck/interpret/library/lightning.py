@@ -15,12 +15,13 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
-    List,
-    Tensor,
     Unknown,
     Value,
     Wrapped,
+    argument,
+    known_elements,
     known_keywords,
+    may_carry,
 )
 from tapecheck.source.nodes import walk
 
@@ -32,7 +33,7 @@ def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    model = args[0] if args else kwargs.get("model")
+    model = argument(args, kwargs, 0, "model")
     if isinstance(model, Instance) and model.cls is not None:
         modules.machine.store_attribute(model, "trainer", owner, node)
         fit(modules, model)
@@ -40,7 +41,7 @@ def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, no
 
 
 def evaluate(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    model = args[0] if args else kwargs.get("model")
+    model = argument(args, kwargs, 0, "model")
     if isinstance(model, Instance) and model.cls is not None:
         with _in_steps(modules, model) as steps:
             for name in ("validation_step", "test_step"):
@@ -111,9 +112,8 @@ class _Steps:
             return
         machine, world = self.machine, self.machine.world
         made = self.modules.lightning_optimizers(self.model, node)
-        optimizers: list[Value] = [made]
-        if isinstance(made, (List, tuple)):
-            optimizers = made.items if isinstance(made, List) else list(made)
+        known = known_elements(made)
+        optimizers: list[Value] = [made] if known is None else list(known)
         automatic = self.machine.get_attribute(self.model, "automatic_optimization", node)
         outside = world.position.iteration
         loop = world.enter_loop(node)
@@ -143,7 +143,7 @@ class _Steps:
 
     def optimize(self, node: ast.AST, result: Value, optimizers: list[Value]) -> None:
         loss = result.items.get("loss") if isinstance(result, Dict) else result
-        if not isinstance(loss, (Tensor, Unknown)):
+        if not may_carry(loss):
             return
         machine = self.machine
         for optimizer in optimizers:

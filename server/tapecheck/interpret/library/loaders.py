@@ -6,8 +6,20 @@ import ast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DatasetState, LoaderState, kept
-from tapecheck.interpret.values import Args, Dict, Instance, Kwargs, List, Stream, Tensor, Unknown, Value, bound_length
+from tapecheck.interpret.library.states import DatasetState, LoaderState, kept, state_of
+from tapecheck.interpret.values import (
+    Args,
+    Dict,
+    Instance,
+    Kwargs,
+    List,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    argument,
+    bound_length,
+)
 
 
 def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -20,27 +32,25 @@ def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return a `DataLoader(dataset, batch_size)`."""
     made = Instance(None, "torch.utils.data.DataLoader")
-    dataset = args[0] if args else kwargs.get("dataset")
+    dataset = argument(args, kwargs, 0, "dataset")
     made.state = LoaderState(dataset)
     made.attrs["dataset"] = dataset
-    made.attrs["batch_size"] = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
+    made.attrs["batch_size"] = argument(args, kwargs, 1, "batch_size", 1)
     return made
 
 
 def item(torch: Torch, owner: Instance) -> Value:
     """Return an element of a dataset; None of what is none."""
-    if isinstance(owner.state, DatasetState):
-        return tuple(torch.world.graph.data() for _ in owner.state.tensors)
-    return None
+    state = state_of(owner, DatasetState)
+    return None if state is None else tuple(torch.world.graph.data() for _ in state.tensors)
 
 
 def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
     """Return what is iterated of a loader or dataset; None of what is neither."""
-    if isinstance(owner.state, LoaderState):
+    if state_of(owner, LoaderState) is not None:
         return Stream(lambda: _batches(owner), lambda index: _batch(torch, owner, node))
-    if isinstance(owner.state, DatasetState):
-        return Stream(lambda: None, lambda index: _batch_of(torch, owner))
-    return None
+    state = state_of(owner, DatasetState)
+    return None if state is None else Stream(lambda: None, lambda index: _batch_of(torch, state))
 
 
 def _batches(owner: Instance) -> int | None:
@@ -53,8 +63,8 @@ def _batches(owner: Instance) -> int | None:
 def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
     state = kept(owner, LoaderState)
     dataset = state.dataset
-    if isinstance(dataset, Instance) and isinstance(dataset.state, DatasetState):
-        return _batch_of(torch, dataset)
+    if (given := state_of(dataset, DatasetState)) is not None:
+        return _batch_of(torch, given)
     getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
     if getter is not None:
         with_grad = list(torch.world.modes.grad_modes)
@@ -66,8 +76,7 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
     return result
 
 
-def _batch_of(torch: Torch, dataset: Instance) -> Value:
-    state = kept(dataset, DatasetState)
+def _batch_of(torch: Torch, state: DatasetState) -> Value:
     return tuple(
         torch.world.graph.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.graph.data()
         for value in state.tensors

@@ -20,12 +20,11 @@ from tapecheck.interpret.library import (
 )
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import (
-    CompiledState,
     EngineState,
     HandleState,
     OptimizerState,
-    ParallelState,
     ScalerState,
+    state_of,
 )
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
@@ -44,14 +43,21 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    argument,
     behaviour,
     concrete,
+    is_buffer,
     is_module,
+    known_elements,
+    known_int,
     known_keywords,
+    known_text,
     listed,
+    may_carry,
+    positional,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
-from tapecheck.tape import Named
+from tapecheck.tape import Fact, Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 _KEEP = frozenset(
@@ -239,27 +245,26 @@ class Modules:
                 return owner
             if name == "no_sync" and layer.wrapped:
                 return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
-            if name in ("manual_backward",):
-                return Native(
-                    name, lambda m, args, kwargs, at: self.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
-                )
+            if name == "manual_backward":
+                backward = self.torch.autograd.backward_method
+                return Native(name, lambda m, args, kwargs, at: backward(args[0], args[1:], kwargs, at))
             if name in ("optimizers", "lr_schedulers"):
                 return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
             if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
                 return Native(name, lambda m, args, kwargs, at: None)
-            if isinstance(owner.state, (ParallelState, CompiledState)):
+            if wrappers.wrapped(owner) is not None:
                 return wrappers.attribute(self, owner, name, node)
             return submodules.method(self, owner, name)
-        if owner.lib.startswith("torch.optim.") or isinstance(owner.state, OptimizerState):
+        if owner.lib.startswith("torch.optim.") or state_of(owner, OptimizerState) is not None:
             return self.torch.optimizers.attribute(owner, name)
-        if isinstance(owner.state, ScalerState):
+        if state_of(owner, ScalerState) is not None:
             scalers.asked(self.torch.world, name, node)
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
             return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at), receiver=owner)
-        if isinstance(owner.state, EngineState):
-            return self.machine.get_attribute(owner.state.model, name, node)
+        if (engine := state_of(owner, EngineState)) is not None:
+            return self.machine.get_attribute(engine.model, name, node)
         if owner.lib.startswith("torch.distributions.") and owner.state is not None:
             return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
@@ -283,29 +288,13 @@ class Modules:
         return List(list(self.named_parameters(owner)), self.open_ended(owner))
 
     def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        found = [
-            v
-            for _, module in self.modules(owner)
-            for v in module.attrs.values()
-            if isinstance(v, Tensor) and not v.parameter
-        ]
-        return List([*found])
+        return List([v for _, module in self.modules(owner) for v in module.attrs.values() if is_buffer(v)])
 
     def _module_named_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List(
-            [
-                (k, v)
-                for _, module in self.modules(owner)
-                for k, v in module.attrs.items()
-                if isinstance(v, Tensor) and not v.parameter
-            ]
-        )
+        return List([(k, v) for _, module in self.modules(owner) for k, v in module.attrs.items() if is_buffer(v)])
 
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List(
-            [value for value in owner.attrs.values() if is_module(value)],
-            _layer(owner).more,
-        )
+        return List([value for value in owner.attrs.values() if is_module(value)], _layer(owner).more)
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([(name, value) for name, value in owner.attrs.items() if is_module(value)])
@@ -335,7 +324,7 @@ class Modules:
         return Unknown("keys")
 
     def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        mode = concrete(args[0] if args else kwargs.get("mode", True))
+        mode = concrete(argument(args, kwargs, 0, "mode", True))
         for _, module in self.modules(owner):
             module.attrs["training"] = mode
         return owner
@@ -344,26 +333,26 @@ class Modules:
         return self._module_train(owner, [False], {}, node)
 
     def _module_zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
+        wanted = concrete(argument(args, kwargs, 0, "set_to_none", True))
         for _, tensor in self.named_parameters(owner):
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
 
     def _module_requires_grad_(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         for _, tensor in self.named_parameters(owner):
-            self.torch.requires_grad(tensor, args[0] if args else kwargs.get("requires_grad", True), node)
+            self.torch.requires_grad(tensor, argument(args, kwargs, 0, "requires_grad", True), node)
         return owner
 
     def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = concrete(args[0] if args else kwargs.get("name"))
-        if isinstance(name, str) and owner.layer is not None:
+        name = known_text(argument(args, kwargs, 0, "name"))
+        if name is not None and owner.layer is not None:
             owner.layer.buffers.add(name)
         return self._module_register_parameter(owner, args, kwargs, node)
 
     def _module_register_parameter(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = concrete(args[0] if args else kwargs.get("name"))
+        name = known_text(argument(args, kwargs, 0, "name"))
         value = args[1] if len(args) > 1 else kwargs.get("tensor", kwargs.get("param", kwargs.get("module")))
-        if not isinstance(name, str):
+        if name is None:
             # Whatever it is called, the module has it.
             owner.open = True
             name = f"({len(owner.attrs)})"
@@ -374,20 +363,19 @@ class Modules:
     _module_register_module = _module_register_parameter
 
     def _module_register_forward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        owner.hooks.append(("forward", args[0] if args else None))
-        return self._handle(owner, owner.hooks[-1])
+        return self._hook(owner, "forward", args)
 
     def _module_register_forward_pre_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        owner.hooks.append(("before", args[0] if args else None))
-        return self._handle(owner, owner.hooks[-1])
+        return self._hook(owner, "before", args)
 
     def _module_register_full_backward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        owner.hooks.append(("backward", args[0] if args else None))
-        return self._handle(owner, owner.hooks[-1])
+        return self._hook(owner, "backward", args)
 
     _module_register_backward_hook = _module_register_full_backward_hook
 
-    def _handle(self, owner: Instance, entry: tuple[str, Value]) -> Value:
+    def _hook(self, owner: Instance, kind: str, args: Args) -> Value:
+        entry = (kind, positional(args, 0))
+        owner.hooks.append(entry)
         handle = Instance(None, "torch.utils.hooks.RemovableHandle")
         handle.state = HandleState(owner, entry)
         return handle
@@ -397,11 +385,11 @@ class Modules:
             if is_module(child):
                 method = self.machine.get_attribute(child, "apply", node)
                 self.machine.call(method, args, kwargs, node)
-        self.machine.call(args[0] if args else kwargs.get("fn"), [owner], {}, node)
+        self.machine.call(argument(args, kwargs, 0, "fn"), [owner], {}, node)
         return owner
 
     def _module_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        if isinstance(owner.state, (ParallelState, CompiledState)):
+        if wrappers.wrapped(owner) is not None:
             return wrappers.call(self, owner, args, kwargs, node)
         return self._inherited_forward(owner, args, kwargs, node)
 
@@ -421,7 +409,7 @@ class Modules:
         if layer.optimizers is None:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
-            known = behaviour(made).known_items(self.machine, node) if isinstance(made, (List, tuple)) else None
+            known = behaviour(made).known_items(self.machine, node) if known_elements(made) is not None else None
             if known is not None and len(known) == 2 and isinstance(known[0], List):
                 made = known[0]
                 known = known[0].items
@@ -438,8 +426,8 @@ class Modules:
 
     def call(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call an object: a module's forward with its hooks."""
-        if isinstance(owner.state, EngineState):
-            return self.machine.call(owner.state.model, args, kwargs, node)
+        if (engine := state_of(owner, EngineState)) is not None:
+            return self.machine.call(engine.model, args, kwargs, node)
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         args = self._before_forward(owner, args, node)
@@ -447,8 +435,7 @@ class Modules:
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
                 changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
-                if changed is not None and not isinstance(changed, Unknown):
-                    result = changed
+                result = changed if _is_answer(changed) else result
             elif kind == "backward":
                 for tensor in self.torch.tensors(result)[:1]:
                     if tensor.node is not None:
@@ -460,13 +447,12 @@ class Modules:
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "before":
                 changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
-                if changed is not None and not isinstance(changed, Unknown):
-                    args = listed(changed)
+                args = listed(changed) if _is_answer(changed) else args
         return args
 
     def ran(self, model: Value, args: Args, node: ast.AST) -> None:
         """Call the hooks that parts of a model have which nobody can look into: it may have just computed them."""
-        if not args or not any(isinstance(arg, (Tensor, Unknown)) for arg in args):
+        if not any(map(may_carry, args)):
             return
         if self._running_loose:
             # A hook that calls unknown code would be called for that with what it was given, and so on.
@@ -481,7 +467,7 @@ class Modules:
             self._running_loose = False
 
     def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        if isinstance(owner.state, (ParallelState, CompiledState)):
+        if wrappers.wrapped(owner) is not None:
             return wrappers.call(self, owner, args, kwargs, node)
         method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
         if isinstance(method, Bound) and isinstance(method.function, Function):
@@ -498,7 +484,7 @@ class Modules:
             return self._run_fact(owner, fact, args, kwargs, node)
         name = owner.lib.rsplit(".", 1)[-1]
         if name == "Sequential":
-            value: Value = args[0] if args else Unknown("input")
+            value: Value = positional(args, 0, Unknown("input"))
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
             if _layer(owner).more:
@@ -546,8 +532,7 @@ class Modules:
             in_place = self.facts.op(f"{_snake(fact.name)}_")
             if in_place is not None:
                 return torch.op(in_place.name, args[:1], {}, node)
-            if not isinstance(target, (Tensor, Unknown)):
-                target = None
+            target = target if may_carry(target) else None
         for name in groups:
             if name not in what.inputs:
                 # A parameter that forward was never seen to use carries nothing.
@@ -584,19 +569,15 @@ class Modules:
         self.ran(owner, args, node)
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.torch.tensors(arg)]
-        return self.torch.opaque(
-            owner.lib.rsplit(".", 1)[-1],
-            [*parameters, *values],
-            node,
-            linked="yes",
-            keeps="yes" if parameters else "may",
-        )
+        name = owner.lib.rsplit(".", 1)[-1]
+        keeps: Fact = "yes" if parameters else "may"
+        return self.torch.opaque(name, [*parameters, *values], node, linked="yes", keeps=keeps)
 
     def functional_call(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """torch.func.functional_call: forward with other tensors in place of the parameters."""
-        owner = args[0] if args else kwargs.get("module")
-        replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
-        inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
+        owner = argument(args, kwargs, 0, "module")
+        replaced = argument(args, kwargs, 1, "parameter_and_buffer_dicts")
+        inputs = argument(args, kwargs, 2, "args", ())
         parts = [part for part in replaced if isinstance(part, Dict)] if isinstance(replaced, tuple) else []
         if isinstance(replaced, tuple) and len(parts) == len(replaced):
             replaced = Dict({key: item for part in parts for key, item in part.items.items()})
@@ -643,6 +624,11 @@ def _layer(owner: Instance) -> Layer:
     """Return what torch.nn keeps in a module."""
     assert owner.layer is not None
     return owner.layer
+
+
+def _is_answer(value: Value) -> bool:
+    """Whether a hook has given something that takes the place of what it was given."""
+    return value is not None and not isinstance(value, Unknown)
 
 
 @lru_cache(maxsize=4_096)
@@ -711,8 +697,8 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     """Return the parameter names of a module, with as many layers and directions as it was built with."""
     bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
     plain = [name for name in names if not _LAYER.search(name)]
-    layers = flags.get("num_layers", 1)
-    count = layers if isinstance(layers, int) and 0 < layers <= limits.MAX_LAYERS else 1
+    layers = known_int(flags.get("num_layers", 1)) or 1
+    count = layers if 0 < layers <= limits.MAX_LAYERS else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
     return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
 

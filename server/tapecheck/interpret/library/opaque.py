@@ -29,8 +29,13 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    argument,
     concrete,
     expression,
+    is_module,
+    listed,
+    may_carry,
+    positional,
 )
 from tapecheck.tape import NOTHING, CutKind, Escape, Fact, either
 
@@ -161,13 +166,14 @@ def _rework(
 
     if isinstance(value, tuple):
         return tuple([left(one) for one in value])
-    if isinstance(value, (Instance, Dict, List)):
-        seen.add(id(value))
     if isinstance(value, Instance):
+        seen.add(id(value))
         _each(value.attrs, left)
     elif isinstance(value, Dict):
+        seen.add(id(value))
         _each(value.items, left)
     elif isinstance(value, List):
+        seen.add(id(value))
         value.items[:] = [left(one) for one in value.items]
     return value
 
@@ -184,9 +190,9 @@ def _each(held: MutableMapping[_Key, Value], left: Callable[[Value], Value]) -> 
 def _left(
     torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Tensor | Unknown]
 ) -> Value:
-    if not isinstance(value, (Tensor, Unknown)):
+    if not may_carry(value):
         return _rework(torch, value, node, to, depth, seen, found)
-    if value.node is None or (isinstance(value, Tensor) and value.is_leaf):
+    if value.node is None or value.is_leaf:
         return value
     found.append(value)
     left = opaque(torch, to, [value], node, linked="may", keeps="may")
@@ -198,13 +204,12 @@ def _computes(value: Value) -> bool:
     """Return whether a value is a module or a function, which whoever gets it may call."""
     if isinstance(value, Bound):
         value = value.receiver
-    return isinstance(value, Function) or (isinstance(value, Instance) and value.module)
+    return isinstance(value, Function) or is_module(value)
 
 
 def _computes_any(args: Args, kwargs: Kwargs) -> bool:
     """Return whether a call is given a module or a function, or a tuple with one."""
-    given = (*args, *kwargs.values())
-    return any(map(_computes, (part for arg in given for part in (arg if isinstance(arg, tuple) else (arg,)))))
+    return any(_computes(part) for arg in (*args, *kwargs.values()) for part in listed(arg))
 
 
 def opaque(
@@ -245,7 +250,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             result = unknowns.remembered(torch.world, key, f"{function.name}()")
             result.parts = (function.attr, function.owner, *args)
             if function.attr == "get" and function.owner is torch.world.knowledge.known.get("os.environ"):
-                unknowns.usually(result, args[1] if len(args) > 1 else None)
+                unknowns.usually(result, positional(args, 1))
             return result
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
@@ -281,7 +286,7 @@ def _is_given_values(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> boo
     """
     given = (*args, *kwargs.values())
     return name in _METHODS and (
-        any(isinstance(one, Instance) and one.module for one in given)
+        any(map(is_module, given))
         or any(isinstance(one, Tensor) or one.node is not None for arg in given for one in torch.tensors(arg))
     )
 
@@ -322,7 +327,7 @@ def _computed(
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]
         # A model that somebody wrote and saved may hand back states that it has cut.
-        saved = function.leaf.extra is not None and function.leaf.extra.get(Mark.SAVED, False)
+        saved = function.leaf.noted(Mark.SAVED)
         return opaque(torch, function.name, [*parts, *values], node, linked="may" if saved else "yes", keeps="yes")
     if function.owner is not None and (function.node is not None or function.owner.cuts):
         values.append(function.owner)
@@ -380,16 +385,12 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
 
 
 def _backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
+    if args and may_carry(args[0]) and owner.node is None and args[0].requires() != "no":
         # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into: what they do with
         # the graph besides, nobody knows.
         kwargs.setdefault("retain_graph", Unknown.plain("retain_graph"))
         return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
     return torch.autograd.backward_method(owner, args, kwargs, node)
-
-
-def _manual_backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return torch.autograd.backward_method(args[0], args[1:], kwargs, node) if args else NO_MODEL
 
 
 def _register_hook(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -401,7 +402,7 @@ def _register_hook(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
 
 
 def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
+    wanted = concrete(argument(args, kwargs, 0, "requires_grad", True))
     if wanted is not True:
         # It may be one of the parameters that its maker was given.
         held = map(torch.world.graph.leaf_tensors.get, visible.root(owner).holds)
@@ -497,7 +498,7 @@ def _step(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, n
 
 
 def _scale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if len(args) != 1 or not isinstance(args[0], (Tensor, Unknown)):
+    if len(args) != 1 or not may_carry(args[0]):
         return NO_MODEL
     # A gradient scaler that was handed in may be switched off.
     return scalers.scaled_by(torch, args[0], torch.world.graph.data("scale"), "may", node)
@@ -511,7 +512,10 @@ def _unscale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs
 
 
 _METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value]] = {
-    "backward": _backward, "manual_backward": _manual_backward,
+    "backward": _backward,
+    "manual_backward": (
+        lambda torch, owner, name, a, k, n: torch.autograd.backward_method(a[0], a[1:], k, n) if a else NO_MODEL
+    ),
     "register_forward_hook": _register_hook, "register_forward_pre_hook": _register_hook,
     "requires_grad_": _requires_grad,
     "parameters": _parameters, "named_parameters": _parameters, "trainable_parameters": _parameters,

@@ -25,7 +25,6 @@ from tapecheck.interpret.values import (
     Kwargs,
     List,
     Mark,
-    Range,
     Signal,
     Storage,
     Tensor,
@@ -34,9 +33,11 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_parameter,
+    known_int,
     listed,
     marked,
-    taken_for_data,
+    may_carry,
+    on_graph,
 )
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
@@ -180,7 +181,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     world.budget.spend(limits.OP_WORK)
     call = _Call(torch, fact, bound, node, target)
     shape = call.gather()
-    if isinstance(target, (Tensor, Unknown)):
+    if may_carry(target):
         call.change(target)
     if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
@@ -237,7 +238,7 @@ class _Call:
     def change(self, target: Tensor | Unknown) -> None:
         """Change the target in place; raises where torch would."""
         mode = self.world.modes.grad_mode
-        if isinstance(target, Tensor) and target.extra is not None and mode == "yes":
+        if isinstance(target, Tensor) and target.extra and mode == "yes":
             _check_view(self.torch, target, self.inputs, self.node)
         others = [value for value in self.every if value is not target] if mode == "no" else ()
         change(self.torch, target, self.node, self.fact.name, others)
@@ -255,7 +256,7 @@ class _Call:
         cuts = self._cuts_of_data(plan)
         result = self.world.graph.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
         if self._taken_for_data():
-            result.extra = {Mark.TAKEN_FOR_DATA: True}
+            result.note(Mark.TAKEN_FOR_DATA)
         if self.storage is not None:
             result.storage = self.storage
             if fact.name != "detach" and fact.view_of in self.inputs:
@@ -270,9 +271,9 @@ class _Call:
     def _taken_for_data(self) -> bool:
         """Whether it hangs on something that is taken for data alone: a parameter would be reason enough."""
         differentiable = self.fact.name != "detach" and self.fact.differentiable != "no"
-        if self.world.modes.grad_mode == "no" or not differentiable or not any(map(taken_for_data, self.every)):
+        if self.world.modes.grad_mode == "no" or not differentiable:
             return False
-        return not any(is_parameter(value) for value in self.every)
+        return any(one.taken_for_data() for one in self.every) and not any(one.parameter for one in self.every)
 
     def _cuts_of_data(self, plan: _Plan) -> tuple[int, ...]:
         """Return where graphs end that lead to a result without one."""
@@ -311,7 +312,7 @@ class _Call:
         torch.autograd.remember_gradient(built.node, fact, self.inputs, place)
         if "result" in fact.saves or "result" in fact.may_save:
             built.storage = self.storage or built.storage
-        if isinstance(self.target, (Tensor, Unknown)):
+        if may_carry(self.target):
             torch.pending_storage = None
             self._move_to(self.target, built)
             return self.target
@@ -326,11 +327,11 @@ class _Call:
         """Mark a result that gradients without a graph went into."""
         if _moves_leaf(self.torch, self.fact.name, self.every):
             # A step from a parameter is a place to compute at, no term of a loss.
-            built.extra = {**(built.extra or {}), Mark.MOVED_LEAF: True}
+            built.note(Mark.MOVED_LEAF)
             return
         built.constant_terms = _constant_terms(self.torch, self.fact.name, self.every)
         if built.constant_terms and all(value.node is None or _weighted(value) for value in self.every):
-            built.extra = {**(built.extra or {}), Mark.WEIGHTED: True}
+            built.note(Mark.WEIGHTED)
 
     def _move_to(self, target: Tensor | Unknown, built: Tensor) -> None:
         """Have what is changed in place stand at the end of the graph that was built."""
@@ -353,7 +354,7 @@ class _Call:
 def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
     """Whether a tensor is a parameter of a model nobody knows, and no gradient goes into it that shows it trained."""
     leaf = torch.world.graph.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
-    if leaf is None or leaf.extra is None or Mark.OPAQUE not in leaf.extra:
+    if leaf is None or not marked(leaf, Mark.OPAQUE):
         return False
     given = cuts_of(*[value for thing in bound.values() for value in torch.tensors(thing)])
     return leaf.graph != "yes" or all(torch.world.writer.ledger.cuts[cut].how != "grad" for cut in given)
@@ -408,17 +409,17 @@ def _views_alive(tensor: Tensor) -> list[Tensor]:
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
     """Note on a view how it was made: a view of one of several views is no better than that."""
     if name in _OUT_OF_ORDER or (name in _ACROSS) != lies_across(viewed):
-        view.extra = {**(view.extra or {}), Mark.LIES_ACROSS: True}
+        view.note(Mark.LIES_ACROSS)
     if torch.world.modes.grad_mode == "no":
         if viewed.graph == "yes" and view.node is None:
             # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
             view.cuts = torch.world.graph.derived_cut("leaf", node, view.cuts, viewed.name)
             torch.world.graph.make_leaf(view, node, viewed.name)
-        view.extra = {**(view.extra or {}), Mark.VIEW_UNDER_NO_GRAD: True}
+        view.note(Mark.VIEW_UNDER_NO_GRAD)
     elif viewed.extra is not None:
         for mark in (Mark.PART_OF_SEVERAL, Mark.VIEW_UNDER_NO_GRAD):
             if mark in viewed.extra:
-                view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
+                view.note(mark, viewed.extra[mark])
 
 
 def lies_across(value: Value) -> bool:
@@ -462,7 +463,7 @@ def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) ->
         source = bound.get(fact.view_of or "")
     if source is None and fact.unversioned_view_of:
         return None
-    return torch.world.graph.storage_of(source) if isinstance(source, (Tensor, Unknown)) else None
+    return torch.world.graph.storage_of(source) if may_carry(source) else None
 
 
 class _Plan:
@@ -616,10 +617,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         if fact.view == "no" and number:
             part.storage = others.get(number) or torch.world.writer.new_storage()
         elif locked:
-            part.extra = {
-                **(part.extra or {}),
-                Mark.PART_OF_SEVERAL: torch.world.writer.ledger.version(part.storage.id),
-            }
+            part.note(Mark.PART_OF_SEVERAL, torch.world.writer.ledger.version(part.storage.id))
         return part
 
     if fact.outputs in ("tensor", "may"):
@@ -627,9 +625,8 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
     if fact.outputs in ("tuple", "list"):
         count = fact.n_outputs
         if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
-            wanted = concrete(bound.get("chunks"))
             sections = bound.get("split_size", bound.get("split_size_or_sections"))
-            count = wanted if isinstance(wanted, int) else None
+            count = known_int(bound.get("chunks"))
             if isinstance(sections, (List, tuple)):
                 known = behaviour(sections).known_items(torch.machine, node)
                 count = len(known) if known is not None else None
@@ -756,9 +753,7 @@ def _moves_leaf(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> bool
     if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.graph.gradients_cut:
         return False
     carriers = [value for value in inputs if value.node is not None and not _weighted(value)]
-    return bool(carriers) and all(
-        isinstance(value, Tensor) and (value.is_leaf or Mark.MOVED_LEAF in (value.extra or {})) for value in carriers
-    )
+    return bool(carriers) and all(value.is_leaf or marked(value, Mark.MOVED_LEAF) for value in carriers)
 
 
 def _weighted(value: Value) -> bool:
@@ -803,9 +798,7 @@ def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) ->
     """Return a Python operator with a tensor on at least one side."""
     if right is None and op in ("USub", "UAdd", "Invert"):
         return torch.op(OPERATORS[op], [left], {}, node)
-    if isinstance(left, (Tensor, Unknown)) and not (
-        isinstance(left, Unknown) and isinstance(right, Tensor) and left.node is None
-    ):
+    if isinstance(left, Tensor) or (isinstance(left, Unknown) and not isinstance(right, Tensor)) or on_graph(left):
         return torch.op(OPERATORS.get(op, op), [left, right], {}, node)
     name = REFLECTED.get(op)
     if name is None or torch.facts.op(name) is None:
@@ -854,23 +847,7 @@ def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.
 def _index_op(torch: Torch, name: str, index: Value) -> str:
     index = concrete(index)
     parts = listed(index)
-    kinds = set()
-    for part in parts:
-        part = concrete(part)
-        if isinstance(part, Tensor):
-            kinds.add("mask" if part.dtype == "bool" else "tensor")
-        elif isinstance(part, (List, Range)):
-            kinds.add("list")
-        elif isinstance(part, slice):
-            kinds.add("slice")
-        elif part is None:
-            kinds.add("none")
-        elif part is ...:
-            kinds.add("ellipsis")
-        elif isinstance(part, Unknown) and part.node is not None:
-            kinds.add("tensor")
-        else:
-            kinds.add("int")
+    kinds = {behaviour(concrete(part)).kind_as_index() for part in parts}
     if isinstance(index, tuple):
         for special in ("list", "mask", "tensor"):
             if special in kinds:

@@ -7,7 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out, scalers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import OptimizerState, kept
+from tapecheck.interpret.library.states import OptimizerState, kept, state_of
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.values import (
     Args,
@@ -16,19 +16,20 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     List,
-    Mark,
     Native,
     Set,
     Stream,
     Tensor,
     Unknown,
     Value,
+    argument,
     behaviour,
     concrete,
     is_module,
+    known_int,
 )
 from tapecheck.source.nodes import walk
-from tapecheck.tape import Fact, Optimizer, Step, both
+from tapecheck.tape import Fact, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
 _SWITCH = "requires_grad"
@@ -59,7 +60,7 @@ class Optimizers:
         return owner
 
     def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        source = args[0] if args else kwargs.get("params")
+        source = argument(args, kwargs, 0, "params")
         if isinstance(source, Generator):
             items, whole = self.machine.gathered(source, node)
             source = List(items, not whole)
@@ -67,36 +68,33 @@ class Optimizers:
         number = self.world.writer.optimizers
         tensors, complete = self._leaves(source, node)
         owner.state = OptimizerState(
-            number, tensors, complete, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
+            number, tensors, complete, kwargs.get("fused"), argument(args, kwargs, 2, "max_iter"),
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
-        second = args[1] if len(args) > 1 else kwargs.get("defaults")
-        defaults = (
-            second
-            if isinstance(second, Dict)
-            else Dict({"lr": kwargs.get("lr", second or Unknown.plain("lr"))}, more=True)
-        )
+        second = argument(args, kwargs, 1, "defaults")
+        rate = kwargs.get("lr", second or Unknown.plain("lr"))
+        defaults = second if isinstance(second, Dict) else Dict({"lr": rate}, more=True)
         groups = self._groups(source, defaults, node)
         if not groups:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
-        given = [self._leaves(group.items.get("params"), node)[0] for group in groups]
-        owner.state.groups, owner.state.at = given, self.world.position.site(node)
+        owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
+        owner.state.at = self.world.position.site(node)
         owner.attrs["param_groups"] = List([*groups])
         owner.attrs.setdefault("state", Dict({}, more=True))
         owner.attrs.setdefault("defaults", defaults)
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
-        self.world.writer.emit(
-            Optimizer(
-                number, self.world.position.site(node), name,
-                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
-                "yes" if complete else "may", *self._frozen(given),
-            )
-        )  # fmt: skip
+        self._emit(owner.state, name, owner.state.at, complete)
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         return None
+
+    def _emit(self, state: OptimizerState, name: str, at: Site, complete: bool) -> None:
+        """Write down which leaves an optimizer has."""
+        leaves = tuple(one.node for one in state.params if one.node is not None and one.is_leaf)
+        frozen = self._frozen(state.groups)
+        self.world.writer.emit(Optimizer(state.number, at, name, leaves, "yes" if complete else "may", *frozen))
 
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
@@ -117,8 +115,7 @@ class Optimizers:
         frozen: list[int] = []
         idle: list[int] = []
         for tensors in groups:
-            marks = [(tensor.extra or {}).get(Mark.FROZEN_LEAF) for tensor in tensors]
-            off = [leaf for leaf in marks if isinstance(leaf, int)]
+            off = [leaf for tensor in tensors if (leaf := tensor.frozen_leaf()) is not None]
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off
@@ -151,12 +148,9 @@ class Optimizers:
             return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         if name == "__init__":
             return Native(name, lambda m, args, kwargs, at: self.initialize(owner, args, kwargs, at))
-        if name == "step":
-            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at), receiver=owner)
-        if name == "zero_grad":
-            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at), receiver=owner)
-        if name == "add_param_group":
-            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, kwargs, at), receiver=owner)
+        known = {"step": self._step, "zero_grad": self._zero_grad, "add_param_group": self._add_group}
+        if name in known:
+            return Native(name, lambda m, args, kwargs, at: known[name](owner, args, kwargs, at), receiver=owner)
         if name in ("register_step_post_hook", "register_step_pre_hook"):
             return Native(name, lambda m, args, kwargs, at: self._hooked(owner, name, at))
         if name in ("state_dict", "load_state_dict", "train", "eval"):
@@ -164,7 +158,7 @@ class Optimizers:
         return None
 
     def _add_group(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        group = args[0] if args else kwargs.get("param_group")
+        group = argument(args, kwargs, 0, "param_group")
         members, complete = self._leaves(group, node)
         groups = owner.attrs.get("param_groups")
         if isinstance(groups, List):
@@ -177,13 +171,7 @@ class Optimizers:
         state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
         state.complete = state.complete and complete
-        self.world.writer.emit(
-            Optimizer(
-                state.number, self.world.position.site(node), owner.lib.rsplit(".", 1)[-1],
-                tuple(tensor.node for tensor in state.params if tensor.node is not None),
-                "yes" if complete else "may", *self._frozen(state.groups),
-            )
-        )  # fmt: skip
+        self._emit(state, owner.lib.rsplit(".", 1)[-1], self.world.position.site(node), complete)
         return None
 
     def _regrouped(self, owner: Instance, node: ast.AST) -> OptimizerState:
@@ -202,27 +190,21 @@ class Optimizers:
             members.append([item for item in params.items if isinstance(item, Tensor)])
         if [list(map(id, group)) for group in members] == [list(map(id, group)) for group in state.groups]:
             return state
-        tensors = [tensor for group in members for tensor in group]
-        state.groups, state.params = members, tensors
-        self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
-        self.world.writer.emit(
-            Optimizer(
-                state.number, state.at or self.world.position.site(node), owner.lib.rsplit(".", 1)[-1],
-                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
-                "yes" if state.complete else "may", *self._frozen(members),
-            )
-        )  # fmt: skip
+        state.groups, state.params = members, [tensor for group in members for tensor in group]
+        self.listed.update(tensor.node for tensor in state.params if tensor.node is not None)
+        at = state.at or self.world.position.site(node)
+        self._emit(state, owner.lib.rsplit(".", 1)[-1], at, state.complete)
         return state
 
     def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        closure = args[0] if args else kwargs.get("closure")
+        closure = argument(args, kwargs, 0, "closure")
         result: Value = None
         rounds = 1
         if closure is not None:
             # LBFGS asks its closure many times over in one step; twice shows what the second time does.
-            most = concrete(_state(owner).max_iter)
+            most = known_int(_state(owner).max_iter)
             if owner.lib.endswith("LBFGS"):
-                rounds = min(most, limits.CLOSURE_CALLS) if isinstance(most, int) else limits.CLOSURE_CALLS
+                rounds = limits.CLOSURE_CALLS if most is None else min(most, limits.CLOSURE_CALLS)
         for _ in range(rounds):
             if closure is not None:
                 self.world.modes.grad_modes.append("yes")
@@ -262,7 +244,7 @@ class Optimizers:
         return measured if concrete(fused) is True else both("may", measured) if measured != "no" else "may"
 
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
+        wanted = concrete(argument(args, kwargs, 0, "set_to_none", True))
         for tensor in self._regrouped(owner, node).params:
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
@@ -270,7 +252,7 @@ class Optimizers:
 
 def _state(owner: Instance) -> OptimizerState:
     """Return what is known of an optimizer; nothing of one whose constructor was not run."""
-    return owner.state if isinstance(owner.state, OptimizerState) else OptimizerState(0, [])
+    return state_of(owner, OptimizerState) or OptimizerState(0, [])
 
 
 def _called(node: ast.AST) -> str:
@@ -295,21 +277,25 @@ def _may_unfreeze(tree: ast.Module) -> bool:
             torch |= {one.asname or "torch" for one in node.names if one.name.partition(".")[0] == "torch"}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
             torch |= {one.asname or one.name for one in node.names}
-    for node in nodes:
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(part, ast.Attribute) and part.attr == _SWITCH for part in targets) and _on(node.value):
-                return True
-        elif isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr == f"{_SWITCH}_":
-                if not node.args or _on(node.args[0]):
-                    return True
-            elif any(word.arg == _SWITCH and _on(word.value) for word in node.keywords):
-                if root_of(node.func) not in torch:
-                    return True
-            elif isinstance(node.func, ast.Name) and node.func.id == "setattr":
-                if any(isinstance(part, ast.Constant) and part.value == _SWITCH for part in node.args):
-                    return True
+    return any(_may_switch_on(node, torch) for node in nodes)
+
+
+def _may_switch_on(node: ast.AST, torch: set[str]) -> bool:
+    """Return whether a node may switch gradients on; `torch` are the names that torch and its functions have."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return any(getattr(target, "attr", "") == _SWITCH for target in targets) and _on(value)
+        case (
+            ast.AnnAssign(target=ast.Attribute(attr=attr), value=value)
+            | ast.AugAssign(target=ast.Attribute(attr=attr), value=value)
+        ):
+            return attr == _SWITCH and _on(value)
+        case ast.Call(func=ast.Attribute(attr=attr), args=given) if attr == f"{_SWITCH}_":
+            return not given or _on(given[0])
+        case ast.Call(func=called, keywords=words) if any(one.arg == _SWITCH and _on(one.value) for one in words):
+            return root_of(called) not in torch
+        case ast.Call(func=ast.Name(id="setattr"), args=given):
+            return any(isinstance(part, ast.Constant) and part.value == _SWITCH for part in given)
     return False
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, concrete
+from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, argument, concrete, positional
 
 WEIGHT_NORM = "nn.utils.weight_norm"
 """The op that has two parameters in the place of one: how long the weight is, and where it points."""
@@ -16,7 +16,7 @@ def by(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     """Return the function that has a weight computed by an op."""
 
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
+        name = concrete(argument(args, kwargs, 1, "name", "weight"))
         return _parametrize(torch, args[0], name if isinstance(name, str) else "weight", how, node)
 
     return make
@@ -31,8 +31,8 @@ def register(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Make a computed weight a parameter of its own again."""
-    owner = args[0] if args else None
-    name = str(concrete(args[1] if len(args) > 1 else kwargs.get("name", kwargs.get("tensor_name", "weight"))))
+    owner = positional(args, 0)
+    name = str(concrete(argument(args, kwargs, 1, "name", kwargs.get("tensor_name", "weight"))))
     if not isinstance(owner, Instance) or owner.layer is None:
         return owner
     layer = owner.layer

@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    positional,
 )
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -255,7 +256,7 @@ class Libraries:
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
         if cls.members is not None:
-            return records.member_of(self.engine, cls, args[0] if args else None, node)
+            return records.member_of(self.engine, cls, positional(args, 0), node)
         if cls.kind == "namedtuple":
             return records.named_tuple(self.engine, cls, args, kwargs, node)
         return None

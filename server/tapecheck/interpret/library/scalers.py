@@ -5,10 +5,22 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import OptimizerState, ScalerState, kept
+from tapecheck.interpret.library.states import OptimizerState, ScalerState, kept, state_of
 from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
+from tapecheck.interpret.values import (
+    Args,
+    Instance,
+    Kind,
+    Kwargs,
+    List,
+    Mark,
+    Tensor,
+    Unknown,
+    Value,
+    argument,
+    may_carry,
+)
 from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
 
 _SIZES = frozenset((
@@ -25,8 +37,8 @@ _FACTORS = frozenset(("div_", "mul_", "true_divide_", "multiply_", "divide_"))
 
 def scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`scaler.scale(loss)`, or of several: the products with the scale."""
-    value = args[0] if args else kwargs.get("outputs", Unknown("loss"))
-    if isinstance(value, (Tensor, Unknown)):
+    value = argument(args, kwargs, 0, "outputs", Unknown("loss"))
+    if may_carry(value):
         state = kept(owner, ScalerState)
         return scaled_by(modules.torch, value, state.scale, state.enabled, node)
     if isinstance(value, (List, tuple)):
@@ -51,9 +63,8 @@ def scaled_by(torch: Torch, value: Value, factor: Value, enabled: Fact, node: as
 def divided(world: World, optimizer: Value, node: ast.AST) -> None:
     """Note that a scaler has unscaled the gradients of an optimizer's parameters."""
     if world.modes.scaled:
-        state = optimizer.state if isinstance(optimizer, Instance) else None
-        leaves = None
-        if isinstance(state, OptimizerState) and state.complete:
+        state, leaves = state_of(optimizer, OptimizerState), None
+        if state is not None and state.complete:
             leaves = tuple(tensor.node for tensor in state.params if tensor.node is not None)
         world.writer.emit(Unscaled(world.position.site(node), leaves))
 
@@ -96,7 +107,7 @@ def update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
 
 def unscale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`scaler.unscale_(optimizer)`: the gradients of its parameters are divided by the scale."""
-    divided(modules.world, args[0] if args else kwargs.get("optimizer"), node)
+    divided(modules.world, argument(args, kwargs, 0, "optimizer"), node)
     return None
 
 
@@ -120,11 +131,10 @@ def of_scale(value: Value) -> bool:
 
 def leaf_of(value: Value) -> Tensor | None:
     """Return the leaf that a value is the gradient of, a view or a copy of it included."""
-    extra = value.extra if isinstance(value, Tensor) else None
-    if not extra:
+    if not isinstance(value, Tensor) or not value.extra:
         return None
-    leaf = extra.get(Mark.GRADIENT_OF) or extra.get(Mark.COPY_OF_GRADIENT)
-    return leaf if isinstance(leaf, Tensor) else leaf_of(extra.get(Mark.DATA_OF))
+    leaf = value.noted_tensor(Mark.GRADIENT_OF) or value.noted_tensor(Mark.COPY_OF_GRADIENT)
+    return leaf or leaf_of(value.noted(Mark.DATA_OF))
 
 
 def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> None:
@@ -141,7 +151,7 @@ def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> No
 def passed_on(leaf: Tensor, name: str, result: Value) -> None:
     """Note that what an op made of a gradient is as large as that."""
     if name.rsplit(".", 1)[-1] in _PASSING and isinstance(result, Tensor):
-        result.extra = {**(result.extra or {}), Mark.COPY_OF_GRADIENT: leaf}
+        result.note(Mark.COPY_OF_GRADIENT, leaf)
 
 
 def _is_data(value: Value) -> bool:

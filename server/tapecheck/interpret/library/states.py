@@ -111,9 +111,15 @@ class ProcessState:
 _Kept = TypeVar("_Kept")
 
 
+def state_of(value: Value, kind: type[_Kept]) -> _Kept | None:
+    """Return what the model of a library keeps in a value, if that is of a kind; None otherwise."""
+    state = value.state if isinstance(value, Instance) else None
+    return state if isinstance(state, kind) else None
+
+
 def kept(owner: Instance, kind: type[_Kept]) -> _Kept:
     """Return what the model of a library keeps in one of its objects."""
-    state = owner.state
-    if not isinstance(state, kind):
+    state = state_of(owner, kind)
+    if state is None:
         raise TypeError(owner.lib)
     return state

@@ -39,11 +39,14 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    argument,
     behaviour,
     concrete,
     expression,
+    known_int,
     known_keywords,
     plain,
+    positional,
 )
 
 
@@ -73,17 +76,16 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
 
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    bound = concrete(args[1] if len(args) > 1 else kwargs.get("maxlen"))
     items = behaviour(args[0]).known_items(m, node) if args else []
     result = m.new_list(items or [], node, items is None)
     result.kind = "deque"
-    result.bound = bound if isinstance(bound, int) else None
+    result.bound = known_int(argument(args, kwargs, 1, "maxlen"))
     return result
 
 
 def _defaultdict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = make_dict(m, args[1:], kwargs, node)
-    result.factory = args[0] if args else None
+    result.factory = positional(args, 0)
     return result
 
 
@@ -200,16 +202,12 @@ def _awaited(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return tuple(args) if len(args) != 1 else args[0]
 
 
-def _gathered(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return m.new_list(list(args), node)
-
-
 def _copy(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return m.library.deep_copy(args[0] if args else None, node)
+    return m.library.deep_copy(positional(args, 0), node)
 
 
 def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    default = args[1] if len(args) > 1 else kwargs.get("default")
+    default = argument(args, kwargs, 1, "default")
     found = remembered(m.world, ("os.getenv", *(expression(part) for part in (*args[:1], default))), "os.getenv()")
     if isinstance(default, CONSTANTS):
         usually(found, default)
@@ -236,25 +234,25 @@ def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
     if items:
         return Stream(lambda: None, lambda index: items[index % len(items)])
-    return m.stream(args[0] if args else Unknown(), node)
+    return m.stream(positional(args, 0, Unknown()), node)
 
 
 def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else None
-    times = concrete(args[1] if len(args) > 1 else kwargs.get("times"))
+    value = positional(args, 0)
+    times = concrete(argument(args, kwargs, 1, "times"))
     return Stream(lambda: times if isinstance(times, int) else None, lambda index: value)
 
 
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    start = concrete(args[0] if args else kwargs.get("start", 0))
-    step = concrete(args[1] if len(args) > 1 else kwargs.get("step", 1))
+    start = concrete(argument(args, kwargs, 0, "start", 0))
+    step = concrete(argument(args, kwargs, 1, "step", 1))
     if not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
         return Stream(lambda: None, lambda index: Unknown.plain("count"))
     return Stream(lambda: None, lambda index: start + index * step)
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    inner = m.stream(args[0] if args else Unknown(), node)
+    inner = m.stream(positional(args, 0, Unknown()), node)
     bounds = [concrete(arg) for arg in args[1:]]
     start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
     start, step = (0 if start is None else start), (1 if step is None else step)
@@ -306,7 +304,7 @@ def _zip_longest(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _accumulate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items, whole = m.gathered(args[0], node)
-    function = args[1] if len(args) > 1 else kwargs.get("func")
+    function = argument(args, kwargs, 1, "func")
     if kwargs.get("initial") is not None:
         items.insert(0, kwargs["initial"])
     made: list[Value] = []
@@ -367,7 +365,7 @@ def _selected(kept: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
 
 def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items, whole = m.gathered(args[0], node)
-    key = args[1] if len(args) > 1 else kwargs.get("key")
+    key = argument(args, kwargs, 1, "key")
     groups: list[tuple[Value, list[Value]]] = []
     for item in items:
         value = item if key is None else m.call(key, [item], {}, node)
@@ -383,9 +381,9 @@ def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _tee(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    count = concrete(args[1]) if len(args) > 1 else 2
+    count = known_int(args[1]) if len(args) > 1 else 2
     items, whole = m.gathered(args[0], node)
-    copies = count if isinstance(count, int) and 0 <= count <= limits.MAX_COMBINED else 2
+    copies = count if count is not None and 0 <= count <= limits.MAX_COMBINED else 2
     return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
 
 
@@ -408,10 +406,10 @@ def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
-    count = concrete(args[1] if len(args) > 1 else kwargs.get("k"))
+    count = known_int(argument(args, kwargs, 1, "k"))
     if items is None:
         return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")
-    if isinstance(count, int):
+    if count is not None:
         return m.new_list(items[-count:] if count else [], node)
     return m.new_list(items, node, True)
 
@@ -429,7 +427,7 @@ def _namespace(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _same(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else kwargs.get("iterable", Unknown("result"))
+    return argument(args, kwargs, 0, "iterable", Unknown("result"))
 
 
 def _bar(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -440,7 +438,7 @@ def _bar(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    wrapped = args[0] if args else None
+    wrapped = positional(args, 0)
 
     def rename(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         function = given[0] if given else Unknown("function")
@@ -459,13 +457,8 @@ def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     size = 128
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
         return Cached("cache", args[0], bound=size)
-    asked = concrete(args[0] if args else kwargs.get("maxsize", size))
-    bound = asked if isinstance(asked, int) else None
+    bound = known_int(argument(args, kwargs, 0, "maxsize", size))
     return Native("lru_cache", lambda m2, given, named, at: Cached("cache", given[0], bound=bound))
-
-
-def _unbounded_cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Cached("cache", args[0]) if args else Unknown("cache")
 
 
 def _cached_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -473,25 +466,9 @@ def _cached_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     return Wrapped("cached_property", function, function.name if isinstance(function, Function) else "cached")
 
 
-def _chain_of(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return _chain(machine, list(machine.elements(args[0], node)), {}, node)
-
-
-def _negative(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return machine.binary(ast.Mult(), args[0], -1, node)
-
-
-def _truth(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return machine.known_truth(args[0])
-
-
 def _not(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = machine.known_truth(args[0])
     return Unknown.plain("not") if truth is None else not truth
-
-
-def _item(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return machine.get_item(args[0], args[1], node)
 
 
 def _new_object(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -517,10 +494,11 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "heapq.heappush": queues.push, "heapq.heappop": queues.pop, "heapq.heappushpop": queues.push_and_pop,
     "heapq.heapreplace": queues.push_and_pop,
     "functools.partial": _partial, "functools.reduce": _reduce,
-    "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _unbounded_cache,
+    "functools.wraps": _wraps, "functools.lru_cache": _cache,
+    "functools.cache": lambda m, a, k, n: Cached("cache", a[0]) if a else Unknown("cache"),
     "functools.cached_property": _cached_property,
     "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
-    "itertools.chain.from_iterable": _chain_of,
+    "itertools.chain.from_iterable": lambda m, a, k, n: _chain(m, list(m.elements(a[0], n)), {}, n),
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _repeat, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
     "contextlib.contextmanager": contexts.contextmanager,
@@ -534,10 +512,12 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
-    "operator.methodcaller": _method_caller, "operator.neg": _negative,
+    "operator.methodcaller": _method_caller,
+    "operator.neg": lambda m, a, k, n: m.binary(ast.Mult(), a[0], -1, n),
     "operator.not_": _not,
-    "operator.truth": _truth, "operator.abs": lambda m, a, k, n: m.call(m.library.builtins["abs"], a, k, n),
-    "operator.getitem": _item,
+    "operator.abs": lambda m, a, k, n: m.call(m.library.builtins["abs"], a, k, n),
+    "operator.truth": lambda m, a, k, n: m.known_truth(a[0]),
+    "operator.getitem": lambda m, a, k, n: m.get_item(a[0], a[1], n),
     "itertools.product": _combined(itertools.product), "itertools.permutations": _combined(itertools.permutations, 1),
     "itertools.combinations": _combined(itertools.combinations, 1), "itertools.pairwise": _combined(itertools.pairwise),
     "itertools.combinations_with_replacement": _combined(itertools.combinations_with_replacement, 1),
@@ -545,7 +525,8 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "itertools.takewhile": _while_true(False), "itertools.dropwhile": _while_true(True),
     "itertools.compress": _selected(True), "itertools.filterfalse": _selected(False),
     "itertools.groupby": _groupby, "itertools.tee": _tee, "functools.partialmethod": _partialmethod,
-    "functools.singledispatch": _singledispatch, "asyncio.run": _awaited, "asyncio.gather": _gathered,
+    "functools.singledispatch": _singledispatch, "asyncio.run": _awaited,
+    "asyncio.gather": lambda m, a, k, n: m.new_list(list(a), n),
     "asyncio.create_task": _awaited, "asyncio.wait_for": lambda m, a, k, n: a[0], "asyncio.sleep": nothing,
     "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
     "builtins.object.__setattr__": _set_attribute,

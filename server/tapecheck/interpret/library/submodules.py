@@ -23,8 +23,12 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    is_buffer,
+    known_int,
     known_slice,
+    known_text,
     parts_of_slice,
+    positional,
     stands_still,
     unkey,
 )
@@ -63,13 +67,12 @@ def names(owner: Instance) -> list[str]:
 
 def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Value:
     """Return what an index, a key or a slice leads to."""
-    index = concrete(index)
-    known = names(owner)
-    if isinstance(index, str):
-        return owner.attrs.get(index, Unknown.named(index))
-    if isinstance(index, int) and -len(known) <= index < len(known):
-        return owner.attrs[known[index]]
-    if isinstance(index, slice):
+    known, name, place = names(owner), known_text(index), known_int(index)
+    if name is not None:
+        return owner.attrs.get(name, Unknown.named(name))
+    if place is not None and -len(known) <= place < len(known):
+        return owner.attrs[known[place]]
+    if isinstance(index := concrete(index), slice):
         part = known_slice(parts_of_slice(index))
         if stands_still(index):
             modules.machine.wrong("ValueError", node)
@@ -115,7 +118,7 @@ def _another(owner: Instance, values: list[Value]) -> Instance:
 
 def _entry(modules: Modules, owner: Instance, value: Value, node: ast.AST) -> Value:
     """Return what a container keeps of a value: those of parameters make parameters of tensors."""
-    if _layer(owner).container.startswith("Parameter") and isinstance(value, Tensor) and not value.parameter:
+    if _layer(owner).container.startswith("Parameter") and is_buffer(value):
         return modules.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
     return value
 
@@ -185,8 +188,9 @@ def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _pop(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    key = args[0] if args else -1
-    if isinstance(concrete(key), str) and concrete(key) not in owner.attrs and len(args) > 1:
+    key = positional(args, 0, -1)
+    name = known_text(key)
+    if name is not None and name not in owner.attrs and len(args) > 1:
         return args[1]
     found = item(modules, owner, key, node)
     _delete(modules, owner, [key], {}, node)
@@ -218,9 +222,9 @@ def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 def _insert(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     if len(args) > 1:
-        known, place = names(owner), concrete(args[0])
+        known = names(owner)
         values = [owner.attrs[name] for name in known]
-        values.insert(place if isinstance(place, int) else 0, _entry(modules, owner, args[1], node))
+        values.insert(known_int(args[0]) or 0, _entry(modules, owner, args[1], node))
         _renumber(owner, known, values)
     return owner
 
@@ -240,7 +244,7 @@ def _times(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
 def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     values = modules.machine.new_list([owner.attrs[name] for name in names(owner)], node)
-    repeated = modules.machine.binary(ast.Mult(), values, args[0] if args else 1, node)
+    repeated = modules.machine.binary(ast.Mult(), values, positional(args, 0, 1), node)
     if not isinstance(repeated, List) or repeated.more:
         _layer(owner).more = True
     else:
@@ -249,10 +253,6 @@ def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 # -- dicts ------------------------------------------------------------------------------------------------------
-
-
-def _keys(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List(list(names(owner)), _layer(owner).more)
 
 
 def _values(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -289,7 +289,7 @@ def _get(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     found = _contains(modules, owner, args, {}, node)
     if found is True:
         return item(modules, owner, args[0], node)
-    return (args[1] if len(args) > 1 else None) if found is False else Unknown("parameter")
+    return (positional(args, 1)) if found is False else Unknown("parameter")
 
 
 def _setdefault(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -313,7 +313,8 @@ _SEQUENCE: dict[str, _Method] = {
     **_SHARED, "append": _append, "extend": _extend, "insert": _insert, "__add__": _plus, "__iadd__": _extend,
 }  # fmt: skip
 _DICT: dict[str, _Method] = {
-    **_SHARED, "keys": _keys, "values": _values, "items": _items, "update": _update, "clear": _clear,
+    **_SHARED, "values": _values, "items": _items, "update": _update, "clear": _clear,
+    "keys": lambda modules, owner, a, k, n: List(list(names(owner)), _layer(owner).more),
 }  # fmt: skip
 _METHODS: dict[str, dict[str, _Method]] = {
     "Sequential": {**_SEQUENCE, "__mul__": _times, "__rmul__": _times, "__imul__": _repeat},

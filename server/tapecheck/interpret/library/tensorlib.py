@@ -26,10 +26,14 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    argument,
     behaviour,
     concrete,
     items_of,
+    known_elements,
+    known_int,
     marked,
+    positional,
 )
 from tapecheck.tape import CutKind, GraphRead
 
@@ -102,7 +106,7 @@ def _freeze(torch: Torch, owner: Tensor, node: ast.AST) -> None:
         leaf = owner.node
         owner.graph, owner.node, owner.of_leaf = "no", None, None
         owner.cuts = torch.world.graph.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
-        owner.extra = {**(owner.extra or {}), Mark.FROZEN_LEAF: leaf}
+        owner.note(Mark.FROZEN_LEAF, leaf)
 
 
 def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:
@@ -137,7 +141,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         result = known(torch, owner, name, args, kwargs, node)
         if result is not NO_MODEL:
             return result
-    if name.endswith("_") and not name.endswith("__") and owner.extra and Mark.DATA_OF in owner.extra:
+    if name.endswith("_") and not name.endswith("__") and marked(owner, Mark.DATA_OF):
         # Its own version counts the change, which may give it a graph: that of what it is the data of does not.
         _silent_write(torch, owner, node, name, args)
     if name == "apply_" or name == "map_":
@@ -161,16 +165,14 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.data = True
-    if owner.extra is not None and Mark.DRAWN in owner.extra:
+    if marked(owner, Mark.DRAWN):
         drawn(result)
     return result
 
 
 def _zeroed(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Note that a gradient is cleared, if it is one; the change itself is the op's."""
-    source = (owner.extra or {}).get(Mark.DATA_OF, owner)
-    if isinstance(source, Tensor):
-        torch.autograd.zeroed(source, node)
+    torch.autograd.zeroed(owner.noted_tensor(Mark.DATA_OF) or owner, node)
     return NO_MODEL
 
 
@@ -182,11 +184,7 @@ def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 
 def _requires_grad(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return requires_grad(torch, owner, args[0] if args else kwargs.get("requires_grad", True), node)
-
-
-def _contiguous(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return torch.op("clone", [owner], {}, node) if lies_across(owner) else owner
+    return requires_grad(torch, owner, argument(args, kwargs, 0, "requires_grad", True), node)
 
 
 def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -207,7 +205,7 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
     if any(_integer_type(value.path) for value in kinds):
         return _to_integer(torch, owner, node)
-    device = args[0] if args else kwargs.get("device")
+    device = argument(args, kwargs, 0, "device")
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
     if name == "to" and owner.dtype == "float" and elsewhere:
         return _moved(torch, owner, name, args, kwargs, node)
@@ -221,7 +219,7 @@ def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if owner.dtype != "float":
         return torch.world.graph.data(owner.name, owner.cuts)
-    precision = (owner.extra or {}).get(Mark.PRECISION, "float")
+    precision = owner.noted(Mark.PRECISION) or "float"
     if precision == name:
         return owner
     copy = torch.op("clone", [owner], {}, node)
@@ -259,7 +257,10 @@ def _new(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, nod
 _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
     "backward": _backward, "zero_": _zeroed, "detach_": _detached, "requires_grad_": _requires_grad,
     **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
-    **dict.fromkeys(("cpu", "pin_memory", "share_memory_", "coalesce"), _itself), "contiguous": _contiguous,
+    **dict.fromkeys(("cpu", "pin_memory", "share_memory_", "coalesce"), _itself),
+    "contiguous": (
+        lambda torch, owner, name, a, k, n: torch.op("clone", [owner], {}, n) if lies_across(owner) else owner
+    ),
     "cuda": _moved, "to": _converted, "type": _converted,
     **dict.fromkeys(("long", "int", "bool", "short", "byte"), _whole),
     **dict.fromkeys(("float", "double", "half", "bfloat16"), _floating),
@@ -275,10 +276,10 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
 
 def _silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> None:
     """Note that a tensor is written to through its `.data`: its version does not move, and it gets no graph."""
-    target = (owner.extra or {}).get(Mark.DATA_OF)
+    target = owner.noted_tensor(Mark.DATA_OF)
     if torch.world.modes.scaled and (leaf := scalers.leaf_of(owner)) is not None:
         scalers.used(torch, leaf, how, [owner, *args], node)
-    if isinstance(target, Tensor):
+    if target is not None:
         torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
 
@@ -297,10 +298,7 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
         if index not in items:
             row = items[index] = torch.get_item(value, index, node)
             if isinstance(row, Tensor) and torch.world.modes.grad_mode != "no":
-                row.extra = {
-                    **(row.extra or {}),
-                    Mark.PART_OF_SEVERAL: torch.world.writer.ledger.version(row.storage.id),
-                }
+                row.note(Mark.PART_OF_SEVERAL, torch.world.writer.ledger.version(row.storage.id))
         return items[index]
 
     if value.items is not None:
@@ -311,9 +309,8 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
 
 def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
     """Whether a call makes a tensor of a single number: a temperature, a weight of a loss, hardly ever data."""
-    given = args[0] if args else None
-    if isinstance(given, (List, tuple)) and rank == 1:
-        items = items_of(given)
+    given = positional(args, 0)
+    if rank == 1 and (items := known_elements(given)) is not None:
         given = items[0] if len(items) == 1 else None
     if name == "tensor":
         return isinstance(concrete(given), (int, float))
@@ -324,7 +321,7 @@ def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
 
 def _kept_beside(torch: Torch, leaf: Tensor) -> None:
     """Note a leaf that may be a parameter which stands beside all modules."""
-    if leaf.extra is not None and Mark.ONE_NUMBER in leaf.extra and not leaf.parameter:
+    if marked(leaf, Mark.ONE_NUMBER) and not leaf.parameter:
         torch.nn.loose.append(leaf)
 
 
@@ -352,7 +349,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
     if name == "randint":
-        result.extra = {Mark.DRAWN: True}
+        result.note(Mark.DRAWN)
     wanted = concrete(kwargs.get("requires_grad"))
     if isinstance(wanted, (Lib, Unknown)):
         visible.option(world, wanted, "requires_grad", node)
@@ -365,7 +362,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     rank = _rank(name, args, sizes)
     result.rank = result.rank if rank is None else rank
     if _is_one_number(name, args, result.rank):
-        result.extra = {**(result.extra or {}), Mark.ONE_NUMBER: True}
+        result.note(Mark.ONE_NUMBER)
         if result.node is not None:
             _kept_beside(torch, result)
     _measure(torch, result, name, args, sizes, node)
@@ -391,9 +388,8 @@ def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
         return None
     if name in ("tensor", "Tensor", "FloatTensor"):
         inner, depth = args[0], 0
-        while isinstance(inner, (List, tuple)):
+        while (items := known_elements(inner)) is not None:
             depth += 1
-            items = items_of(inner)
             inner = items[0] if items else None
         return depth
     return args[0].rank if name.endswith("_like") and isinstance(args[0], Tensor) else None
@@ -402,12 +398,12 @@ def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
 def _measure(torch: Torch, result: Tensor, name: str, args: Args, sizes: Value, node: ast.AST) -> None:
     """Note the length of what a factory makes, and its shape, where they are known."""
     first = behaviour(sizes).known_items(torch.machine, node) if isinstance(sizes, (tuple, List)) else None
-    given = args[0] if args else None
-    if first and name in _OF_SIZES and name != "full" and isinstance(concrete(first[0]), int):
+    given = positional(args, 0)
+    if first and name in _OF_SIZES and name != "full" and known_int(first[0]) is not None:
         result.length = concrete(first[0])
-        if all(isinstance(concrete(size), int) for size in first):
-            result.extra = {**(result.extra or {}), "shape": tuple(concrete(size) for size in first)}
-    elif name == "arange" and len(args) == 1 and isinstance(concrete(given), int):
+        if None not in map(known_int, first):
+            result.note("shape", tuple(map(concrete, first)))
+    elif name == "arange" and len(args) == 1 and known_int(given) is not None:
         result.length = concrete(given)
     elif name == "tensor" and isinstance(given, List) and not given.more:
         result.length = len(given.items)
@@ -419,7 +415,7 @@ def _integers(torch: Torch, args: Args) -> bool:
     flat: list[Value] = []
     for arg in args:
         flat.extend(arg.items if isinstance(arg, List) else [arg])
-    return bool(flat) and all(isinstance(concrete(value), int) for value in flat)
+    return bool(flat) and None not in map(known_int, flat)
 
 
 def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -433,11 +429,12 @@ def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """torch.nn.init: writes into a tensor under no_grad."""
-    target = args[0] if args else kwargs.get("tensor")
-    if isinstance(target, Tensor) and name.endswith("_"):
+    target = argument(args, kwargs, 0, "tensor")
+    if not isinstance(target, Tensor):
+        return Unknown.named(name)
+    if name.endswith("_"):
         torch.world.graph.change(target, node, f"init.{name}", grad_mode="no")
-        return target
-    return Unknown.named(name) if not isinstance(target, Tensor) else target
+    return target
 
 
 def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown]:

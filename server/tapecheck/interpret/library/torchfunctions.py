@@ -27,8 +27,10 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     Wrapping,
+    argument,
     concrete,
     items_of,
+    positional,
 )
 from tapecheck.tape import Fact, Span, either
 
@@ -66,16 +68,12 @@ def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    on = concrete(args[0] if args else kwargs.get("mode", True))
+    on = concrete(argument(args, kwargs, 0, "mode", True))
     return grad_mode("yes", "enable_grad", False) if on is False else grad_mode("no", "no_grad", True)
 
 
-def _enable_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return grad_mode("yes", "enable_grad")
-
-
 def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else kwargs.get("mode", True)
+    value = argument(args, kwargs, 0, "mode", True)
     truth = torch.machine.known_truth(value)
     if truth is None:
         truth = torch.world.choices.choose(node, True, "set_grad_enabled")
@@ -129,8 +127,8 @@ def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    data = args[0] if args else kwargs.get("data")
-    wanted = concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+    data = argument(args, kwargs, 0, "data")
+    wanted = concrete(argument(args, kwargs, 1, "requires_grad", True))
     result = torch.world.graph.data()
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
@@ -146,9 +144,9 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 
 def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else Unknown()
+    value = positional(args, 0, Unknown())
     if isinstance(value, Tensor):
-        given = args[1] if len(args) > 1 else kwargs.get("requires_grad")
+        given = argument(args, kwargs, 1, "requires_grad")
         wanted = concrete(given)
         if value.node is not None:
             if given is not None and wanted is None:
@@ -159,7 +157,7 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             fresh.storage = value.storage
             return torch.world.graph.make_leaf(fresh, node) if wanted is True else fresh
         return torch.requires_grad(value, True, node) if wanted is True else value
-    if isinstance(value, Unknown) and concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad")) is True:
+    if isinstance(value, Unknown) and concrete(argument(args, kwargs, 1, "requires_grad")) is True:
         # Whatever it was, its data is a leaf of its own from here on.
         cuts = torch.world.graph.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
         fresh = torch.world.graph.data(value.name, cuts)
@@ -178,7 +176,7 @@ def _backward(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Gradients are changed in place; the norm is a constant."""
-    given = args[0] if args else kwargs.get("parameters")
+    given = argument(args, kwargs, 0, "parameters")
     # A threshold that was multiplied by the scale of the gradients is one for these.
     scales = any(scalers.of_scale(value) for value in (*args[1:], *kwargs.values()))
     for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
@@ -186,10 +184,6 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             torch.autograd.read(value, node, "" if scales else "clip_grad_norm_")
             torch.autograd.change_gradient(value, node, "clip_grad")
     return torch.world.graph.data("norm")
-
-
-def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return _recomputed(torch, args[0] if args else Unknown("function"), args[1:], kwargs, node)
 
 
 def _checkpoint_sequential(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -292,7 +286,7 @@ def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else None
+    value = positional(args, 0)
     if isinstance(value, Unknown) and value.kind not in COUNTED:
         return torch.machine.unknown_test(ast.Is(), value, "tensor")
     return isinstance(value, Tensor)
@@ -303,20 +297,12 @@ def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     return lambda torch, args, kwargs, node: scalers.made(torch, place, args, kwargs, node)
 
 
-def _accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Instance(None, "accelerate.Accelerator")
-
-
 def _first(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else Unknown("result")
+    return positional(args, 0, Unknown("result"))
 
 
 def _nothing(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("result")
-
-
-def _cuda_available(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return False
 
 
 def _function(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
@@ -332,16 +318,12 @@ def _parameters_to_vector(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AS
     return torch.op("cat", [torch.machine.new_list(items, node)], {}, node)
 
 
-def _parameter_list(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return torch.nn.construct("torch.nn.ParameterList", args, kwargs, node)
-
-
 def _from_pretrained(path: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     """Return what makes a layer of embeddings that are given: its weight is frozen unless `freeze` says otherwise."""
 
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         owner = torch.nn.construct(path, [], {}, node)
-        freeze = concrete(args[1] if len(args) > 1 else kwargs.get("freeze", True))
+        freeze = concrete(argument(args, kwargs, 1, "freeze", True))
         weight = owner.attrs.get("weight")
         if isinstance(weight, Tensor) and freeze is not False:
             wanted = False if freeze is True else Unknown.plain("freeze")
@@ -414,12 +396,16 @@ GRAD_MODES: dict[str, Wrapping] = {
 }  # fmt: skip
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.no_grad": _no_grad, "torch.autograd.no_grad": _no_grad, "torch.inference_mode": _inference_mode,
-    "torch.enable_grad": _enable_grad, "torch.set_grad_enabled": _set_grad_enabled,
+    "torch.set_grad_enabled": _set_grad_enabled,
+    "torch.enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
     "torch.autograd.set_grad_enabled": _set_grad_enabled, "torch.nn.Parameter": _parameter,
     "torch.nn.parameter.Parameter": _parameter, "torch.autograd.Variable": _variable,
     "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
     "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,
-    "torch.nn.utils.clip_grad_norm": _clip, "torch.utils.checkpoint.checkpoint": _checkpoint,
+    "torch.nn.utils.clip_grad_norm": _clip,
+    "torch.utils.checkpoint.checkpoint": (
+        lambda torch, a, k, n: _recomputed(torch, positional(a, 0, Unknown("function")), a[1:], k, n)
+    ),
     "torch.optim.swa_utils.update_bn": averaging.update_bn,
     "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
     "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
@@ -434,7 +420,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     },
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
-    "accelerate.Accelerator": _accelerator,
+    "accelerate.Accelerator": lambda torch, a, k, n: Instance(None, "accelerate.Accelerator"),
     "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),
@@ -447,14 +433,15 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.remove_spectral_norm": parametrized.remove,
     "torch.nn.utils.parametrize.cached": _context,
     "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
-    "torch.cuda.is_available": _cuda_available, "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
+    "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
+    "torch.cuda.is_available": lambda torch, a, k, n: False,
     "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
     "torch.from_numpy": _factory("from_numpy"), "torch.as_tensor": _factory("as_tensor"),
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.modes.grad_mode != "no",
-    "torch.nn.ParameterList": _parameter_list,
+    "torch.nn.ParameterList": lambda torch, a, k, n: torch.nn.construct("torch.nn.ParameterList", a, k, n),
     "torch.nn.Embedding.from_pretrained": _from_pretrained("torch.nn.Embedding"),
     "torch.nn.EmbeddingBag.from_pretrained": _from_pretrained("torch.nn.EmbeddingBag"),
     "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     INERT,
     NO_MODEL,
     Args,
+    BaseValue,
     Instance,
     Kwargs,
     Lib,
@@ -38,6 +39,8 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_module,
+    on_graph,
+    positional,
 )
 from tapecheck.tape import Fact
 from tapecheck.torchfacts import kind_of, load
@@ -47,7 +50,7 @@ _FUNCTIONAL = ("functional.", "_C._nn.", "special.")
 
 
 def _kind_of_items(items: list[Value]) -> str:
-    if any(isinstance(item, (Tensor, Unknown)) and (item.node is not None or type(item) is Tensor) for item in items):
+    if any(type(item) is Tensor or on_graph(item) for item in items):
         return "tensors"
     if not items or any(isinstance(item, (List, tuple)) for item in items):
         return "?"
@@ -70,13 +73,7 @@ class Torch:
 
     def requires(self, value: Value) -> Fact:
         """Whether a tensor-like value carries a graph or is a leaf that requires grad."""
-        if isinstance(value, Tensor):
-            return value.graph
-        if isinstance(value, Unknown):
-            if value.node is not None:
-                return "yes" if value.certain else "may"
-            return "no" if value.data or value.concrete is not None else "may"
-        return "no"
+        return value.requires() if isinstance(value, BaseValue) else "no"
 
     def tensors(self, value: Value) -> list[Tensor | Unknown]:
         """Return the tensors and unknown values in an argument, lists and tuples opened."""
@@ -103,8 +100,6 @@ class Torch:
         if kind in INERT:
             return kind_of(value)
         value = concrete(value)
-        if isinstance(value, Tensor):
-            return "tensor"
         if isinstance(value, Unknown):
             if value.node is not None:
                 return "tensor"
@@ -154,7 +149,7 @@ class Torch:
         if name.startswith("nn.") and self.nn.is_class(path):
             return self.nn.construct(path, args, kwargs, node)
         if name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
-            owner = args[0] if args else None
+            owner = positional(args, 0)
             if is_module(owner):
                 return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
         if name.startswith("optim."):

@@ -5,7 +5,19 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Dict, Kind, Kwargs, List, Native, Tensor, Unknown, Value, listed
+from tapecheck.interpret.values import (
+    Args,
+    Dict,
+    Kind,
+    Kwargs,
+    List,
+    Native,
+    Tensor,
+    Unknown,
+    Value,
+    listed,
+    positional,
+)
 from tapecheck.tape import Fact, GraphRead, either
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
@@ -37,7 +49,7 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
         # The same ops run on all rows at once, and build the same graph.
         return result
     computed = torch.tensors(result)
-    wanted: Value = args[0] if args else None
+    wanted: Value = positional(args, 0)
     if short == "grad_and_value":
         value = result[0] if isinstance(result, tuple) and result else result
         return (_derivative(torch, short, computed, wanted, node), value)

@@ -10,7 +10,7 @@ from typing import Literal
 from tapecheck.interpret.library import leaves
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
-from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.library.states import OptimizerState, state_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Bound,
@@ -23,10 +23,11 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Set,
-    Tensor,
     Unknown,
     Value,
+    behaviour,
     is_parameter,
+    may_carry,
 )
 
 _MODELLED = frozenset((
@@ -79,7 +80,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
 def may_freeze(args: Iterable[Value]) -> None:
     """Note that opaque code which is called for what it does may switch off the gradients of parameters it is given."""
     for arg in args:
-        if isinstance(arg, Tensor) and arg.is_leaf and arg.parameter and arg.graph == "yes":
+        if is_parameter(arg) and arg.is_leaf and arg.graph == "yes":
             arg.graph = "may"
 
 
@@ -87,20 +88,20 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
     """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
     if isinstance(value, (Bound, Native)):
         value = value.receiver
-    if isinstance(value, (Tensor, Unknown)):
-        if isinstance(value, Unknown) and value.leaf is not None and value.leaf.node is not None:
+    if may_carry(value):
+        if value.leaf is not None and value.leaf.node is not None:
             about[value.leaf.node] = None
         if value.node is not None:
             about[value.node] = None
             return "listed"
-        if is_parameter(value):
+        if value.parameter:
             # It is frozen now, and need not be afterwards.
             return "anything"
-        return "data" if not isinstance(value, Unknown) or value.concrete is None else "nothing"
+        return "data" if value.itself() is value else "nothing"
     if isinstance(value, Instance):
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
-        only_leaves = value.module or (value.cls is None and isinstance(value.state, OptimizerState))
+        only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)
         return "listed" if only_leaves and found else "anything"
     if isinstance(value, tuple):
         kinds = {_reach(torch, one, about) for one in value}
@@ -113,7 +114,7 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
 
 def option(world: World, value: Value, name: str, node: ast.AST) -> None:
     """Note that the value of an argument is not visible."""
-    path = value.path if isinstance(value, Lib) else root(value).name if isinstance(value, Unknown) else ""
+    path = root(value).name if isinstance(value, Unknown) else behaviour(value).name_as_type()
     preset = isinstance(value, Unknown) and value.usual is not None
     if preset or ("." in path and not modelled(path)):
         world.assumptions.note("option", f"`{name}` is what this path takes it for", node)

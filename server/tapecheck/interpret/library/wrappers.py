@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import CompiledState, ParallelState, kept
+from tapecheck.interpret.library.states import CompiledState, ParallelState, kept, state_of
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
@@ -22,7 +22,9 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    argument,
     concrete,
+    is_module,
 )
 from tapecheck.tape import Cut, Decision, Escape, Fact, GradientsReduced, GraphRead, Wrapper, WrapperCall, both
 
@@ -52,7 +54,7 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`DistributedDataParallel(model, ...)`: a module around the model; one that is not known is left as it is."""
     given = {**dict(zip(_DDP_OPTIONS, args)), **kwargs}
     model = given.get("module", Unknown("model"))
-    if not isinstance(model, Instance) or model.layer is None:
+    if not is_module(model):
         return model
     parameters = [tensor for _, tensor in torch.nn.named_parameters(model) if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
@@ -104,7 +106,7 @@ def collective(torch: Torch, path: str, node: ast.AST) -> None:
 def compiled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`torch.compile(model or function, ...)`, or the decorator that it is without one."""
     options = {name: value for name, value in kwargs.items() if name != "model"}
-    target = args[0] if args else kwargs.get("model")
+    target = argument(args, kwargs, 0, "model")
     if target is None:
         return Native("compile", lambda m, given, named, at: compile_(given[0] if given else None, options))
     return compile_(target, options)
@@ -118,7 +120,7 @@ def compile_(target: Value, options: Kwargs) -> Value:
     known = isinstance(backend, str) and disabled in (False, None)
     whole = fact_of(options.get("fullgraph", False))
     state = CompiledState(target, "yes" if known else "may", whole == "yes")
-    if isinstance(target, Instance) and target.layer is not None and not isinstance(target.state, ParallelState):
+    if is_module(target) and state_of(target, ParallelState) is None:
         owner = _around(target, "_orig_mod", COMPILED)
         owner.state = state
         return owner
@@ -130,22 +132,25 @@ def compile_(target: Value, options: Kwargs) -> Value:
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _wrapped(owner: Instance) -> CompiledState | ParallelState:
-    return owner.state if isinstance(owner.state, CompiledState) else kept(owner, ParallelState)
+def wrapped(owner: Instance) -> CompiledState | ParallelState | None:
+    """Return what is kept of a wrapped model; None of any other."""
+    return state_of(owner, CompiledState) or state_of(owner, ParallelState)
 
 
 def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return what a wrapped model has under a name that no module has: that of the model in it."""
-    if name == "no_sync" and isinstance(owner.state, ParallelState):
+    if name == "no_sync" and state_of(owner, ParallelState) is not None:
         return Native(name, lambda m, args, kwargs, at: no_sync(owner))
-    return modules.machine.get_attribute(_wrapped(owner).model, name, node)
+    state = wrapped(owner)
+    return None if state is None else modules.machine.get_attribute(state.model, name, node)
 
 
 def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a wrapped model."""
-    state = _wrapped(owner)
-    if isinstance(state, CompiledState):
-        return call_compiled(modules.torch, state, args, kwargs, node)
+    compiled_model = state_of(owner, CompiledState)
+    if compiled_model is not None:
+        return call_compiled(modules.torch, compiled_model, args, kwargs, node)
+    state = kept(owner, ParallelState)
     world, first = modules.world, modules.world.writer.last_id
     result = modules.machine.call(state.model, args, kwargs, node)
     reduces = both(state.reduces, world.modes.grad_mode)

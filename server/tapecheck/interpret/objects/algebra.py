@@ -272,7 +272,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
             counted(m, owner, source, 1, node)
         elif isinstance(source, Dict):
             for key, value in source.items.items():
-                behaviour(owner).set_item(m, unkey(key), value, node)
+                owner.set_item(m, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
             pairs = behaviour(source).known_items(m, node)
@@ -280,19 +280,19 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
             for pair in pairs if pairs is not None else list(m.elements(source, node)):
                 both = behaviour(pair).known_items(m, node)
                 if both is not None and len(both) == 2:
-                    behaviour(owner).set_item(m, both[0], both[1], node)
+                    owner.set_item(m, both[0], both[1], node)
                 else:
                     owner.more = True
     for key, value in kwargs.items():
         if key == MORE_KEYWORDS:
             owner.more = True
         else:
-            behaviour(owner).set_item(m, key, value, node)
+            owner.set_item(m, key, value, node)
     return None
 
 
 def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and behaviour(owner).contains(m, concrete(args[0])) is not True:
+    if args and owner.contains(m, concrete(args[0])) is not True:
         owner.items.append(args[0])
         owner.stored_at = m.world.position.site(node)
     return None

@@ -35,8 +35,11 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     behaviour,
+    can_hold,
     is_module,
     is_parameter,
+    may_carry,
+    node_of,
 )
 from tapecheck.tape import Hold, Site
 
@@ -48,13 +51,12 @@ def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
     """
     if slot.clock != machine.world.position.clock:
         return False
-    if not isinstance(before, (Tensor, Unknown)) or not isinstance(value, (Tensor, Unknown)):
-        return False
-    if before.node is None or value.node is None or before.oldest is None:
+    new = node_of(value)
+    if new is None or not may_carry(before) or before.node is None or before.oldest is None:
         return False
     if slot.at.iteration != machine.world.position.iteration:
         return False
-    queue = [value.node]
+    queue = [new]
     for number in queue:
         if number == before.node:
             return True
@@ -140,7 +142,7 @@ class _Scan:
         """
         if isinstance(value, (Tensor, Unknown)):
             return self.tensor(value, path, owner, key)
-        if type(value) is not Instance and isinstance(value, (tuple, List, Dict, Set)):
+        if isinstance(value, (tuple, List, Dict, Set)):
             return len(self.seen) < limits.MAX_SEEN and self.elements(value, path, owner, key)
         if isinstance(value, Instance) and _stamp(owner, key) >= self.clock and _linked(value):
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
@@ -151,7 +153,7 @@ class _Scan:
         return self.object(value, path)
 
     def tensor(self, value: Tensor | Unknown, path: str, owner: _Owner, key: Hashable) -> bool:
-        if not isinstance(value, Tensor) or value.given is None:
+        if value.given is None:
             # By far the most frequent: one tensor that is itself all there is.
             node, oldest = value.node, value.oldest
             if node is not None and oldest is not None and oldest <= self.first:
@@ -172,7 +174,7 @@ class _Scan:
             self.mapping(value, path)
         else:
             self.container(value, path, owner, key)
-        return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
+        return isinstance(value, tuple) and INERT.issuperset(map(type, value))
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """Look at what a comprehension or call that is still running has taken in so far."""
@@ -284,7 +286,7 @@ class _Scan:
     def class_object(self, value: Class, path: str) -> bool:
         quiet = True
         for name, item in list(value.namespace.items()):
-            if isinstance(item, _KEEPERS):
+            if can_hold(item):
                 quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
             elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
                 quiet = self.defaults(item) and quiet
@@ -294,7 +296,7 @@ class _Scan:
 
     def generator(self, value: Generator, path: str) -> bool:
         for name, item in list(value.env.vars.items()):
-            if not isinstance(item, _INERT):
+            if type(item) not in INERT:
                 self.entry(item, name, value.env, name)
         return False
 
@@ -329,7 +331,7 @@ class _Scan:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
         quiet = True
         for name, item in function.parameters_with_default():
-            if not isinstance(item, _SILENT_TYPES):
+            if type(item) not in _SILENT:
                 quiet = self.entry(item, name, _NOWHERE, name) and quiet
         return quiet
 
@@ -337,7 +339,7 @@ class _Scan:
         """Where a container's elements came to keep graphs: the change in place, where nothing was stored since."""
         if stored is not None and stored.iteration == self.world.position.iteration:
             return stored
-        changed = [one.changed for one in elements if isinstance(one, Tensor) and one.changed is not None]
+        changed = [one.changed for one in elements if one.changed is not None]
         last: Site | None = max(changed, key=lambda one: one[0])[1] if changed else None
         return last if changed and max(when for when, _ in changed) >= self.clock else stored
 
@@ -362,7 +364,7 @@ class _Scan:
 
     def changed_there(self, value: Tensor | Unknown, owner: _Owner) -> bool:
         """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
-        if not isinstance(value, Tensor) or value.changed is None or (owner.slots and not value.parameter):
+        if value.changed is None or (owner.slots and not value.parameter):
             return False
         return value.changed[0] >= self.clock
 
@@ -401,9 +403,8 @@ def _recorded(value: Instance) -> list[Value]:
 
 def _carrying(value: Tensor | Unknown, owner: _Owner, key: Hashable) -> Site | None:
     """Where a kept graph came to be kept: where the tensor was stored, or written into since."""
-    changed = value.changed if isinstance(value, Tensor) else None
-    if changed is not None and changed[0] > _stamp(owner, key):
-        return changed[1]
+    if value.changed is not None and value.changed[0] > _stamp(owner, key):
+        return value.changed[1]
     return _place(owner, key)
 
 
@@ -419,10 +420,7 @@ def _stamp(owner: _Owner, key: Hashable) -> int:
     return -1 if slot is None else slot.clock
 
 
-_INERT: tuple[type, ...] = tuple(INERT)
 _SILENT = INERT | {Lib, Native}
-_SILENT_TYPES = tuple(_SILENT)
-_KEEPERS = (Tensor, List, Dict, tuple, Instance, Unknown)
 
 
 def _carries_nothing(value: Value, before: int) -> bool:
@@ -440,15 +438,15 @@ def _keeps_nothing(function: Function) -> bool:
     return (
         function.env is function.env.globals
         and not function.attrs
-        and all(isinstance(value, _SILENT_TYPES) for value in (*function.defaults, *function.kw_defaults))
+        and _SILENT.issuperset(map(type, (*function.defaults, *function.kw_defaults)))
     )
 
 
 def _keeps(value: Value) -> bool:
     """Whether a member of a class can hold a graph, or a default argument that can."""
     if isinstance(value, Function):
-        return not all(isinstance(default, _SILENT_TYPES) for default in (*value.defaults, *value.kw_defaults))
-    return isinstance(value, _KEEPERS)
+        return not _SILENT.issuperset(map(type, (*value.defaults, *value.kw_defaults)))
+    return can_hold(value)
 
 
 def _watched(env: Env) -> tuple[str, ...]:
@@ -474,7 +472,7 @@ def of_model(value: Value) -> bool:
 
 def is_leaf(value: Value) -> bool:
     """Whether a value is a leaf tensor."""
-    return isinstance(value, Tensor) and value.is_leaf
+    return may_carry(value) and value.is_leaf
 
 
 def has_graph(value: Value) -> bool:

@@ -38,16 +38,17 @@ def lifted(value: object) -> Value:
     """Return a value of Python's own as a value of the dry run."""
     if isinstance(value, CONSTANTS):
         return value
-    if isinstance(value, tuple):
-        return tuple(lifted(item) for item in value)
-    if isinstance(value, list):
-        return List([lifted(item) for item in value])
-    if isinstance(value, Mapping):
-        return Dict({hashable(lifted(key)): lifted(item) for key, item in value.items()})
-    if isinstance(value, (set, frozenset)):
-        return Set([lifted(item) for item in value])
-    if isinstance(value, range):
-        return Range(value.start, value.stop, value.step)
+    match value:
+        case tuple():
+            return tuple(lifted(item) for item in value)
+        case list():
+            return List([lifted(item) for item in value])
+        case Mapping():
+            return Dict({hashable(lifted(key)): lifted(item) for key, item in value.items()})
+        case set() | frozenset():
+            return Set([lifted(item) for item in value])
+        case range():
+            return Range(value.start, value.stop, value.step)
     return Unknown("value")
 
 
@@ -66,10 +67,8 @@ def computed(machine: Engine, kind: Kind, function: Callable[..., object], /, *a
 
 
 def _large_power(left: Value, right: Value) -> Kind | None:
-    if isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT:
-        return Kind.NUMBER
     large = isinstance(left, int) and isinstance(right, int) and left.bit_length() * max(right, 0) > limits.MAX_BITS
-    return Kind.NUMBER if large else None
+    return Kind.NUMBER if large else _large_shift(left, right)
 
 
 def _large_shift(left: Value, right: Value) -> Kind | None:
@@ -151,14 +150,15 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
 
 def _weight(value: object) -> int:
     """Return how much there is of a constant: characters, digits, or all that is in a container."""
-    if _is_text(value):
-        return len(value)
-    if isinstance(value, int):
-        return max(1, value.bit_length() // 3)
-    if isinstance(value, Mapping):
-        return 1 + sum(_weight(key) + _weight(item) for key, item in value.items())
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return 1 + sum(_weight(item) for item in value)
+    match value:
+        case str() | bytes():
+            return len(value)
+        case int():
+            return max(1, value.bit_length() // 3)
+        case Mapping():
+            return 1 + sum(_weight(key) + _weight(item) for key, item in value.items())
+        case tuple() | list() | set() | frozenset():
+            return 1 + sum(map(_weight, value))
     return 1
 
 
@@ -174,13 +174,16 @@ def _explodes(pattern: str | bytes, given: object) -> bool:
 
 def _wide(value: object) -> bool:
     """Return whether anything in some arguments would be a large width."""
-    if isinstance(value, int):
-        return abs(value) > limits.MAX_TEXT
-    if isinstance(value, str):
-        return _WIDE.search(value) is not None
-    if isinstance(value, Mapping):
-        return any(map(_wide, value.values()))
-    return isinstance(value, (tuple, list)) and any(map(_wide, value))
+    match value:
+        case int():
+            return abs(value) > limits.MAX_TEXT
+        case str():
+            return _WIDE.search(value) is not None
+        case Mapping():
+            return any(map(_wide, value.values()))
+        case tuple() | list():
+            return any(map(_wide, value))
+    return False
 
 
 def _missing(*args: Value) -> None:

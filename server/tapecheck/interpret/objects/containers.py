@@ -22,6 +22,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     hashable,
+    positional,
     unkey,
 )
 
@@ -61,8 +62,8 @@ TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int
 
 def exception_signal(args: Args, node: ast.AST) -> Signal:
     """Return the exception that `generator.throw(...)` raises."""
-    value = args[1] if len(args) > 1 else (args[0] if args else None)
-    cls = args[0] if args else None
+    value = args[1] if len(args) > 1 else (positional(args, 0))
+    cls = positional(args, 0)
     name = value.cls.name if isinstance(value, Instance) and value.cls is not None else ""
     path = cls.path if isinstance(cls, Lib) else (value.lib if isinstance(value, Instance) else "")
     return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)

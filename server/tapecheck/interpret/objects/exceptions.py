@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins as python
 
-from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value
+from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value, behaviour
 
 NAMES = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -13,14 +13,15 @@ NAMES = frozenset(
 
 
 def name_of(value: Value, node: ast.AST) -> str:
-    if isinstance(value, Lib):
-        return value.path.rsplit(".", 1)[-1]
-    if isinstance(value, Class):
-        return value.name
-    if isinstance(value, Instance):
-        return value.cls.name if value.cls is not None else value.lib.rsplit(".", 1)[-1]
-    target = node.func if isinstance(node, ast.Call) else node
-    return ast.unparse(target).rsplit(".", 1)[-1]
+    cls = value.type_of() if isinstance(value, Instance) else behaviour(value)
+    path = cls if isinstance(cls, str) else cls.name_as_type()
+    return (path or ast.unparse(getattr(node, "func", node))).rsplit(".", 1)[-1]
+
+
+def _bases(name: str) -> set[str]:
+    """Return the names of one of Python's own classes and of its bases; none of a name that is no class of these."""
+    known = getattr(python, name.rpartition(".")[2], None)
+    return {base.__name__ for base in known.__mro__} if isinstance(known, type) else set()
 
 
 def object_of(raised: Signal) -> Value:
@@ -54,19 +55,10 @@ def matches(raised: Signal, wanted: Value, node: ast.AST) -> bool:
     """Whether an except clause names the class of an exception or a base of it."""
     if not raised.kind:
         return True
-    names = {raised.kind, "BaseException"}
-    known = getattr(python, raised.kind, None)
-    if isinstance(known, type):
-        names |= {base.__name__ for base in known.__mro__}
-    elif raised.kind not in ("SystemExit", "KeyboardInterrupt", "GeneratorExit"):
-        names.add("Exception")
-    if isinstance(raised.value, Instance) and raised.value.cls is not None:
-        for cls in raised.value.cls.mro():
-            names.add(cls.name)
-            for path in (base.path for base in cls.bases if isinstance(base, Lib)):
-                base_type = getattr(python, path.rsplit(".", 1)[-1], None)
-                if isinstance(base_type, type):
-                    names |= {base.__name__ for base in base_type.__mro__}
     if isinstance(wanted, tuple):
         return any(matches(raised, item, node) for item in wanted)
+    names = {raised.kind, "BaseException", *(_bases(raised.kind) or ("Exception",))}
+    if isinstance(raised.value, Instance) and raised.value.cls is not None:
+        cls = raised.value.cls
+        names.update(*map(_bases, cls.library_bases()), (one.name for one in cls.mro()))
     return name_of(wanted, node) in names

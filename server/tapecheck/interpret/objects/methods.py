@@ -35,11 +35,15 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     View,
+    argument,
     behaviour,
     concrete,
     copied,
     hashable,
+    items_of,
+    known_int,
     known_keywords,
+    positional,
     unkey,
 )
 
@@ -105,7 +109,7 @@ def _of_type(machine: Engine, owner: Native, name: str, node: ast.AST) -> Value:
 
 def _of_generator(machine: Engine, owner: Generator, name: str, node: ast.AST) -> Value:
     if name in ("send", "__next__", "asend", "__anext__"):
-        return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
+        return Native(name, lambda m, args, kwargs, at: m.resume(owner, positional(args, 0)))
     if name in ("throw", "athrow"):
         return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
     if name in ("close", "aclose"):
@@ -204,31 +208,26 @@ def _list_appendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: a
 
 
 def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    extend(m, owner, args[0] if args else Unknown(), node)
+    extend(m, owner, positional(args, 0, Unknown()), node)
     return None
 
 
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    place = concrete(args[0]) if args else 0
-    owner.items.insert(place if isinstance(place, int) else 0, args[1] if len(args) > 1 else Unknown())
+    owner.items.insert((known_int(args[0]) if args else 0) or 0, positional(args, 1, Unknown()))
     owner.stored_at = m.world.position.site(node)
     return None
 
 
 def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    place = concrete(args[0]) if args else -1
+    place = known_int(args[0]) if args else -1
     if not owner.items:
         if owner.more or not m.handlers:
             return Unknown("item")
         raise Signal("IndexError")
     try:
-        return owner.items.pop(place if isinstance(place, int) else -1)
+        return owner.items.pop(-1 if place is None else place)
     except IndexError:
         return Unknown("item")
-
-
-def _list_popleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return _list_pop(m, owner, [0], kwargs, node)
 
 
 def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -265,9 +264,8 @@ def _list_remove(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 
 def _same_as(m: Engine, owner: List | tuple[Value, ...], args: Args, node: ast.AST) -> list[bool | None]:
     """For each element whether it equals the argument."""
-    items = owner.items if isinstance(owner, List) else list(owner)
-    wanted = args[0] if args else None
-    return [m.known_truth(m.compare(ast.Eq(), item, wanted, node)) for item in items]
+    wanted = positional(args, 0)
+    return [m.known_truth(m.compare(ast.Eq(), item, wanted, node)) for item in items_of(owner)]
 
 
 def _index(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -293,29 +291,17 @@ def nothing(*args: object) -> Value:
 def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key in owner.items or (args and same_key(m, owner, args[0], node)):
-        return behaviour(owner).get_item(m, args[0], node)
+        return owner.get_item(m, args[0], node)
     if owner.more:
         return Unknown("item")
-    return args[1] if len(args) > 1 else kwargs.get("default")
+    return argument(args, kwargs, 1, "default")
 
 
 def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key not in owner.items and not (args and same_key(m, owner, args[0], node)):
-        behaviour(owner).set_item(m, args[0], args[1] if len(args) > 1 else None, node)
+        owner.set_item(m, args[0], positional(args, 1), node)
     return owner.items[key]
-
-
-def _dict_items(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return View(owner, "items", lambda of: [(unkey(key), value) for key, value in of.items.items()])
-
-
-def _dict_keys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return View(owner, "keys", lambda of: [unkey(key) for key in of.items])
-
-
-def _dict_values(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return View(owner, "values", lambda of: list(of.items.values()))
 
 
 def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -337,13 +323,9 @@ def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
 
 
 def _set_remove(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and m.handlers and behaviour(owner).contains(m, concrete(args[0])) is False:
+    if args and m.handlers and owner.contains(m, concrete(args[0])) is False:
         raise Signal("KeyError")
     return _set_discard(m, owner, args, kwargs, node)
-
-
-def _set_copy(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Set(list(owner.items), owner.more)
 
 
 def _extendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -353,8 +335,8 @@ def _extendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AS
 
 
 def _rotate(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    steps = concrete(args[0]) if args else 1
-    if owner.more or not isinstance(steps, int):
+    steps = known_int(args[0]) if args else 1
+    if owner.more or steps is None:
         owner.items = in_unknown_order(owner.items)
     elif owner.items:
         steps %= len(owner.items)
@@ -363,7 +345,7 @@ def _rotate(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 
 def _popitem(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    last = m.known_truth(args[0] if args else kwargs.get("last", True))
+    last = m.known_truth(argument(args, kwargs, 0, "last", True))
     if not owner.items or owner.more or last is None:
         if not owner.items and not owner.more and m.handlers:
             raise Signal("KeyError")
@@ -374,7 +356,7 @@ def _popitem(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) 
 
 def _move_to_end(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
-    last = m.known_truth(args[1] if len(args) > 1 else kwargs.get("last", True))
+    last = m.known_truth(argument(args, kwargs, 1, "last", True))
     if key in owner.items:
         value = owner.items.pop(key)
         rest = dict(owner.items)
@@ -395,15 +377,15 @@ def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
     if counts is None:
         return Unknown("most_common")
     pairs = sorted(zip(owner.items, counts), key=lambda pair: pair[1], reverse=True)
-    wanted = concrete(args[0] if args else kwargs.get("n"))
-    return List([(unkey(key), count) for key, count in pairs[: wanted if isinstance(wanted, int) else None]])
+    wanted = known_int(argument(args, kwargs, 0, "n"))
+    return List([(unkey(key), count) for key, count in pairs[:wanted]])
 
 
 def _elements(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     for key, value in owner.items.items():
-        count = concrete(value)
-        if owner.more or not isinstance(count, int) or count > limits.MAX_ITEMS:
+        count = known_int(value)
+        if owner.more or count is None or count > limits.MAX_ITEMS:
             return Unknown("elements")
         items += [unkey(key)] * max(count, 0)
     return List(items)
@@ -428,22 +410,14 @@ def counter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _fromkeys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return from_keys(m, args, kwargs, node)
-
-
 def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dict.fromkeys(iterable, value)."""
     result = Dict({}, born=m.world.position.clock)
     items = behaviour(args[0]).known_items(m, node) if args else []
     result.more = items is None
     for item in items or ():
-        behaviour(result).set_item(m, item, args[1] if len(args) > 1 else None, node)
+        result.set_item(m, item, positional(args, 1), node)
     return result
-
-
-def _dict_update_first(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return dict_update(m, owner, args, kwargs, node)
 
 
 def _list_extend_first(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -473,36 +447,43 @@ _OTHERS.register(_of_type, Native)
 _OTHERS.register(_of_generator, Generator)
 _OTHERS.register(_of_slice, slice)
 _OTHERS.register(_of_tuple, tuple)
+_SPECIAL: dict[str, Callable[..., Value]] = {
+    "__getitem__": lambda m, owner, args, kwargs, node: owner.get_item(m, args[0], node),
+    "__setitem__": lambda m, owner, args, kwargs, node: owner.set_item(m, args[0], args[1], node),
+    "__len__": lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
+    "__iter__": lambda m, owner, args, kwargs, node: owner.stream(m, node),
+}
 _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
     (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,
-    (List, "popleft"): _list_popleft, (List, "clear"): _clear, (List, "copy"): _list_copy,
+    (List, "clear"): _clear,
+    (List, "copy"): _list_copy,
+    (List, "popleft"): lambda m, owner, a, k, n: _list_pop(m, owner, [0], k, n),
     (List, "reverse"): _list_reverse, (List, "sort"): _list_sort, (List, "remove"): _list_remove,
     (List, "index"): _index, (List, "count"): _count,
     (tuple, "index"): _index, (tuple, "count"): _count,
-    (Dict, "get"): _dict_get, (Dict, "setdefault"): _dict_setdefault, (Dict, "items"): _dict_items,
-    (Dict, "keys"): _dict_keys, (Dict, "values"): _dict_values, (Dict, "update"): dict_update,
+    (Dict, "get"): _dict_get, (Dict, "setdefault"): _dict_setdefault,
+    (Dict, "items"): lambda m, owner, a, k, n: View(owner, "items"),
+    (Dict, "update"): dict_update,
+    (Dict, "values"): lambda m, owner, a, k, n: View(owner, "values"),
+    (Dict, "keys"): lambda m, owner, a, k, n: View(owner, "keys"),
     (Dict, "pop"): _dict_pop, (Dict, "clear"): _clear, (Dict, "copy"): _dict_copy,
     (Set, "add"): set_add, (Set, "clear"): _clear, (Set, "discard"): _set_discard,
     (Set, "remove"): _set_remove, (Set, "update"): set_update, (Set, "pop"): _set_pop,
-    (Set, "difference_update"): set_update_by("difference"), (Set, "copy"): _set_copy,
+    (Set, "difference_update"): set_update_by("difference"),
+    (Set, "copy"): lambda m, owner, a, k, n: Set(list(owner.items), owner.more),
     (Set, "intersection_update"): set_update_by("intersection"),
     (Set, "symmetric_difference_update"): set_update_by("symmetric_difference"),
     (List, "extendleft"): _extendleft, (List, "rotate"): _rotate, (Dict, "popitem"): _popitem,
     (Dict, "move_to_end"): _move_to_end, (Dict, "most_common"): _most_common, (Dict, "elements"): _elements,
-    (Dict, "total"): _total, (Dict, "subtract"): _subtract, (Dict, "fromkeys"): _fromkeys,
-    (Dict, "__getitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).get_item(m, args[0], node),
-    (List, "__getitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).get_item(m, args[0], node),
-    (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).set_item(m, args[0], args[1], node),
-    (List, "__setitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).set_item(m, args[0], args[1], node),
-    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: behaviour(owner).delete_item(m, args[0], node),
-    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: behaviour(owner).contains(m, concrete(args[0])),
-    (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
-    (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
-    (Dict, "__iter__"): lambda m, owner, args, kwargs, node: behaviour(owner).stream(m, node),
-    (List, "__iter__"): lambda m, owner, args, kwargs, node: behaviour(owner).stream(m, node),
+    (Dict, "total"): _total, (Dict, "subtract"): _subtract,
+    (Dict, "fromkeys"): lambda m, owner, a, k, n: from_keys(m, a, k, n),
+    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: owner.delete_item(m, args[0], node),
+    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: owner.contains(m, concrete(args[0])),
+    **{(kind, name): method for kind in (Dict, List) for name, method in _SPECIAL.items()},
     (Queue, "put"): queues.put, (Queue, "put_nowait"): queues.put, (Queue, "get"): queues.get,
     (Queue, "get_nowait"): queues.get, (Queue, "qsize"): queues.size, (Queue, "empty"): queues.empty,
     (Queue, "full"): queues.full, (Queue, "task_done"): nothing, (Queue, "join"): nothing,
-    (Dict, "__init__"): _dict_update_first, (List, "__init__"): _list_extend_first,
+    (List, "__init__"): _list_extend_first,
+    (Dict, "__init__"): dict_update,
 }  # fmt: skip

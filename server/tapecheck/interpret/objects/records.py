@@ -9,7 +9,6 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
     Class,
-    ClassKind,
     Dict,
     Env,
     Field,
@@ -25,8 +24,10 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    argument,
     known_keywords,
     listed,
+    positional,
 )
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
@@ -88,8 +89,8 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
         field = Field(name, keyword=keyword, annotation=annotation)
         if statement.value is not None:
             default = namespace.vars.get(name)
-            if isinstance(default, Instance) and default.lib == "dataclasses.field":
-                facts = default.state if isinstance(default.state, dict) else {}
+            if isinstance(default, Instance) and isinstance(default.state, dict) and default.lib == "dataclasses.field":
+                facts = default.state
                 field.spec = default
                 field.factory = facts.get("default_factory", facts.get("factory"))
                 field.given = "default" in facts
@@ -105,12 +106,12 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
 
 def _dataclass_options(node: ast.ClassDef) -> dict[str, bool] | None:
     for decorator in node.decorator_list:
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+        target = getattr(decorator, "func", decorator)
+        name = getattr(target, "attr", getattr(target, "id", ""))
         if name not in _DATACLASSES:
             continue
         options = {"frozen": name == "frozen"}
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+        for keyword in getattr(decorator, "keywords", ()):
             if keyword.arg is not None and isinstance(keyword.value, ast.Constant):
                 options[keyword.arg] = bool(keyword.value.value)
         return options
@@ -204,27 +205,31 @@ def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
 
 def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dataclasses.replace: a new object, with `__post_init__` run again."""
-    owner = args[0] if args else Unknown("record")
-    if not isinstance(owner, Instance) or owner.cls is None or owner.cls.kind != "dataclass":
+    owner = positional(args, 0)
+    cls = _dataclass_of(owner)
+    if not isinstance(owner, Instance) or cls is None:
         return m.library.opaque_result("replace", args, kwargs, node)
-    given = {field.name: owner.attrs.get(field.name) for field in owner.cls.fields or () if field.init}
+    given = {field.name: owner.attrs.get(field.name) for field in cls.fields or () if field.init}
     given.update(known_keywords(kwargs))
-    return m.call(owner.cls, [], given, node)
+    return m.call(cls, [], given, node)
+
+
+def _dataclass_of(value: Value) -> Class | None:
+    """Return the dataclass that a value is or is an object of; None of anything else."""
+    cls = value.cls if isinstance(value, Instance) else value
+    return cls if isinstance(cls, Class) and cls.kind == "dataclass" else None
 
 
 def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    born = m.world.position.clock
+
     def convert(value: Value) -> Value:
-        if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
-            fields = value.cls.fields or ()
-            return Dict(
-                {field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.position.clock
-            )
+        if isinstance(value, Instance) and (cls := _dataclass_of(value)) is not None:
+            return Dict({field.name: convert(value.attrs.get(field.name)) for field in cls.fields or ()}, born=born)
         if isinstance(value, List):
-            return List([convert(item) for item in value.items], value.more, born=m.world.position.clock)
+            return List([convert(item) for item in value.items], value.more, born=born)
         if isinstance(value, Dict):
-            return Dict(
-                {key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.position.clock
-            )
+            return Dict({key: convert(item) for key, item in value.items.items()}, value.more, born=born)
         return m.library.deep_copy(value, node)
 
     return convert(args[0]) if args else Unknown("dict")
@@ -236,9 +241,8 @@ def _as_tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _fields(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner = args[0] if args else None
-    cls = owner.cls if isinstance(owner, Instance) else owner
-    if not isinstance(cls, Class) or cls.kind != "dataclass":
+    cls = _dataclass_of(positional(args, 0))
+    if cls is None:
         return Unknown("fields")
     made: list[Value] = []
     for field in cls.fields or ():
@@ -255,11 +259,8 @@ def _field(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _is_dataclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner = args[0] if args else None
-    cls = owner.cls if isinstance(owner, Instance) else owner
-    if isinstance(owner, Unknown):
-        return Unknown.plain("test")
-    return isinstance(cls, Class) and cls.kind == "dataclass"
+    owner = positional(args, 0)
+    return Unknown.plain("test") if isinstance(owner, Unknown) else _dataclass_of(owner) is not None
 
 
 # -- named tuples and enums ---------------------------------------------------------------------------------------
@@ -267,8 +268,7 @@ def _is_dataclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.namedtuple(name, fields, defaults=)."""
-    title = args[0] if args and isinstance(args[0], str) else "Record"
-    names = args[1] if len(args) > 1 else kwargs.get("field_names")
+    names = argument(args, kwargs, 1, "field_names")
     if isinstance(names, str):
         wanted: list[Value] = list(names.replace(",", " ").split())
     else:
@@ -277,24 +277,24 @@ def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     defaults = list(m.elements(kwargs["defaults"], node)) if kwargs.get("defaults") is not None else []
     for field, default in zip(reversed(fields), reversed(defaults)):
         field.given, field.default = True, default
-    return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
+    return _made_class(m, args, fields, node)
 
 
 def _typed_namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """typing.NamedTuple("Name", [("field", type), ...])."""
     pairs = [pair for pair in m.elements(args[1], node) if isinstance(pair, tuple) and pair] if len(args) > 1 else []
     fields = [Field(pair[0]) for pair in pairs if isinstance(pair[0], str)]
-    title = args[0] if args and isinstance(args[0], str) else "Record"
-    return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
+    return _made_class(m, args, fields, node)
 
 
-def _made_class(m: Engine, name: str, base: Value, fields: list[Field], kind: ClassKind, node: ast.AST) -> Class:
+def _made_class(m: Engine, args: Args, fields: list[Field], node: ast.AST) -> Class:
+    """Return the class of a named tuple, whose name is the first argument."""
+    name = args[0] if args and isinstance(args[0], str) else "Record"
     definition = ast.ClassDef(
         name, [], [], [], [], lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0)
     )
-    cls = Class(name, [base], {}, m.module_of(m.envs[-1]), definition)
-    cls.kind, cls.fields = kind, fields
-    return cls
+    base = Lib("typing.NamedTuple")
+    return Class(name, [base], {}, m.module_of(m.envs[-1]), definition, "namedtuple", fields)
 
 
 def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassDef) -> None:

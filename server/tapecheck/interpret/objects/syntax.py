@@ -21,9 +21,12 @@ _SPACES = frozenset(("action_space", "single_action_space"))
 
 def root_of(node: ast.expr) -> str:
     """Return the name that a chain of attributes, calls and elements begins with, empty where it is none."""
-    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    while True:
+        match node:
+            case ast.Call(func=node) | ast.Attribute(value=node) | ast.Subscript(value=node):
+                pass
+            case _:
+                return getattr(node, "id", "")
 
 
 def is_array(node: ast.expr) -> bool:
@@ -42,20 +45,18 @@ def _only_draws(body: list[ast.stmt]) -> bool:
 
 def default_branch(node: ast.AST) -> bool:
     """Return the likelier answer of an undecided `if`: not the one that only leaves, nor the one that only draws."""
-    if isinstance(node, ast.If):
-        last = node.body[-1]
-        if node.orelse and _only_draws(node.body) and not _only_draws(node.orelse):
+    match node:
+        case ast.If(body=body, orelse=[_, *_] as other) if _only_draws(body) and not _only_draws(other):
             # An action at random, or the one that the model takes.
             return False
-        match last:
-            case ast.Raise() | ast.Continue() | ast.Break():
-                return False
-            case ast.Return():
-                return bool(node.orelse) or len(node.body) > 1
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
-                return name not in ("exit", "quit")
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name))):
-                return (owner, name) not in (("sys", "exit"), ("os", "_exit"))
+        case ast.If(body=[*_, ast.Raise() | ast.Continue() | ast.Break()]):
+            return False
+        case ast.If(body=[*before, ast.Return()], orelse=other):
+            return bool(other or before)
+        case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Name(id=name)))]):
+            return name not in ("exit", "quit")
+        case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)))]):
+            return (owner, name) not in (("sys", "exit"), ("os", "_exit"))
     return True
 
 
@@ -86,8 +87,9 @@ def target_of(node: ast.AST, machine: Engine) -> str:
     """Return what the program calls the value of an expression: the target of its assignment, or
     the list that it extends.
     """
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend":
-        return text_of(node.func.value)
+    match node:
+        case ast.Call(func=ast.Attribute(value=extended, attr="extend")):
+            return text_of(extended)
     module = machine.module_of(machine.envs[-1])
     if module.source is not None:
         for statement in walk(module.source.tree):
@@ -116,12 +118,15 @@ def detaches(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr in ("detach", "detach_", "data") for part in walk(node))
 
 
+def _body(node: ast.AST) -> list[ast.AST]:
+    """Return the statements of a function; none of a lambda."""
+    return [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
+
+
 @placeless
 def has_yield(node: ast.AST) -> bool:
     """Whether a function's own body yields (nested functions aside); a lambda's does not."""
-    if isinstance(node, ast.Lambda):
-        return False
-    stack: list[ast.AST] = list(getattr(node, "body", []))
+    stack: list[ast.AST] = _body(node)
     while stack:
         current = stack.pop()
         if isinstance(current, (ast.Yield, ast.YieldFrom)):
@@ -134,17 +139,17 @@ def has_yield(node: ast.AST) -> bool:
 @placeless
 def is_abstract(node: ast.AST) -> bool:
     """Whether a method is there to be written by subclasses: it says so, or does nothing but raise."""
-    body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
+    body = _body(node)
     if body and type(body[0]) is ast.Expr and _says_nothing(body[0]):
         body = body[1:]
-    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
-    if raised is not None and text_of(raised).partition("(")[0] == "NotImplementedError":
-        return True
+    match body:
+        case [ast.Raise(exc=ast.expr() as raised)] if text_of(raised).partition("(")[0] == "NotImplementedError":
+            return True
     named = {text_of(decorator).rpartition(".")[2] for decorator in getattr(node, "decorator_list", [])}
     return "abstractmethod" in named and all(map(_says_nothing, body))
 
 
-def _says_nothing(statement: ast.stmt) -> bool:
+def _says_nothing(statement: ast.AST) -> bool:
     match statement:
         case ast.Pass() | ast.Expr(value=ast.Constant()):
             return True
@@ -154,12 +159,18 @@ def _says_nothing(statement: ast.stmt) -> bool:
 @placeless
 def is_unwritten(node: ast.AST) -> bool:
     """Whether a method does nothing yet: it returns an argument as it is, or nothing at all."""
-    taken = [argument.arg for argument in node.args.args] if isinstance(node, ast.FunctionDef) else []
-    return isinstance(node, ast.FunctionDef) and all(
-        _says_nothing(one)
-        or (isinstance(one, ast.Return) and isinstance(one.value, ast.Name) and one.value.id in taken)
-        for one in node.body
-    )
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    taken = [argument.arg for argument in node.args.args]
+    return all(_says_nothing(one) or _returned_name(one) in taken for one in node.body)
+
+
+def _returned_name(statement: ast.stmt) -> str | None:
+    """Return the name that a statement returns; None of any other statement."""
+    match statement:
+        case ast.Return(value=ast.Name(id=name)):
+            return name
+    return None
 
 
 @placeless
@@ -173,12 +184,13 @@ def yields_guarded(node: ast.AST) -> bool:
 def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
     """Return the yields that a statement comes to before its blocks, in the order in which they are evaluated."""
     heads: list[ast.AST]
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
-        heads = []
-    elif isinstance(node, ast.Match):
-        heads = [node.subject]
-    else:
-        heads = [child for child in children(node) if not isinstance(child, ast.stmt)]
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Try() | ast.While():
+            heads = []
+        case ast.Match(subject=subject):
+            heads = [subject]
+        case _:
+            heads = [child for child in children(node) if not isinstance(child, ast.stmt)]
     return tuple(found for head in heads for found in yields_in(head))
 
 
@@ -251,16 +263,19 @@ def missed(machine: Engine, node: ast.AST) -> bool:
 
 def free_names(node: ast.AST) -> frozenset[str]:
     """Return the names that a function reads and does not store itself."""
-    given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
     own: set[str] = set()
-    if given is not None:
-        every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-        own = {one.arg for one in every if one is not None}
+    match node:
+        case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) | ast.Lambda(args=given):
+            every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+            own = {one.arg for one in every if one is not None}
     read: set[str] = set()
     shared: set[str] = set()
     for part in walk(node):
-        if isinstance(part, ast.Name):
-            (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
-        elif isinstance(part, (ast.Global, ast.Nonlocal)):
-            shared.update(part.names)
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()):
+                read.add(name)
+            case ast.Name(id=name):
+                own.add(name)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                shared.update(names)
     return frozenset((read - own) | shared)

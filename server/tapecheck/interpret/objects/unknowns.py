@@ -69,10 +69,14 @@ def usually(value: Unknown, default: Value) -> None:
         value.usual, value.likely = (default,), bool(default)
 
 
+def default_of(value: Value, otherwise: Value = None) -> Value:
+    """Return what an unknown setting is by default; `otherwise` of what has no default."""
+    return value.usual[0] if isinstance(value, Unknown) and value.usual is not None else otherwise
+
+
 def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None:
     """Note what an operator makes of an option and a number where the option keeps its default."""
-    defaults = [one.usual[0] if isinstance(one, Unknown) and one.usual is not None else one for one in (left, right)]
-    first, second = defaults
+    first, second = (default_of(one, one) for one in (left, right))
     if op in _ARITHMETIC and isinstance(first, (int, float)) and isinstance(second, (int, float)):
         with suppress(ArithmeticError):
             usually(value, _ARITHMETIC[op](first, second))
@@ -80,7 +84,7 @@ def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None
 
 def counts_by_option(value: Value) -> bool:
     """Return whether a test asks for every so many of what a loop counts, and an option says how many."""
-    test = value.negated if isinstance(value, Unknown) and value.negated is not None else value
+    test = (value.negated or value) if isinstance(value, Unknown) else value
     return any(
         one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins(test)
     )
@@ -90,11 +94,10 @@ def period(value: Value) -> int | None:
     """Return how many an undecided option is by default that can say in which iterations something is done; None for
     other values.
     """
-    if not isinstance(value, Unknown) or value.usual is None or value.concrete is not None:
+    default = default_of(value)
+    if not isinstance(value, Unknown) or value.concrete is not None or not isinstance(default, int) or default <= 1:
         return None
-    default = value.usual[0]
-    many = isinstance(default, int) and default > 1 and decided("Eq", value, default) is not False
-    return default if many and isinstance(default, int) else None
+    return None if decided("Eq", value, default) is False else default
 
 
 def keep_default(world: World, value: Value, node: ast.expr) -> None:
@@ -110,7 +113,7 @@ def by_default(value: Value) -> bool | None:
     """Return how a test of an option comes out where that keeps its default; None for other tests."""
     if not isinstance(value, Unknown):
         return None
-    test = value.negated if isinstance(value.negated, Unknown) else value
+    test = value.negated or value
     asked = any(isinstance(one, Unknown) and one.usual is not None for one in (test, *(test.parts or ())))
     return value.likely if asked else None
 

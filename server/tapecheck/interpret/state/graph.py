@@ -192,9 +192,9 @@ class GraphBuilder:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
         tensor = value if isinstance(value, Tensor) else None
-        leaf = None if tensor is None or tensor.extra is None else tensor.extra.get(Mark.GRADIENT_OF)
+        leaf = None if tensor is None else tensor.noted_tensor(Mark.GRADIENT_OF)
         own = how in _NOT_SET or change_kind(how) == "clear"
-        if isinstance(leaf, Tensor) and leaf.node is not None and leaf.is_leaf and not own:
+        if leaf is not None and leaf.node is not None and leaf.is_leaf and not own:
             self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
         of_leaf = None if tensor is None else tensor.of_leaf

@@ -54,6 +54,16 @@ def known_keywords(kwargs: Kwargs) -> Kwargs:
     return {key: value for key, value in kwargs.items() if key != MORE_KEYWORDS}
 
 
+def positional(args: Args, place: int, default: Value = None) -> Value:
+    """Return an argument that a call gives by its place."""
+    return args[place] if len(args) > place else default
+
+
+def argument(args: Args, kwargs: Kwargs, place: int, name: str, default: Value = None) -> Value:
+    """Return an argument that a call gives by its place or by its name."""
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
 class Position(Protocol):
     """Where the dry run is, as far as values ask."""
 
@@ -240,6 +250,14 @@ class BaseValue:
         """Return the values that it holds: elements, attributes, defaults."""
         return ()
 
+    def reached(self) -> Iterable[Value]:
+        """Return what whoever has the value can come to by it."""
+        return self.children()
+
+    def requires(self) -> Fact:
+        """Whether it carries a graph, or is a leaf that requires grad."""
+        return "no"
+
     def as_python(self, depth: int) -> object:
         """Return it as Python's own, `depth` levels deep; raises NotPlain where anything in it is no known constant."""
         raise NotPlain
@@ -247,6 +265,32 @@ class BaseValue:
     def itself(self) -> Value:
         """Return the value as the program has it."""
         return self
+
+    # -- types ------------------------------------------------------------------------------------------------
+
+    type_path: ClassVar[str] = ""
+    """The dotted name of its type; empty where nobody knows, or where `type_of` says more."""
+    type_names: ClassVar[tuple[str, ...] | None] = None
+    """The names of the types that it is an instance of; None where nobody knows them."""
+
+    def type_of(self) -> BaseValue | str:
+        """Return its class, or the dotted name of its type; an empty name where nobody knows."""
+        return self.type_path
+
+    def is_a(self, name: str) -> bool | None:
+        """Whether it is an instance of a type by its dotted name, empty where nobody knows; None where it may be."""
+        short = name.rpartition(".")[2]
+        if name == "builtins.object" or short == "Hashable":
+            return True
+        return None if self.type_names is None else short in self.type_names
+
+    def is_of(self, cls: BaseValue) -> bool | None:
+        """Whether it is an object of a class of the program; None where nobody knows."""
+        return False
+
+    def name_as_type(self) -> str:
+        """Return the dotted name of the type that it is; an empty one where it is none."""
+        return ""
 
     # -- attributes and calls -------------------------------------------------------------------------------
 
@@ -265,7 +309,7 @@ class BaseValue:
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         """Whether it has an attribute; None where nobody knows."""
-        return None
+        return True if machine.has_method(self.itself(), name) else None
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return what a call gives."""
@@ -290,6 +334,10 @@ class BaseValue:
     def as_index(self, machine: Interpreter, node: ast.AST) -> Value:
         """Return what the value stands for as an index."""
         return self
+
+    def kind_as_index(self) -> str:
+        """Return what it is as an index of a tensor, as the facts name it."""
+        return "int"
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         """Store under an index."""
@@ -388,6 +436,7 @@ class Stream(BaseValue):
     """What its elements are drawn from: left together with it."""
 
     is_iterator: ClassVar[bool] = True
+    type_names: ClassVar[tuple[str, ...] | None] = ("Iterator", "Iterable", "map", "filter", "zip", "enumerate")
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         return self
@@ -523,6 +572,18 @@ def stands_still(index: slice) -> bool:
 def concrete(value: Value) -> Value:
     """Return the constant that an unknown was settled on; any other value itself."""
     return value.itself() if isinstance(value, BaseValue) else value
+
+
+def known_int(value: Value) -> int | None:
+    """Return the whole number that a value is, or was settled on; None of any other."""
+    value = concrete(value)
+    return value if isinstance(value, int) else None
+
+
+def known_text(value: Value) -> str | None:
+    """Return the text that a value is, or was settled on; None of any other."""
+    value = concrete(value)
+    return value if isinstance(value, str) else None
 
 
 def equal(left: Value, right: Value, machine: Interpreter | None = None) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -44,6 +44,9 @@ class Wrapped(BaseValue):
 
     is_callable: ClassVar[bool | None] = True
 
+    def reached(self) -> Iterable[Value]:
+        return (self.function,)
+
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if self.kind == "property" and name in ("setter", "getter", "deleter"):
             return machine.property_part(self, name)
@@ -62,6 +65,10 @@ class Bound(BaseValue):
     receiver: Value
 
     is_callable: ClassVar[bool | None] = True
+    type_names: ClassVar[tuple[str, ...] | None] = ("Callable", "MethodType")
+
+    def reached(self) -> Iterable[Value]:
+        return (self.receiver, self.function)
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return machine.call(self.function, [self.receiver, *args], kwargs, node)
@@ -81,6 +88,13 @@ class Native(BaseValue):
     """The tensor, module, optimizer or container whose method it is, which whoever gets it can reach."""
 
     is_callable: ClassVar[bool | None] = True
+    type_names: ClassVar[tuple[str, ...] | None] = ("Callable", "FunctionType", "BuiltinFunctionType", "partial")
+
+    def reached(self) -> Iterable[Value]:
+        return (self.receiver,)
+
+    def name_as_type(self) -> str:
+        return self.name
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
@@ -99,6 +113,9 @@ class Lib(BaseValue):
     typical: ClassVar[bool] = True
     vague: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
+
+    def name_as_type(self) -> str:
+        return self.path
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name in ("__name__", "__qualname__"):

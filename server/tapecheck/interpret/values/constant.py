@@ -25,7 +25,7 @@ from tapecheck.interpret.values.base import (
     of_python,
     plain,
 )
-from tapecheck.interpret.values.sequence import known_slice, like_last, parts_of_slice, sliced
+from tapecheck.interpret.values.sequence import SEQUENCE_TYPES, known_slice, like_last, parts_of_slice, sliced
 from tapecheck.interpret.values.unknown import Unknown, composed
 
 
@@ -58,9 +58,20 @@ class Constant(PythonValue):
 
     plain_key: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = False
+    type_names: ClassVar[tuple[str, ...] | None] = ()
+
+    def type_of(self) -> BaseValue | str:
+        return "types.NoneType" if self.value is None else f"builtins.{type(self.value).__name__}"
+
+    def is_a(self, name: str) -> bool | None:
+        names = _TYPE_NAMES.get(type(self.value), ())
+        return True if name.rpartition(".")[2] in names else BaseValue.is_a(self, name)
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return hasattr(self.value, name)
+
+    def kind_as_index(self) -> str:
+        return "none" if self.value is None else "ellipsis" if self.value is ... else "int"
 
     def as_python(self, depth: int) -> object:
         return self.value
@@ -78,6 +89,13 @@ class Constant(PythonValue):
 
     def expression(self) -> tuple[Hashable, ...]:
         return ("=", self.value)
+
+
+_TYPE_NAMES: dict[type, tuple[str, ...]] = {
+    bool: ("bool", "int", "Number", "Integral", "Real"), int: ("int", "Number", "Integral", "Real", "Rational"),
+    float: ("float", "Number", "Real"), complex: ("complex", "Number"), type(None): ("NoneType",),
+    str: ("str", *SEQUENCE_TYPES, "Container"), bytes: ("bytes", *SEQUENCE_TYPES, "Container"),
+}  # fmt: skip
 
 
 @of_python(float)
@@ -146,6 +164,9 @@ class Tuple(PythonValue):
 
     def children(self) -> Iterable[Value]:
         return self.value
+
+    type_path: ClassVar[str] = "builtins.tuple"
+    type_names: ClassVar[tuple[str, ...] | None] = ("tuple", *SEQUENCE_TYPES, "Container")
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or type(self.value) is not tuple:
@@ -221,6 +242,11 @@ class Slice(PythonValue):
     __slots__ = ()
 
     value: slice
+
+    type_names: ClassVar[tuple[str, ...] | None] = ("slice",)
+
+    def kind_as_index(self) -> str:
+        return "slice"
 
     def as_python(self, depth: int) -> object:
         if depth <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Generator as PyGenerator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -36,6 +37,10 @@ class Generator(BaseValue):
 
     can_hold: ClassVar[bool] = True
     is_iterator: ClassVar[bool] = True
+    type_names: ClassVar[tuple[str, ...] | None] = ("Generator", "GeneratorType", "Iterator", "Iterable")
+
+    def reached(self) -> Iterable[Value]:
+        return self.env.vars.values()
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         produced: list[Value] = []

@@ -23,12 +23,13 @@ from tapecheck.interpret.values.base import (
     all_equal,
     concrete,
     key_within,
+    known_int,
 )
 from tapecheck.interpret.values.mapping import Dict
 from tapecheck.interpret.values.program import Class
 from tapecheck.interpret.values.sequence import List, Set
 from tapecheck.interpret.values.unknown import Unknown
-from tapecheck.torchfacts import ModuleFact
+from tapecheck.torchfacts import ModuleFact, classes
 
 
 @dataclass(slots=True)
@@ -107,6 +108,24 @@ class Instance(BaseValue):
     typical: ClassVar[bool] = True
     plain_key: ClassVar[bool] = True
 
+    def type_of(self) -> BaseValue | str:
+        return self.lib if self.cls is None else self.cls
+
+    def is_a(self, name: str) -> bool | None:
+        if not name:
+            return None
+        if name in ("torch.nn.Module", "torch.nn.modules.module.Module"):
+            return self.module
+        bases = self.cls.library_bases() if self.cls is not None else [self.lib]
+        short = name.rpartition(".")[2]
+        if any(base.rpartition(".")[2] == short or short in classes.bases(base) for base in bases):
+            return True
+        # What other libraries build upon torch's classes is not known.
+        return None if classes.is_base(short) and not all(base.startswith("torch.") for base in bases) else False
+
+    def is_of(self, cls: BaseValue) -> bool | None:
+        return self.cls is not None and cls in self.cls.mro()
+
     def children(self) -> Iterable[Value]:
         return [*self.attrs.values(), self.inner]
 
@@ -180,8 +199,7 @@ class Instance(BaseValue):
         getter = machine.find_method(self, "__getitem__")
         if getter is not None:
             length = machine.find_method(self, "__len__")
-            size = concrete(machine.call(length, [], {}, node)) if length is not None else None
-            count = size if isinstance(size, int) else None
+            count = known_int(machine.call(length, [], {}, node)) if length is not None else None
             return Stream(lambda: count, lambda index: _until(machine, getter, [index], "IndexError", node))
         if self.inner is not None:
             return self.inner.stream(machine, node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -26,12 +26,12 @@ from tapecheck.interpret.values.base import (
     stored,
 )
 from tapecheck.interpret.values.keys import unkey
-from tapecheck.interpret.values.sequence import List, Set, at_least, note_first_graph
+from tapecheck.interpret.values.sequence import Container, List, Set, note_first_graph
 from tapecheck.interpret.values.unknown import Unknown
 
 
 @dataclass(eq=False, slots=True)
-class Dict(BaseValue):
+class Dict(Container):
     """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's.
 
     `rewritten` are the keys that were stored more than once.
@@ -46,10 +46,10 @@ class Dict(BaseValue):
     kind: Literal["dict", "counter"] = "dict"
 
     keyed: ClassVar[bool] = True
-
-    is_callable: ClassVar[bool | None] = False
-
-    is_container: ClassVar[bool] = True
+    can_hold: ClassVar[bool] = True
+    type_names: ClassVar[tuple[str, ...] | None] = (
+        "dict", "Mapping", "MutableMapping", "Iterable", "Collection", "Sized", "Container", "Reversible"
+    )  # fmt: skip
 
     def children(self) -> Iterable[Value]:
         return self.items.values()
@@ -59,10 +59,12 @@ class Dict(BaseValue):
             raise NotPlain
         return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in self.items.items()}
 
-    can_hold: ClassVar[bool] = True
-
-    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
-        return True if machine.has_method(self, name) else None
+    def is_a(self, name: str) -> bool | None:
+        short = name.rpartition(".")[2]
+        if short in ("Counter", "defaultdict"):
+            return self.kind == "counter" if short == "Counter" else self.factory is not None
+        # In which order it gives its keys says nothing of its class.
+        return None if short == "OrderedDict" else BaseValue.is_a(self, name)
 
     def is_flat(self) -> bool:
         """Whether it holds nothing but numbers and texts."""
@@ -125,9 +127,6 @@ class Dict(BaseValue):
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return None if self.more else [unkey(key) for key in self.items]
 
-    def size(self, machine: Interpreter, node: ast.AST) -> Value:
-        return at_least(len(self.items)) if self.more else len(self.items)
-
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
         found = hashable(item) in self.items
         if not self.items and not self.more:
@@ -135,9 +134,6 @@ class Dict(BaseValue):
         if found or not behaviour(item).plain_key:
             return found or None
         return None if self.more or self.unsure_keys() else False
-
-    def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items else (None if self.more else False)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, Dict):
@@ -157,11 +153,10 @@ class View(List):
     Whatever may add to a view unseen may add to its dict.
     """
 
-    __slots__ = ("of", "part")
+    __slots__ = ("of",)
 
-    def __init__(self, of: Dict, kind: Literal["keys", "values", "items"], part: Callable[[Dict], list[Value]]) -> None:
+    def __init__(self, of: Dict, kind: Literal["keys", "values", "items"]) -> None:
         self.of = of
-        self.part = part
         self.kind = kind
         self.bound = None
         self.stored_at = None
@@ -172,7 +167,7 @@ class View(List):
 
     @property
     def items(self) -> list[Value]:  # type: ignore[override]
-        return self.part(self.of)
+        return _PARTS[self.kind](self.of.items)
 
     @property
     def more(self) -> bool:
@@ -188,3 +183,9 @@ class View(List):
 
     def operand(self) -> BaseValue:
         return Set(self.items, self.more) if self.kind == "keys" else self
+
+
+_PARTS: dict[str, Callable[[Mapping[Hashable, Value]], list[Value]]] = {
+    "keys": lambda items: [unkey(key) for key in items], "values": lambda items: list(items.values()),
+    "items": lambda items: [(unkey(key), value) for key, value in items.items()],
+}  # fmt: skip

@@ -81,6 +81,9 @@ class Function(BaseValue):
     def children(self) -> Iterable[Value]:
         return [value for _, value in self.parameters_with_default()]
 
+    type_path: ClassVar[str] = "types.FunctionType"
+    type_names: ClassVar[tuple[str, ...] | None] = ("Callable", "FunctionType", "LambdaType")
+
     def parameters_with_default(self) -> list[tuple[str, Value]]:
         """Return the parameters that have a default, with the object that every call without the argument gets."""
         arguments = self.node.args
@@ -226,6 +229,10 @@ class Class(BaseValue):
 
     typical: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
+    type_names: ClassVar[tuple[str, ...] | None] = ("type", "ABCMeta", "Callable")
+
+    def name_as_type(self) -> str:
+        return self.name
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.class_attribute(self, name, self, node)

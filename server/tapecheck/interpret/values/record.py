@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tapecheck.interpret.values.base import Interpreter, Value, of_python
+from tapecheck.interpret.values.base import BaseValue, Interpreter, Value, of_python
 from tapecheck.interpret.values.constant import Tuple
 from tapecheck.interpret.values.program import Class
 
@@ -28,6 +28,12 @@ class RecordValue(Tuple):
     __slots__ = ()
 
     value: Record
+
+    def type_of(self) -> BaseValue | str:
+        return self.value.cls
+
+    def is_of(self, cls: BaseValue) -> bool | None:
+        return cls in self.value.cls.mro()
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         cls = self.value.cls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -25,24 +25,50 @@ from tapecheck.interpret.values.base import (
     concrete,
     hashable,
     key_within,
+    known_int,
     plain,
 )
-from tapecheck.interpret.values.tensor import Tensor
 from tapecheck.interpret.values.unknown import (
     Unknown,
     bound_length,
     composed,
     expression,
     if_asked,
+    on_graph,
 )
 from tapecheck.tape import Site
 
 SequenceKind = Literal["list", "deque", "queue", "keys", "values", "items"]
 """What a `List` stands for."""
+_LISTS = ("list", "deque")
+SEQUENCE_TYPES = ("Sequence", "Iterable", "Collection", "Sized", "Reversible")
+"""The types that every sequence is an instance of."""
+
+
+class Container(BaseValue):
+    """A list, set or dict: `kind` names its type; `more` says that it may hold further elements nobody knows."""
+
+    __slots__ = ()
+
+    items: Collection[Value] | Mapping[Hashable, Value]
+    more: bool
+    kind: str
+
+    is_callable: ClassVar[bool | None] = False
+    is_container: ClassVar[bool] = True
+
+    def type_of(self) -> BaseValue | str:
+        return f"collections.{self.kind}"
+
+    def size(self, machine: Interpreter, node: ast.AST) -> Value:
+        return at_least(len(self.items)) if self.more else len(self.items)
+
+    def known_truth(self, machine: Interpreter) -> bool | None:
+        return True if self.items else (None if self.more else False)
 
 
 @dataclass(eq=False, slots=True)
-class List(BaseValue):
+class List(Container):
     """A list or deque; `more` says that it may hold further elements nobody knows."""
 
     items: list[Value]
@@ -64,9 +90,8 @@ class List(BaseValue):
     length: Unknown | None = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
-    is_callable: ClassVar[bool | None] = False
-
-    is_container: ClassVar[bool] = True
+    can_hold: ClassVar[bool] = True
+    type_names: ClassVar[tuple[str, ...] | None] = (*_LISTS, "MutableSequence", *SEQUENCE_TYPES, "Container")
 
     def children(self) -> Iterable[Value]:
         return self.items
@@ -76,10 +101,9 @@ class List(BaseValue):
             raise NotPlain
         return [plain(item, depth - 1) for item in self.items]
 
-    can_hold: ClassVar[bool] = True
-
-    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
-        return True if machine.has_method(self, name) else None
+    def is_a(self, name: str) -> bool | None:
+        short = name.rpartition(".")[2]
+        return (short == "deque") == (self.kind == "deque") if short in _LISTS else BaseValue.is_a(self, name)
 
     def number_of_parts(self) -> Unknown | None:
         """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
@@ -125,6 +149,9 @@ class List(BaseValue):
                 return self.further()
             return items[position % len(items)]
         return Unknown("item")
+
+    def kind_as_index(self) -> str:
+        return "list"
 
     def emptied(self) -> None:
         """Note that nothing is left in it, of what loops left out neither."""
@@ -180,17 +207,18 @@ class List(BaseValue):
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         index = concrete(index)
+        place = known_int(index)
         if isinstance(index, slice):
             self._set_slice(machine, parts_of_slice(index), value, node)
-        elif not isinstance(index, int):
+        elif place is None:
             if self.items:
                 self.items[self.place_of(index) % len(self.items)] = value
-        elif -len(self.items) <= index < len(self.items):
-            note_first_graph(machine, self.items[index], value)
-            self.items[index] = value
-        elif 0 <= index < limits.MAX_ITEMS and (self.more or self.cut != 0):
+        elif -len(self.items) <= place < len(self.items):
+            note_first_graph(machine, self.items[place], value)
+            self.items[place] = value
+        elif 0 <= place < limits.MAX_ITEMS and (self.more or self.cut != 0):
             # The dry run has not filled it as far as that.
-            self.items += [Unknown("item") for _ in range(index - len(self.items))]
+            self.items += [Unknown("item") for _ in range(place - len(self.items))]
             self.items.append(value)
         if not isinstance(value, CONSTANTS):
             self.stored_at = machine.world.position.site(node)
@@ -262,9 +290,6 @@ class List(BaseValue):
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
         return among(machine, self.items, item, self.more)
 
-    def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items else (None if self.more else False)
-
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, List):
             return Deferred.TO_OTHER
@@ -322,8 +347,7 @@ def note_first_graph(machine: Interpreter, before: Value, value: Value) -> None:
 
 def _has_graph(value: Value) -> bool:
     """Whether a value has a graph, or is a tuple with a part that has one."""
-    parts = value if isinstance(value, tuple) else (value,)
-    return any(isinstance(part, (Tensor, Unknown)) and part.node is not None for part in parts)
+    return any(map(on_graph, listed(value)))
 
 
 Order = Literal["first", "last", "least"]
@@ -333,6 +357,11 @@ Order = Literal["first", "last", "least"]
 def items_of(value: List | Set | tuple[Value, ...]) -> Sequence[Value]:
     """Return the known elements of a list, set or tuple."""
     return value if isinstance(value, tuple) else value.items
+
+
+def known_elements(value: Value) -> Sequence[Value] | None:
+    """Return the known elements of a list or tuple; None of anything else."""
+    return items_of(value) if isinstance(value, (List, tuple)) else None
 
 
 def listed(value: Value) -> list[Value]:
@@ -349,6 +378,14 @@ class Queue(List):
         List.__init__(self, [], kind="queue")
         self.order = order
 
+    type_names: ClassVar[tuple[str, ...] | None] = None
+
+    def type_of(self) -> BaseValue | str:
+        return ""
+
+    def is_a(self, name: str) -> bool | None:
+        return False if name.rpartition(".")[2] in _NO_QUEUES else BaseValue.is_a(self, name)
+
     def known_truth(self, machine: Interpreter) -> bool | None:
         return True
 
@@ -356,26 +393,32 @@ class Queue(List):
         return self is other if isinstance(other, List) else Deferred.TO_OTHER
 
 
+_NO_QUEUES = frozenset(
+    ("list", "deque", "dict", "tuple", "set", "str", "int", "float", "Tensor", "NoneType", "Iterable")
+)
+
+
 @dataclass(eq=False, slots=True)
-class Set(BaseValue):
+class Set(Container):
     """A set; `more` where it may hold elements that are not known."""
 
     items: list[Value]
     more: bool = False
     stored_at: Site | None = None
 
-    is_container: ClassVar[bool] = True
-
-    def children(self) -> Iterable[Value]:
-        return self.items
+    kind = "set"
+    is_callable: ClassVar[bool | None] = None
+    type_names: ClassVar[tuple[str, ...] | None] = (
+        "set", "frozenset", "Set", "MutableSet", "Iterable", "Collection", "Sized", "Container"
+    )  # fmt: skip
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more:
             raise NotPlain
         return {plain(item, depth - 1) for item in self.items}
 
-    def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
-        return True if machine.has_method(self, name) else None
+    def children(self) -> Iterable[Value]:
+        return self.items
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items
@@ -387,14 +430,8 @@ class Set(BaseValue):
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
 
-    def size(self, machine: Interpreter, node: ast.AST) -> Value:
-        return at_least(len(self.items)) if self.more else len(self.items)
-
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
         return among(machine, self.items, item, self.more)
-
-    def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items else (None if self.more else False)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, Set):
@@ -425,10 +462,15 @@ class Range(BaseValue):
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
 
+    type_names: ClassVar[tuple[str, ...] | None] = ("range", *SEQUENCE_TYPES)
+
     def as_python(self, depth: int) -> object:
         if depth <= 0 or len(self) > limits.MAX_RANGE:
             raise NotPlain
         return range(self.start, self.stop, self.step)
+
+    def kind_as_index(self) -> str:
+        return "list"
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, slice):

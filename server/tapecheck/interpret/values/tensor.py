@@ -98,9 +98,14 @@ class Tensor(BaseValue):
 
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.TENSOR
+    leaf: ClassVar[None] = None
+    """The leaf that stands for the parameters of a model, which no tensor is."""
 
     def borne(self) -> Fact:
         """Return whether it carries a graph."""
+        return self.graph
+
+    def requires(self) -> Fact:
         return self.graph
 
     def __init__(
@@ -142,6 +147,32 @@ class Tensor(BaseValue):
         self.items: list[Value] | None = None
         self.hooks: list[Value] = []
 
+    def surely_carries(self) -> None:
+        """Note that it has a graph if it may have one: a backward of it did not raise."""
+        self.graph = "yes" if self.graph == "may" else self.graph
+
+    def taken_for_data(self) -> bool:
+        """Whether it has no graph only because what is iterated is taken for data."""
+        return self.extra is not None and Mark.TAKEN_FOR_DATA in self.extra
+
+    def noted(self, mark: Mark) -> Value:
+        """Return what is noted under a mark; None where nothing is."""
+        return None if self.extra is None else self.extra.get(mark)
+
+    def noted_tensor(self, mark: Mark) -> Tensor | None:
+        """Return the tensor that is noted under a mark."""
+        found = self.noted(mark)
+        return found if isinstance(found, Tensor) else None
+
+    def frozen_leaf(self) -> int | None:
+        """Return the leaf that it was before `requires_grad` was switched off."""
+        found = self.noted(Mark.FROZEN_LEAF)
+        return found if isinstance(found, int) else None
+
+    def note(self, mark: Mark | str, value: Value = True) -> None:
+        """Note something of how it was made."""
+        self.extra = {mark: value} if self.extra is None else {**self.extra, mark: value}
+
     def __repr__(self) -> str:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
 
@@ -151,6 +182,15 @@ class Tensor(BaseValue):
 
     def children(self) -> Iterable[Value]:
         return () if self.given is None else self.given.values()
+
+    def kind_as_index(self) -> str:
+        return "mask" if self.dtype == "bool" else "tensor"
+
+    type_path: ClassVar[str] = "torch.Tensor"
+
+    def is_a(self, name: str) -> bool | None:
+        short = name.rpartition(".")[2]
+        return self.parameter if short == "Parameter" else short in ("Tensor", "Variable")
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.library.tensor_attribute(self, name, node)
@@ -192,6 +232,11 @@ class Tensor(BaseValue):
 def marked(value: Value, mark: Mark) -> bool:
     """Whether a value is a tensor that something is noted about."""
     return isinstance(value, Tensor) and value.extra is not None and mark in value.extra
+
+
+def is_buffer(value: Value) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor and no parameter, as the buffers of a module are."""
+    return isinstance(value, Tensor) and not value.parameter
 
 
 def is_parameter(value: Value) -> TypeGuard[Tensor]:

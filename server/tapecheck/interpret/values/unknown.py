@@ -26,7 +26,7 @@ from tapecheck.interpret.values.base import (
     hashable,
     plain,
 )
-from tapecheck.interpret.values.tensor import Mark, Storage, Tensor
+from tapecheck.interpret.values.tensor import Storage, Tensor
 from tapecheck.tape import Fact
 
 
@@ -86,13 +86,23 @@ class Unknown(BaseValue):
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.UNKNOWN
 
+    # What is asked of tensors and is known of no other value.
     constant_terms: ClassVar[tuple[int, ...]] = ()
+    is_leaf: ClassVar[bool] = False
+    parameter: ClassVar[bool] = False
+    extra: ClassVar[None] = None
+    given: ClassVar[None] = None
+    changed: ClassVar[None] = None
 
     def borne(self) -> Fact | Literal["open"]:
         """Return whether it carries a graph; "open" where it may have one that no node stands for."""
         if self.node is not None:
             return "yes" if self.certain else "may"
         return "no" if self.data or self.concrete is not None else "open"
+
+    def requires(self) -> Fact:
+        borne = self.borne()
+        return "may" if borne == "open" else borne
 
     def __init__(
         self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = (), kind: Kind = Kind.ANY
@@ -128,6 +138,14 @@ class Unknown(BaseValue):
         self.holds: tuple[int, ...] = ()
         self.made: list[tuple[Unknown, int]] | None = None
         self.part_of: Unknown | None = None
+
+    def surely_carries(self) -> None:
+        """Note that it has a graph if it may have one: a backward of it did not raise."""
+        self.certain = self.certain or self.node is not None
+
+    def taken_for_data(self) -> bool:
+        """Whether it has no graph only because what is iterated is taken for data."""
+        return self.assumed and self.concrete is None
 
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:
@@ -217,6 +235,17 @@ class Unknown(BaseValue):
     keyed: ClassVar[bool] = True
     vague: ClassVar[bool] = True
 
+    def is_a(self, name: str) -> bool | None:
+        short = name.rpartition(".")[2]
+        if self.kind is Kind.TEXT and name:
+            return short in ("str", "Sequence", "Iterable", "object")
+        if self.kind in COUNTED and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
+            return False
+        return None
+
+    def is_of(self, cls: BaseValue) -> bool | None:
+        return None
+
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.library.unknown_attribute(self, name, node)
 
@@ -241,6 +270,12 @@ class Unknown(BaseValue):
     def as_index(self, machine: Interpreter, node: ast.AST) -> Value:
         return self if self.concrete is None else self.concrete
 
+    def reached(self) -> Iterable[Value]:
+        return () if self.leaf is None else (self.leaf,)
+
+    def kind_as_index(self) -> str:
+        return "int" if self.node is None else "tensor"
+
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if self.concrete is not None:
             return behaviour(self.concrete).get_item(machine, index, node)
@@ -253,11 +288,10 @@ class Unknown(BaseValue):
         if self.items is None:
             self.items = {}
         self.items[hashable(index)] = value
-        if isinstance(value, (Tensor, Unknown)) and machine.library.requires(value) != "no":
-            self.data = False
-        if isinstance(value, (Tensor, Unknown)) and value.cuts:
+        if may_carry(value):
             # An array holds what was cut off its graph as well as a tensor does.
             self.cuts = merge_cuts(self.cuts, value.cuts)
+            self.data = self.data and value.requires() == "no"
         machine.escape(value, node, self.name)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
@@ -325,13 +359,6 @@ def _kind_of_size(index: Value) -> Kind:
     return Kind.WHOLE if whole else Kind.ANY
 
 
-def taken_for_data(value: Tensor | Unknown) -> bool:
-    """Return whether a value has no graph only because what is iterated is taken for data."""
-    if isinstance(value, Unknown):
-        return value.assumed and value.concrete is None
-    return value.extra is not None and Mark.TAKEN_FOR_DATA in value.extra
-
-
 def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
     """Return the union of cuts, newest kept where there are too many."""
     filled = [group for group in groups if group]
@@ -346,9 +373,19 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
 _numbers = itertools.count(1)
 
 
+def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
+    """Whether a value may carry a graph itself: a tensor, or what nobody knows."""
+    return isinstance(value, (Tensor, Unknown))
+
+
+def node_of(value: Value) -> int | None:
+    """Return the node of a graph, or the leaf, that a value is; None where it is none."""
+    return value.node if isinstance(value, (Tensor, Unknown)) else None
+
+
 def on_graph(value: Value) -> TypeGuard[Tensor | Unknown]:
     """Whether a value is a node of a graph, or may be one."""
-    return isinstance(value, (Tensor, Unknown)) and value.node is not None
+    return node_of(value) is not None
 
 
 def declines(value: Value) -> bool:
