@@ -23,9 +23,7 @@ export class Reports implements vscode.Disposable {
     const html = await this.page(uri);
     const name = path.basename(uri.fsPath);
     if (html === undefined) {
-      void vscode.window.showInformationMessage(
-        `Tapecheck has no run of ${name} since its server was started.`,
-      );
+      void vscode.window.showInformationMessage(`Tapecheck has no run of ${name} to show: run it first.`);
       return false;
     }
     const known = this.panels.get(uri.toString());

@@ -11,6 +11,7 @@ import pytest
 from tapecheck import check as checking
 from tapecheck.cli import cache, main
 from tapecheck.report import Checked
+from tapecheck.source import stored
 
 TWICE = """import torch
 from helper import step
@@ -24,7 +25,7 @@ loss.backward()
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setenv(stored.FOLDER, str(tmp_path / "cache"))
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "helper.py").write_text("def step(loss):\n    loss.backward()\n")
@@ -91,11 +92,11 @@ def test_the_configuration_counts(project: Path, analysed: list[str]) -> None:
 
 def test_nothing_is_kept_without_a_cache(project: Path) -> None:
     run("--no-cache", "main.py")
-    assert not Path(os.environ[cache.FOLDER]).exists()
+    assert not Path(os.environ[stored.FOLDER]).exists()
 
 
 def entries() -> list[Path]:
-    return [path for path in Path(os.environ[cache.FOLDER]).glob("*/*") if path.is_file()]
+    return [path for path in Path(os.environ[stored.FOLDER]).glob("*/*") if path.is_file()]
 
 
 class Trap:
@@ -123,7 +124,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "file"))
+    monkeypatch.setenv(stored.FOLDER, str(tmp_path / "file"))
     assert run("main.py") == 1
     assert "TAPE101" in capsys.readouterr().out
 

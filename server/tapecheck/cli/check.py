@@ -33,7 +33,7 @@ from tapecheck.cli.shared import (
 from tapecheck.report import Checked, Problem, Sources, baseline, formats, statistics, text
 from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite, edited_together
 from tapecheck.report.excerpt import DEFAULT_WIDTH, printable
-from tapecheck.source import split_lines
+from tapecheck.source import split_lines, stored
 from tapecheck.source.configuration import valid_pattern
 from tapecheck.source.files import SKIPPED, Choice
 from tapecheck.source.project import Project, Projects, Setup
@@ -46,7 +46,7 @@ _NAMED = 5
 
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
-    folder = cache.default_folder() if options.cache else None
+    folder = stored.default_folder() if options.cache else None
     options.paths, lines = with_lines(options.paths)
     wanted = replace(
         wanted_rules(options), edit=_edit(options), cache=folder, lines=lines, alternative=options.alternative or 0,

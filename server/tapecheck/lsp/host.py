@@ -100,8 +100,9 @@ class Host(Connection):
     def session(self) -> Session:
         """The session, made for the first who asks: importing it takes as long as all that `initialize` needs."""
         from tapecheck.lsp.session import Session
+        from tapecheck.source.stored import default_folder
 
-        session = Session()
+        session = Session(cache=default_folder())
         session.configure(self.initial)
         return session
 

@@ -25,6 +25,7 @@ from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses, re
 from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.pictures import Picture, Pictures
+from tapecheck.lsp.remembered import Remembered
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
@@ -162,7 +163,10 @@ class Analysis:
 
 
 class Session:
-    """One editor's session. What it calls can be replaced, for tests of the protocol alone."""
+    """One editor's session. What it calls can be replaced, for tests of the protocol alone.
+
+    `cache` is the user's cache folder, where runs are kept for the next session; None keeps none.
+    """
 
     def __init__(
         self,
@@ -171,6 +175,7 @@ class Session:
         record: Record = runs.record,
         try_fix: Try = runs.try_fix,
         about: Callable[[Settings], str] = runs.about,
+        cache: str | None = None,
     ) -> None:
         self.about = about
         self._check = check
@@ -185,6 +190,7 @@ class Session:
         self.evidence = Evidences()
         self.outcomes: dict[str, Outcome] = {}
         self._last: dict[str, Recording] = {}
+        self._remembered = Remembered(cache)
         self._pictures = Pictures()
         self.closing = False
         self._notebook_of: dict[str, str] = {}
@@ -340,6 +346,7 @@ class Session:
         analysis = Analysis(snapshot, report)
         kept = self._analyses.setdefault(snapshot.uri, {})
         kept[snapshot.digest] = analysis
+        self._recall(analysis)
         while len(kept) > _KEPT_ANALYSES:
             kept.pop(next(iter(kept)))
         return analysis
@@ -713,11 +720,24 @@ class Session:
         return recording
 
     def _keep(self, path: str, recording: Recording) -> None:
+        self._take(path, recording)
+        self._remembered.keep(path, recording)
+
+    def _take(self, path: str, recording: Recording) -> None:
         self._last[path] = recording
         self.outcomes[path] = recording.outcome
         if recording.unseen is None:
             # A run that came to no backward says nothing of the findings: what an earlier one showed stands.
             self.recordings[path] = recording
+
+    def _recall(self, analysis: Analysis) -> None:
+        """Take up the run of a text that an earlier server has kept, where this one knows of none of the file."""
+        path, report = analysis.snapshot.path, analysis.report
+        if path in self.outcomes:
+            return
+        recording = self._remembered.find(report.source, report)
+        if recording is not None and path not in self.outcomes:
+            self._take(path, recording)
 
     def refused(self, path: str, error: Exception) -> Outcome:
         """Keep that a file could not be run, for its lenses."""

@@ -487,6 +487,16 @@ scenario(
 
 scenario(
   () => editor,
+  'a server that is started anew knows of the run',
+  async () => {
+    await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.restart'));
+    const list = await diagnosticsOf('train.py', TRAIN, (items) => /confirmed/.test(items[0]?.message));
+    assert.equal(list.length, 1, JSON.stringify(list));
+  },
+);
+
+scenario(
+  () => editor,
   'a finding whose line did not run is said to be not reached',
   async () => {
     const before = await diagnosticsOf('unreached.py', UNREACHED, (items) => items.length === 1);

@@ -28,10 +28,12 @@ function node(args, options = {}) {
 }
 
 const only = process.argv.slice(2);
-const env = { ...process.env, TAPECHECK_PYTHON: found.tools.python };
+// What servers of the user remember of runs is none of the tests'.
+const cache = path.resolve('.build/e2e/cache');
+const env = { ...process.env, TAPECHECK_PYTHON: found.tools.python, TAPECHECK_CACHE_DIR: cache };
 const built = path.resolve('.build/e2e');
 mkdirSync(built, { recursive: true });
-rmSync(path.join(built, 'screenshots'), { recursive: true, force: true });
+for (const name of ['screenshots', 'cache']) rmSync(path.join(built, name), { recursive: true, force: true });
 
 let vsix = process.env.VSIX;
 if (vsix === undefined) {
