@@ -101,3 +101,47 @@ mp.spawn(run, args=(nn.Linear(3, 1),), nprocs=2)
 """
     assert told(body) == []
     assert told(body.replace("dist_autograd.backward(context_id, [loss])", "print(loss.item())")) != []
+
+
+def test_gradients_that_are_handed_over_are_cleared_where_they_add_up() -> None:
+    """The optimizer's `zero_grad` drops what was given to its parameters; the worker's own model keeps adding."""
+    body = "train(0, nn.Linear(3, 1))\n"
+    assert told(body) == []
+    text = (HEAD + body).replace("        model.zero_grad()\n", "")
+    (finding,) = check(from_text(text, "main.py")).findings
+    assert (finding.code, finding.certain) == ("TAPE403", True)
+    assert "clear them where they are added up: `model.zero_grad()` before this backward" in finding.help
+    dropped = text.replace("optimizer.step()", "optimizer.step()\n        model.weight.grad = model.bias.grad = None")
+    assert [one.code for one in check(from_text(dropped, "main.py")).findings] == []
+
+
+WORKER = """\
+class Worker({base}):
+    def __init__(self, shared, name):
+        super().__init__()
+        self.shared, self.name = shared, name
+
+    def run(self):
+        loss = self.shared(torch.randn(2, 3)).sum()
+        loss.backward()
+        loss.backward()
+
+
+shared = nn.Linear(3, 1)
+workers = [Worker(shared, f"w{{i}}") for i in range(mp.cpu_count())]
+"""
+
+
+@pytest.mark.parametrize("base", ["mp.Process", "multiprocessing.Process", "threading.Thread"])
+@pytest.mark.parametrize(
+    "start", ["[w.start() for w in workers]\n", "for w in workers:\n    w.start()\n    w.join()\n"]
+)
+def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(base: str, start: str) -> None:
+    (finding,) = check(from_text(HEAD + WORKER.format(base=base) + start, "main.py")).findings
+    assert (finding.code, finding.certain) == ("TAPE101", True)
+
+
+def test_a_worker_that_gets_its_target_from_its_class() -> None:
+    body = WORKER.format(base="threading.Thread").replace("super().__init__()", "super().__init__(target=self.work)")
+    text = HEAD + body.replace("def run(self)", "def work(self)") + "Worker(shared, 0).start()\n"
+    assert [one.code for one in check(from_text(text, "main.py")).findings] == ["TAPE101"]

@@ -217,3 +217,29 @@ def test_a_term_that_has_no_effect_is_confirmed(record: Callable[..., RunResult]
         result = record(mended, watch={(str(tmp_path / "script.py"), finding.span.line)})
         (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE407"]
         assert judged.evidence is None or judged.evidence.verdict != "confirmed"
+
+
+HANDED = """
+    import torch
+    from torch import nn
+
+    common, local = nn.Linear(3, 1), nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(common.parameters(), lr=0.1)
+    for step in range(4):
+        loss = local(torch.randn(5, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        {clear}
+        loss.backward()
+        for mine, shared in zip(local.parameters(), common.parameters()):
+            shared.grad = mine.grad
+        optimizer.step()
+"""
+
+
+def test_a_gradient_that_is_given_to_another_parameter_adds_up_where_it_comes_from(
+    record: Callable[..., RunResult],
+) -> None:
+    (found,) = judge([], record(HANDED.format(clear="pass")).tape)
+    (expected,) = check(from_text(textwrap.dedent(HANDED.format(clear="pass")).strip(), "train.py")).findings
+    assert (found.code, found.span.line) == (expected.code, expected.span.line) == ("TAPE403", 10)
+    assert measures(record(HANDED.format(clear="local.zero_grad()"))) == []

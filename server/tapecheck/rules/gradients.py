@@ -66,6 +66,8 @@ class Gradients:
         self.all_escaped = False
         self.steppable: dict[int, set[int]] = {}
         self.listed = True
+        self.handed: dict[int, Site] = {}
+        """Leaves that no optimizer has, and where the program gives their gradient to one that some optimizer steps."""
         self.nodes_read: dict[int, list[int]] = {}
         """Intermediate values whose gradient the program reads, with the positions."""
         self._moments: dict[int, list[Moment]] = {}
@@ -100,9 +102,14 @@ class Gradients:
                 if number in leaves and (wanted is None or number in wanted):
                     # What ran before a node that fails has been added, but the program does not go on as it should.
                     self._add(number, Moment(run.position, "added", run.at, "may" if run.failed else fact, run))
+        owners = _Owners(reading)
         for position, step in reading.steps:
             for leaf in self.params_at(step.optimizer, position):
                 self._add(leaf, Moment(position, "stepped", step.at, "yes", None, step))
+                owner = owners.at(leaf, position)
+                if owner is not None and owner.source is not None and owner.source not in self.steppable:
+                    self.handed[owner.source] = owner.at
+                    self._add(owner.source, Moment(position, "stepped", step.at, "yes", None, step))
         for moments in self._moments.values():
             moments.sort(key=lambda moment: moment.position)
 
@@ -128,6 +135,29 @@ class Gradients:
     def leaves(self) -> Iterator[int]:
         """Yield the leaves to whose gradients anything happens."""
         return iter(self._moments)
+
+
+class _Owners:
+    """Whose gradient the `.grad` of a leaf is, where the program has given it that of another: the same tensor."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._given: dict[int, list[tuple[int, GradientSet | None]]] = {}
+        for position, event in reading.gradient_events:
+            if isinstance(event, GradientSet) and not event.how:
+                self._given.setdefault(event.leaf, []).append((position, event))
+            elif isinstance(event, GradientCleared) and event.to_none == "yes":
+                self._given.setdefault(event.leaf, []).append((position, None))
+
+    def at(self, leaf: int, position: int) -> GradientSet | None:
+        """Return what has given a leaf the gradient of another one that it has at a position."""
+        since, event = self._last(leaf, position)
+        if event is None or event.source is None or self._last(event.source, position)[0] > since:
+            return None
+        return event
+
+    def _last(self, leaf: int, position: int) -> tuple[int, GradientSet | None]:
+        given = self._given.get(leaf, ())
+        return next((one for one in reversed(given) if one[0] < position), (-1, None))
 
 
 def gradients_of(reading: Reading) -> Gradients:

@@ -339,12 +339,14 @@ class GradientCleared:
 class GradientSet:
     """The program itself gave a leaf a `.grad`: `parameter.grad = value`, or changed it in place.
 
-    `how` names the change in place, "clamp_"; it is empty for a new value.
+    `how` names the change in place, "clamp_"; it is empty for a new value. `source` is the leaf whose gradient this one
+    is from now on, the same tensor: `shared.grad = local.grad`.
     """
 
     at: Site
     leaf: int
     how: str = ""
+    source: int | None = None
 
     @property
     def kind(self) -> ChangeKind:

@@ -623,11 +623,15 @@ class Autograd:
             self.world.writer.emit(GradientCleared(self.world.position.site(node), number, "no", kept))
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
-        tensor.grad = value
+        owner = (value.extra or {}).get(Mark.GRADIENT_OF) if isinstance(value, Tensor) else None
+        source = _leaf_of(owner) if isinstance(owner, Tensor) and owner is not tensor else None
+        # The gradient of the other one, which a backward may add to, and not what it is now.
+        tensor.grad = owner.grad if isinstance(owner, Tensor) and source is not None else value
         leaf = _leaf_of(tensor)
         if leaf is not None:
             at = self.world.position.site(node)
-            self.world.writer.emit(GradientCleared(at, leaf, "yes") if value is None else GradientSet(at, leaf))
+            set_to = GradientSet(at, leaf, source=source)
+            self.world.writer.emit(GradientCleared(at, leaf, "yes") if value is None else set_to)
 
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
         """zero_grad on one leaf."""

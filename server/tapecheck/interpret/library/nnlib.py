@@ -269,7 +269,9 @@ class Modules:
             return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
-        if owner.cls is not None and name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
+        if owner.cls is not None and name == "__init__":
+            return Native(name, lambda m, args, kwargs, at: self._module___init__(owner, args, kwargs, at))
+        if owner.cls is not None and name in ("__init_subclass__", "__setattr__", "__del__"):
             return Native(name, lambda m, args, kwargs, at: None)
         return None
 

@@ -25,33 +25,66 @@ from tapecheck.interpret.values import (
 _STARTED = (Function, Bound, Wrapped)
 
 
+CLASSES = (
+    "multiprocessing.Process", "multiprocessing.context.Process", "multiprocessing.process.BaseProcess",
+    "threading.Thread", "torch.multiprocessing.Process",
+)  # fmt: skip
+
+
 def worker(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return what makes a `Process` or a `Thread`: `start` and `run` call its target."""
 
     def make(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        given = {**dict(zip(("group", "target", "name", "args", "kwargs"), args)), **kwargs}
-        target = given.get("target")
-        if not isinstance(target, _STARTED):
+        given = _given(args, kwargs)
+        if not isinstance(given.get("target"), _STARTED):
             return NO_MODEL
         made = Instance(None, kind)
-
-        def start(m2: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
-            named = given.get("kwargs")
-            extra: Kwargs = {}
-            if isinstance(named, Dict) and not named.more:
-                extra = {key: value for key, value in named.items.items() if isinstance(key, str)}
-            _call(m2, target, _items(m2, given.get("args"), at), extra, at)
-            return None
-
-        made.attrs["start"] = made.attrs["run"] = Native("start", start)
-        for name in ("join", "terminate", "kill", "close", "setDaemon"):
-            made.attrs[name] = Native(name, lambda m2, none, no, at: None)
-        for name in ("daemon", "name", "pid", "exitcode"):
-            made.attrs[name] = Unknown.plain(name)
-        made.attrs["is_alive"] = Native("is_alive", lambda m2, none, no, at: Unknown.plain("is_alive"))
+        prepare(made)
+        construct(made, args, kwargs)
         return made
 
     return make
+
+
+def _given(args: Args, kwargs: Kwargs) -> dict[str, Value]:
+    return {**dict(zip(("group", "target", "name", "args", "kwargs"), args)), **kwargs}
+
+
+def prepare(made: Instance) -> None:
+    """Give an object what a process or thread has, as far as its class does not say otherwise."""
+
+    def start(m: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
+        _call(m, m.get_attribute(made, "run", at), [], {}, at)
+        return None
+
+    has: dict[str, Value] = {"start": Native("start", start), "run": Native("run", _nothing)}
+    has |= {name: Native(name, _nothing) for name in ("join", "terminate", "kill", "close", "setDaemon")}
+    has |= {name: Unknown.plain(name) for name in ("daemon", "name", "pid", "exitcode")}
+    has["is_alive"] = Native("is_alive", lambda m, none, no, at: Unknown.plain("is_alive"))
+    for name, value in has.items():
+        if made.cls is None or not made.cls.defines(name):
+            made.attrs[name] = value
+
+
+def construct(made: Instance, args: Args, kwargs: Kwargs) -> None:
+    """Run the constructor of a process or thread: it keeps what `run` is to call."""
+    given = _given(args, kwargs)
+    target = given.get("target")
+    if not isinstance(target, _STARTED) or "run" not in made.attrs:
+        return
+
+    def run(m: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
+        named = given.get("kwargs")
+        extra: Kwargs = {}
+        if isinstance(named, Dict) and not named.more:
+            extra = {key: value for key, value in named.items.items() if isinstance(key, str)}
+        return m.call(target, _items(m, given.get("args"), at), extra, at)
+
+    made.attrs["run"] = Native("run", run)
+
+
+def _nothing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return None
 
 
 def spawn(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -20,6 +20,7 @@ from tapecheck.interpret.library import (
     names,
     opaque,
     pretrained,
+    processes,
     scalers,
     stdlib,
     tensorlib,
@@ -232,6 +233,8 @@ class Libraries:
                 owner.inner = _CONTAINER_BASES[base]()
             elif base.startswith("builtins.") and base[9:] in exceptions.NAMES:
                 owner.args = []
+            elif base in processes.CLASSES:
+                processes.prepare(owner)
 
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         """Run the constructor of the library base of a user's class."""
@@ -243,6 +246,9 @@ class Libraries:
             owner.args = args
             return
         for base in bases:
+            if base in processes.CLASSES:
+                processes.construct(owner, args, kwargs)
+                return
             if self.torch.nn.is_class(base):
                 self.torch.nn.construct_into(owner, base, args, kwargs, node)
                 return

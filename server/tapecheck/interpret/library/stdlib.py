@@ -530,10 +530,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "asyncio.create_task": _awaited, "asyncio.wait_for": lambda m, a, k, n: a[0], "asyncio.sleep": nothing,
     "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
     "builtins.object.__setattr__": _set_attribute,
-    "multiprocessing.Process": processes.worker("multiprocessing.Process"),
-    "multiprocessing.context.Process": processes.worker("multiprocessing.Process"),
-    "torch.multiprocessing.Process": processes.worker("multiprocessing.Process"),
-    "threading.Thread": processes.worker("threading.Thread"),
+    **{path: processes.worker(path) for path in processes.CLASSES},
     "torch.multiprocessing.spawn": processes.spawn, "torch.multiprocessing.spawn.spawn": processes.spawn,
 }  # fmt: skip
 

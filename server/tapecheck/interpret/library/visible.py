@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Literal
 
-from tapecheck.interpret.library import leaves
+from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
 from tapecheck.interpret.library.states import OptimizerState, state_of
@@ -48,7 +48,7 @@ def modelled(path: str) -> bool:
 
 def base_modelled(path: str) -> bool:
     """Return whether it is known what a class inherits from a library's class."""
-    return modelled(path) or path.partition(".")[0] in _FRAMEWORKS
+    return modelled(path) or path.partition(".")[0] in _FRAMEWORKS or path in processes.CLASSES
 
 
 def decorator_modelled(path: str) -> bool:

@@ -185,7 +185,7 @@ _READ.register(
     lambda reader, event: (reader.storage(event.storage), event.how, event.grad_mode, event.optimizer), InPlace
 )
 _READ.register(lambda reader, event: (event.optimizer,), Step)
-_READ.register(lambda reader, event: (reader.node(event.leaf),), GradientSet)
+_READ.register(lambda reader, event: (reader.node(event.leaf), event.source and reader.node(event.source)), GradientSet)
 _READ.register(lambda reader, event: (reader.node(event.of), event.how), GradientRead)
 _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)

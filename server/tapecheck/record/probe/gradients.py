@@ -105,7 +105,7 @@ class UsedGradients(GradientsUsed):
             known = leaves.get(id(p))
             if known is not None and known[0]() is p:
                 self.stepped.add(known[1])
-        self._look_at_others()
+        owners = self._look_at_others()
         frozen = _frozen_groups(optimizer)
         if frozen:
             made = self.recorder.changes.optimizer_places.get(id(optimizer))
@@ -125,13 +125,18 @@ class UsedGradients(GradientsUsed):
             if folded is not None:
                 folded.append(-1 if value is None else value)
             if value is not None and value != ZEROS:
-                kept.append(_Used(parameter, gradient, value))
+                # Given to this parameter by the program, it is added to where it comes from.
+                kept.append(_Used(owners.get(id(gradient), parameter), gradient, value))
         self.used[number] = kept
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
 
-    def _look_at_others(self) -> None:
-        """Count the leaves that have a gradient at a step of optimizers that do not have them."""
+    def _look_at_others(self) -> Dict[int, Tensor]:
+        """Count the leaves that have a gradient at a step of optimizers that do not have them.
+
+        They are returned by the identity of the gradient.
+        """
+        owners: Dict[int, Tensor] = {}
         listed = self._listed()
         thread = threading.get_ident()
         # Reading `.grad` makes a Python object: of what is neither a parameter nor a number beside the model, such as a
@@ -158,9 +163,12 @@ class UsedGradients(GradientsUsed):
                 if not isinstance(leaf, self.recorder.torch.nn.Parameter):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
-            if _GRADIENT(leaf) is not None:
+            gradient = _GRADIENT(leaf)
+            if gradient is not None:
+                owners[id(gradient)] = leaf
                 # What goes away before the program ends cannot be looked at then.
                 known.steps = known.steps + 1 if known.steps >= 0 and self._value(leaf) == known.value else -1
+        return owners
 
     def _listed(self) -> Set[int]:
         """Return the identities of what the optimizers have that are alive."""

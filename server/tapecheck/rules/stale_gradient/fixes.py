@@ -35,7 +35,11 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
     """Clear before the backward, or after the step where several backward calls come together in it."""
     code, facts = context.code, context.finding.facts
     summed = facts.summed if isinstance(facts, StaleGradientFacts) else "no"
+    module = facts.owner if isinstance(facts, StaleGradientFacts) else ""
     for tape, backward in context.backwards_here():
+        if module:
+            yield from _before(code, backward, f"{module}.zero_grad()", "clear")
+            return
         for step in _steps_by(tape, context):
             owner = _owner(code, step)
             if not owner:

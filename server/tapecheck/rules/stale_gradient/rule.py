@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +52,9 @@ class StaleGradient(Rule):
         labels = [Label(used.at.span, f"this step has used them{when(used.at, run.at)}", "step")]
         if again.at.span != used.at.span:
             labels.append(Label(again.at.span, "this step uses them once more", "step"))
+        handed = gradients_of(reading).handed
+        given = {handed[leaf].span for leaf in sorted(story.leaves) if leaf in handed}
+        labels += [Label(span, "these gradients become those of what the step updates", "path") for span in given]
         labels += called_from(reading, run.at, run.at)
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
         named = [name for name in dict.fromkeys(leaves) if name]
@@ -70,15 +74,29 @@ class StaleGradient(Rule):
             "may": "right after the step where several batches come together in it, else before this backward",
             "no": "before this backward",
         }[summed]
+        owner = _module_of(leaves) if given else ""
+        advice = f"clear the gradients for each step: {call} {when_clear}"
+        if given:
+            own = f"`{owner}.zero_grad()` " if owner else ""
+            advice = (
+                f"clear them where they are added up: {own}{when_clear}; {call} clears those of its parameters only"
+            )
         return Finding(
-            self.code, self.name, self.severity, home, message if certain else possible(message),
-            f"clear the gradients for each step: {call} {when_clear}",
+            self.code, self.name, self.severity, home, message if certain else possible(message), advice,
             tuple(labels), certain,
             facts=StaleGradientFacts(
-                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None, summed=summed
+                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None, summed=summed,
+                handed=bool(given), owner=owner,
             ),
             notes=(note,),
         )  # fmt: skip
+
+
+def _module_of(names: Sequence[str]) -> str:
+    """Return the module that all of some parameters are in, as the program names it; nothing where there is none."""
+    paths = [name.split(".")[:-1] for name in names]
+    shared = itertools.takewhile(lambda parts: len(set(parts)) == 1 and parts[0].isidentifier(), zip(*paths))
+    return ".".join(parts[0] for parts in shared)
 
 
 def _may_go_otherwise(story: _Story) -> bool:
@@ -146,7 +164,7 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     if not reading.steps or len(reading.runs) < 2:
         return found
     gradients = gradients_of(reading)
-    for leaf in gradients.steppable:
+    for leaf in (*gradients.steppable, *sorted(gradients.handed)):
         moments = gradients.moments(leaf)
         if gradients.unseen(leaf):
             for moment in moments:

@@ -6,6 +6,7 @@ from tapecheck.record.story import Story, iteration
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -22,7 +23,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             "confirmed", f"{shown} {had} the gradient that a step had used when this backward added to it",
             iteration(found[0][1]), {"parameters": named},
         )  # fmt: skip
-    if story.compared:
+    handed = isinstance(finding.facts, StaleGradientFacts) and finding.facts.handed
+    # What was compared are the gradients of the parameters that an optimizer has.
+    if story.compared and not handed:
         return Evidence(
             "refuted",
             f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
