@@ -13,7 +13,18 @@ from typing import Any, NoReturn, cast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.values import CONSTANTS, NO_MODEL, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
+from tapecheck.interpret.values import (
+    NO_MODEL,
+    Args,
+    Instance,
+    Kwargs,
+    List,
+    Native,
+    Signal,
+    Unknown,
+    Value,
+    is_constant,
+)
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _OPTIONS = ("action", "nargs", "const", "default", "type", "choices", "required", "dest", "help", "metavar")
@@ -94,15 +105,15 @@ def _defaults(owner: Parser) -> dict[str, Value]:
         names, options = argument
         default = options.get("default")
         if not names:
-            found.update({key: value for key, value in options.items() if isinstance(value, CONSTANTS)})
+            found.update({key: value for key, value in options.items() if is_constant(value)})
             continue
-        if not isinstance(default, CONSTANTS) or (isinstance(default, str) and not _keeps_text(options.get("type"))):
+        if not is_constant(default) or (isinstance(default, str) and not _keeps_text(options.get("type"))):
             continue
         try:
             action = _declare(_Declared(add_help=False), names, options, lambda kind, text: text)
         except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
             continue
-        if not action.required and isinstance(action.default, CONSTANTS):
+        if not action.required and is_constant(action.default):
             found[action.dest] = action.default
     return found
 
@@ -138,7 +149,7 @@ def _value(torch: Torch, parsed: object, node: ast.AST) -> Value:
         return parsed.value
     if isinstance(parsed, list):
         return torch.machine.new_list([_value(torch, item, node) for item in parsed], node)
-    return parsed if isinstance(parsed, CONSTANTS) else Unknown("option")
+    return parsed if is_constant(parsed) else Unknown("option")
 
 
 def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> object:
@@ -169,7 +180,7 @@ def _declare(
 
 
 def _default(value: Value) -> object:
-    return value if isinstance(value, CONSTANTS) else _Hidden(value)
+    return value if is_constant(value) else _Hidden(value)
 
 
 def _plain(value: Value) -> Any:
@@ -177,6 +188,6 @@ def _plain(value: Value) -> Any:
         return [_plain(item) for item in value.items]
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, CONSTANTS):
+    if is_constant(value):
         return value
     raise _Refused("not a constant")

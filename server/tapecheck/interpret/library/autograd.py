@@ -34,12 +34,14 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     concrete,
+    function_of,
     known_elements,
     listed,
     marked,
     may_carry,
     node_of,
     on_graph,
+    only_tensors,
 )
 from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
@@ -374,7 +376,7 @@ class Autograd:
         wanted, known = self._inputs(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3), known)
         torch = self.torch
-        constant = any(isinstance(value, Tensor) and value.graph == "no" for value in wanted)
+        constant = any(tensor.graph == "no" for tensor in only_tensors(wanted))
         if constant and event.roots and all(root.graph == "yes" for root in event.roots):
             # torch asks this before it runs a node: what is freed or stale is never reached.
             torch.fail(node, "One of the differentiated Tensors does not require grad")
@@ -553,7 +555,7 @@ class Autograd:
         world = self.world
         roots = tuple(root.node for root in event.roots if root.node is not None)
         cut: list[int] = []
-        limit = None if inputs is None else {value.node for value in inputs if isinstance(value, Tensor)}
+        limit = None if inputs is None else {tensor.node for tensor in only_tensors(inputs)}
         create = event.create != "no"
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
         for number in traversal.executed:
@@ -685,7 +687,7 @@ class Autograd:
         outputs = listed(result)
         backward = machine.class_attribute(cls, "backward", cls, node)
         reads = _reads_saved(backward)
-        kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
+        kept = only_tensors(saved_values) if reads != "no" else []
         saved: list[Saved] = [world.graph.save(value, value.name or "saved", reads) for value in kept]
         exists: Fact = "no"
         for value in carriers:
@@ -745,23 +747,23 @@ _CONDITIONAL = (
 
 def _reads_saved(backward: Value) -> Fact:
     """Whether a Function's backward reads what save_for_backward saved: a read under a condition may not happen."""
-    while isinstance(backward, Wrapped):
-        backward = backward.function
-    if not isinstance(backward, Function):
+    function = function_of(backward)
+    if function is None:
         return "may"
     found: Fact = "no"
-    arguments = backward.node.args.args
+    arguments = function.node.args.args
     context = arguments[0].arg if arguments else ""
-    stack: list[tuple[ast.AST, bool]] = [(child, True) for child in children(backward.node)]
+    stack: list[tuple[ast.AST, bool]] = [(child, True) for child in children(function.node)]
     while stack:
         current, certain = stack.pop()
-        if isinstance(current, ast.Attribute) and current.attr in ("saved_tensors", "saved_variables"):
-            if certain:
-                return "yes"
-            found = "may"
-        if isinstance(current, ast.Call) and any(isinstance(a, ast.Name) and a.id == context for a in current.args):
-            # Whoever is given the context may read it.
-            found = "may"
+        match current:
+            case ast.Attribute(attr="saved_tensors" | "saved_variables"):
+                if certain:
+                    return "yes"
+                found = "may"
+            case ast.Call(args=given) if any(getattr(one, "id", None) == context for one in given):
+                # Whoever is given the context may read it.
+                found = "may"
         certain = certain and not isinstance(current, _CONDITIONAL)
         stack.extend((child, certain) for child in children(current))
     return found
@@ -778,8 +780,7 @@ def _differentiable_again(backward: Value) -> Fact:
     if any(ast.unparse(decorator).endswith("once_differentiable") for decorator in backward.node.decorator_list):
         return "no"
     cuts = ("detach", "data", "no_grad", "numpy", "item")
-    named = (part.attr for part in walk(backward.node) if isinstance(part, ast.Attribute))
-    return "may" if any(name in cuts for name in named) else "yes"
+    return "may" if any(getattr(part, "attr", "") in cuts for part in walk(backward.node)) else "yes"
 
 
 def _stands_for_all(value: Value) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library.states import LoaderState
+from tapecheck.interpret.library.states import LoaderState, state_of
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
@@ -46,12 +46,14 @@ from tapecheck.interpret.values import (
     is_module,
     is_parameter,
     known_int,
+    known_numbers,
     known_text,
     listed,
     marked,
     may_carry,
     note_first_graph,
     on_graph,
+    path_of,
     plain,
     positional,
     settle_on,
@@ -70,18 +72,22 @@ def length_of(owner: Instance) -> Value:
     """Return the length of an object nobody knows the length of; while it is gone over, that of the loop."""
     if owner.length is None:
         owner.length = Unknown.whole("len")
-    if isinstance(owner.state, LoaderState) and owner.state.iterated:
+    loader = state_of(owner, LoaderState)
+    if loader is not None and loader.iterated:
         bound_length(owner.length, limits.BATCHES_BOUND)
     return owner.length
 
 
 def only_shown(m: Engine, node: ast.AST) -> bool:
     """Return whether an expression is part of a statement that prints, or of a text: nothing reckons with its value."""
-    statement = m.world.position.discarded
-    if not isinstance(statement, ast.Call):
-        return False
-    prints = isinstance(statement.func, ast.Name) and statement.func.id == "print"
-    texts = [statement] if prints else [part for part in walk(statement) if isinstance(part, ast.JoinedStr)]
+    texts: list[ast.AST]
+    match m.world.position.discarded:
+        case ast.Call(func=ast.Name(id="print")) as printed:
+            texts = [printed]
+        case ast.Call() as statement:
+            texts = [part for part in walk(statement) if isinstance(part, ast.JoinedStr)]
+        case _:
+            return False
     return any(part is node for text in texts for part in walk(text))
 
 
@@ -92,11 +98,11 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
             value.length = Unknown.whole("len")
             value.length.parts = ("len", value)
         return value.length
-    if isinstance(value, Lib):
-        return remembered(m.world, ("len", value.path), "len", Kind.WHOLE)
+    if path := path_of(value):
+        return remembered(m.world, ("len", path), "len", Kind.WHOLE)
     if not isinstance(value, Instance):
         return Unknown.whole("len")
-    if isinstance(value.state, LoaderState) and value.length is None and only_shown(m, node):
+    if value.length is None and state_of(value, LoaderState) is not None and only_shown(m, node):
         # No loop has to agree with what is only printed of it.
         return Unknown.whole("len")
     known = m.library.object_stream(value, node)
@@ -394,8 +400,8 @@ def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    numbers = [value for value in map(concrete, args) if isinstance(value, (int, float))]
-    if numbers and len(numbers) == len(args):
+    numbers = known_numbers(args)
+    if numbers:
         if len(numbers) > 1 and abs(numbers[1]) > limits.MAX_EXPONENT:
             return Unknown.number()
         function: Callable[..., Value] = round
@@ -466,9 +472,9 @@ def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return known
     if isinstance(owner, Unknown):
         return (name is not None and name in (owner.attrs or ())) or m.unknown_test(ast.Is(), owner, concrete(given))
-    if isinstance(owner, Lib):
+    if path := path_of(owner):
         # What is installed stays the same, whoever asks.
-        return remembered(m.world, ("hasattr", owner.path, concrete(given)), "hasattr")
+        return remembered(m.world, ("hasattr", path, concrete(given)), "hasattr")
     return Unknown.plain("hasattr")
 
 
@@ -482,7 +488,7 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             for value in args[0].attrs.values():
                 if isinstance(value, (List, Dict)):
                     value.more = True
-        library = args[0].path if isinstance(args[0], Lib) else ""
+        library = path_of(args[0])
         # A layer by its name, a model by its name: whichever it is, it has parameters and goes on with a graph.
         if library == "torch.nn":
             return Lib(ANY_LAYER)
@@ -530,7 +536,7 @@ def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     kinds = listed(wanted)
     if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
         bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
-        libraries = {kind.path.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, Lib)}
+        libraries = {path.rsplit(".", 1)[-1] for path in map(path_of, kinds) if path}
         if bases & libraries or any(kind in cls.mro() for kind in kinds):
             return True
         return Unknown("issubclass") if libraries and (cls.opaque or bases) else False

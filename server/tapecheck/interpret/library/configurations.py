@@ -11,7 +11,6 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import (
-    CONSTANTS,
     NO_MODEL,
     Args,
     Class,
@@ -22,6 +21,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     argument,
+    is_constant,
     known_elements,
 )
 
@@ -76,7 +76,7 @@ def _value(torch: Torch, cls: Class, field: Field, node: ast.AST, depth: int) ->
         followed = nested.kind == "dataclass" and depth < limits.MAX_NESTED_CONFIGURATIONS
         return _made(torch, nested, node, depth + 1) if followed else None
     parts = set(_words(field.annotation))
-    constant = field.given and isinstance(field.default, CONSTANTS)
+    constant = field.given and is_constant(field.default)
     if not constant and not (parts and parts <= _PLAIN):
         return None
     made = Unknown(field.name, None, (), _KINDS.get(field.annotation, Kind.PLAIN))

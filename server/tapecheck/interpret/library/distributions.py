@@ -6,8 +6,9 @@ import ast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DistributionState, kept
+from tapecheck.interpret.objects.carry import has_graph
 from tapecheck.interpret.state import cuts_of, merge_cuts
-from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value
+from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value, listed
 from tapecheck.tape import Fact, both, either
 from tapecheck.torchfacts import load
 
@@ -42,12 +43,9 @@ class Distributions:
         owner.attrs.update(given)
         if fact is not None and fact.second_backward_raises != "no":
             made = torch.op(f"distributions.{name}", [], dict(given), node)
-            if isinstance(made, tuple):
-                made = next((value for value in made if isinstance(value, Tensor) and value.node is not None), None)
-            if isinstance(made, Tensor) and made.node is not None:
-                for key, value in given.items():
-                    if isinstance(value, Tensor) and value.node is not None:
-                        given[key] = torch.alias(made)
+            computed = next((one for one in listed(made) if has_graph(one)), None)
+            if computed is not None:
+                given.update({key: torch.alias(computed) for key, value in given.items() if has_graph(value)})
         parameters = [tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)]
         owner.state = DistributionState(parameters, node, given if fact is not None else None)
 

@@ -12,13 +12,12 @@ from tapecheck.interpret.values import (
     Args,
     Dict,
     Env,
-    Function,
     Instance,
     Kwargs,
     Unknown,
     Value,
-    Wrapped,
     argument,
+    function_of,
     known_elements,
     known_keywords,
     may_carry,
@@ -90,11 +89,9 @@ class _Steps:
     def definition(self, name: str) -> ast.AST | None:
         """Return the statement that defines a method in the user's classes."""
         for cls in self.cls.mro():
-            value = cls.namespace.get(name)
-            while isinstance(value, Wrapped):
-                value = value.function
-            if isinstance(value, Function):
-                return value.node
+            function = function_of(cls.namespace.get(name))
+            if function is not None:
+                return function.node
         return None
 
     def hook(self, name: str, *args: Value) -> Value:
@@ -146,18 +143,17 @@ class _Steps:
         if not may_carry(loss):
             return
         machine = self.machine
-        for optimizer in optimizers:
-            if isinstance(optimizer, Instance):
-                machine.call(machine.get_attribute(optimizer, "zero_grad", node), [], {}, node)
+        known = [optimizer for optimizer in optimizers if isinstance(optimizer, Instance)]
+        for optimizer in known:
+            machine.call(machine.get_attribute(optimizer, "zero_grad", node), [], {}, node)
         at = _last_return(node)
         if self.cls.defines("backward"):
             self.hook("backward", loss)
         else:
             self.modules.torch.autograd.backward_method(loss, [], {}, at)
         self.hook("on_after_backward")
-        for optimizer in optimizers:
-            if isinstance(optimizer, Instance):
-                machine.call(machine.get_attribute(optimizer, "step", node), [], {}, at)
+        for optimizer in known:
+            machine.call(machine.get_attribute(optimizer, "step", node), [], {}, at)
 
     def evaluate(self, name: str) -> None:
         """Run validation or test: under no_grad, in eval mode."""

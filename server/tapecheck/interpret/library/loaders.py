@@ -9,15 +9,14 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, kept, state_of
 from tapecheck.interpret.values import (
     Args,
-    Dict,
     Instance,
     Kwargs,
-    List,
     Stream,
     Tensor,
     Unknown,
     Value,
     argument,
+    behaviour,
     bound_length,
 )
 
@@ -85,14 +84,11 @@ def _batch_of(torch: Torch, state: DatasetState) -> Value:
 
 def _collated(torch: Torch, sample: Value) -> Value:
     """Return a batch as the default collate function makes it: new tensors, no graph."""
-    if isinstance(sample, tuple):
-        return tuple(_collated(torch, item) for item in sample)
-    if isinstance(sample, Dict):
-        return Dict({key: _collated(torch, item) for key, item in sample.items.items()}, sample.more)
-    if isinstance(sample, List):
-        return List([_collated(torch, item) for item in sample.items], sample.more)
+    made = behaviour(sample).mapped(lambda item: _collated(torch, item), 0)
+    if made is not None:
+        return made
     if isinstance(sample, (Tensor, int, float)):
-        return torch.world.graph.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
+        return torch.world.graph.data(dtype=getattr(sample, "dtype", "float"))
     result = Unknown("batch")
     result.data = True
     return result

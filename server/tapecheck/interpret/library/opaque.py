@@ -12,7 +12,6 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
-    CONSTANTS,
     COUNTED,
     NO_MODEL,
     Args,
@@ -32,6 +31,7 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     expression,
+    is_constant,
     is_module,
     listed,
     may_carry,
@@ -244,7 +244,7 @@ def opaque(
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     if function.attr in _PURE and function.owner is not None and function.owner.node is None:
-        if all(isinstance(arg, CONSTANTS) for arg in args) and not kwargs:
+        if all(map(is_constant, args)) and not kwargs:
             # Text and settings answer the same question the same way.
             key = (expression(function.owner), function.attr, *args)
             result = unknowns.remembered(torch.world, key, f"{function.name}()")

@@ -33,11 +33,13 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_parameter,
+    known_elements,
     known_int,
     listed,
     marked,
     may_carry,
     on_graph,
+    only_tensors,
 )
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
@@ -162,10 +164,8 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
 def _makes(fact: OpFact, name: str, args: Args, kwargs: Kwargs) -> bool:
     """Return whether a call makes a tensor out of what is none: of numbers `linspace` does, of tensors it computes."""
     if name == "tensor":
-        return fact.factory and not any(isinstance(value, Tensor) for value in args)
-    return fact.factory or (
-        name in _SPACES and not any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
-    )
+        return fact.factory and not only_tensors(args)
+    return fact.factory or (name in _SPACES and not only_tensors((*args, *kwargs.values())))
 
 
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
@@ -667,8 +667,8 @@ def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | 
     where nobody knows how many there are, or where they are many.
     """
     whole = bound.get("self", bound.get("input", bound.get("tensor")))
-    length = whole.length if isinstance(whole, Tensor) else None
-    if not isinstance(length, int) or length <= 0 or concrete(bound.get("dim", 0)) != 0:
+    length = known_int(whole.length) if isinstance(whole, Tensor) else None
+    if length is None or length <= 0 or concrete(bound.get("dim", 0)) != 0:
         return None
     if name == "unbind":
         return [None] * length if length <= limits.MOST_OUTPUTS else None
@@ -686,9 +686,12 @@ def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:
     numbers = itertools.count()
 
     def build(shape: ast.expr) -> Value:
-        if isinstance(shape, (ast.Tuple, ast.List)):
-            return tuple(build(part) for part in shape.elts)
-        return output(next(numbers)) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
+        match shape:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return tuple(build(part) for part in parts)
+            case ast.Name(id="tensor"):
+                return output(next(numbers))
+        return None
 
     return build(parse_expression(outputs))
 
@@ -705,7 +708,7 @@ def alias(torch: Torch, tensor: Tensor) -> Tensor:
 
 def _rank(torch: Torch, name: str, args: Args) -> int | None:
     """Return the number of dimensions of a result, for the ops where it follows from the arguments."""
-    ranks = [arg.rank for arg in args if isinstance(arg, Tensor)]
+    ranks = [tensor.rank for tensor in only_tensors(args)]
     if name in _SAME_RANK:
         return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
     if name in _RANKED:
@@ -723,7 +726,7 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
         return ranks[0] if ranks and isinstance(args[0], Tensor) else None
     if name in ("cat", "concat", "stack") and args:
         parts = torch.tensors(args[0])
-        if parts and isinstance(parts[0], Tensor) and parts[0].rank is not None:
+        if parts and parts[0].rank is not None:
             return parts[0].rank + (name == "stack")
     return None
 
@@ -733,7 +736,7 @@ def _dtype(torch: Torch, fact: OpFact, bound: Kwargs) -> str:
         return "int"
     inputs = [value for name in fact.carries for value in torch.tensors(bound.get(name))]
     source = torch.tensors(bound.get(fact.params[0])) if fact.params else []
-    kinds = {value.dtype for value in (inputs or source) if isinstance(value, Tensor)}
+    kinds = {tensor.dtype for tensor in only_tensors(inputs or source)}
     return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
 
 
@@ -808,7 +811,7 @@ def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) ->
 
 def comparison(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     name = OPERATORS.get(op)
-    tensors = [value for value in (left, right) if isinstance(value, Tensor)]
+    tensors = only_tensors((left, right))
     result = torch.world.graph.data(dtype="bool")
     if name is not None and any(tensor.node is not None for tensor in tensors):
         for tensor in tensors:
@@ -836,7 +839,7 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
 
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:
-    if isinstance(value, (List, tuple)):
+    if known_elements(value) is not None:
         value = torch.world.graph.data(cuts=cuts_of(*torch.tensors(value)))
     fact = torch.facts.op(_index_op(torch, "setitem", index)) or torch.facts.op("setitem")
     assert fact is not None

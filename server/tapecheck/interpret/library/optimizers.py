@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_module,
     known_int,
+    only_tensors,
 )
 from tapecheck.source.nodes import walk
 from tapecheck.tape import Fact, Optimizer, Site, Step, both
@@ -130,7 +131,7 @@ class Optimizers:
         if isinstance(source, Dict):
             if "params" in source.items:
                 return self._leaves(source.items["params"], node)
-            return [value for value in source.items.values() if isinstance(value, Tensor)], not source.more
+            return only_tensors(source.items.values()), not source.more
         if isinstance(source, (List, tuple, Set, Stream)):
             found: list[Tensor] = []
             complete = not getattr(source, "more", False)
@@ -187,7 +188,7 @@ class Optimizers:
             params = group.items.get("params") if isinstance(group, Dict) else None
             if not isinstance(params, List) or params.more:
                 return state
-            members.append([item for item in params.items if isinstance(item, Tensor)])
+            members.append(only_tensors(params.items))
         if [list(map(id, group)) for group in members] == [list(map(id, group)) for group in state.groups]:
             return state
         state.groups, state.params = members, [tensor for group in members for tensor in group]

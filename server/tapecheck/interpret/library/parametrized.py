@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, argument, concrete, positional
+from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, argument, concrete, known_text, positional
 
 WEIGHT_NORM = "nn.utils.weight_norm"
 """The op that has two parameters in the place of one: how long the weight is, and where it points."""
@@ -16,8 +16,8 @@ def by(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     """Return the function that has a weight computed by an op."""
 
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = concrete(argument(args, kwargs, 1, "name", "weight"))
-        return _parametrize(torch, args[0], name if isinstance(name, str) else "weight", how, node)
+        name = known_text(argument(args, kwargs, 1, "name", "weight"))
+        return _parametrize(torch, args[0], name or "weight", how, node)
 
     return make
 

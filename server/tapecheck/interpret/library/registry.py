@@ -29,7 +29,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.copies import Copier
-from tapecheck.interpret.library.states import OptimizerState, ScalerState
+from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import exceptions, methods, records
 from tapecheck.interpret.state import World
@@ -38,7 +38,6 @@ from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
-    Function,
     Instance,
     Kwargs,
     Lib,
@@ -47,6 +46,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    function_of,
+    path_of,
     positional,
 )
 
@@ -159,11 +160,11 @@ class Libraries:
         """Note that an attribute or item of an object is set, as far as a model has to know."""
         if isinstance(owner, (Unknown, Lib)):
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
-        elif isinstance(owner, Instance) and isinstance(owner.state, ScalerState):
+        elif state_of(owner, ScalerState) is not None:
             scalers.rescaled(self.torch.world, node)
-        if isinstance(owner, Lib) and not visible.modelled(owner.path):
-            opaque.handed_over(self.torch, value, owner.path, node)
-            self.engine.escape(value, node, owner.path)
+        if (path := path_of(owner)) and not visible.modelled(path):
+            opaque.handed_over(self.torch, value, path, node)
+            self.engine.escape(value, node, path)
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for."""
@@ -185,11 +186,10 @@ class Libraries:
 
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
-        path = decorator.path if isinstance(decorator, Lib) else getattr(decorator, "name", "")
-        while isinstance(function, Wrapped):
-            function = function.function
-        if isinstance(function, Function) and not visible.decorator_modelled(path):
-            self.world.assumptions.decorated[id(function.node)] = path
+        path = path_of(decorator) or getattr(decorator, "name", "")
+        decorated = function_of(function)
+        if decorated is not None and not visible.decorator_modelled(path):
+            self.world.assumptions.decorated[id(decorated.node)] = path
 
     def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
         """Note that a method which is not visible has its object."""

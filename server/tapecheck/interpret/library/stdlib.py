@@ -18,7 +18,6 @@ from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
-    CONSTANTS,
     MORE_KEYWORDS,
     NO_MODEL,
     Args,
@@ -43,8 +42,10 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     expression,
+    is_constant,
     known_int,
     known_keywords,
+    known_numbers,
     plain,
     positional,
 )
@@ -54,8 +55,8 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
     """Call a function of the standard library; NO_MODEL where it is none that matters here."""
     if path.startswith("math."):
         function: Callable[..., Value] | None = getattr(math, path[5:], None)
-        values = [value for value in map(concrete, args) if isinstance(value, (int, float))]
-        if callable(function) and values and len(values) == len(args):
+        values = known_numbers(args)
+        if callable(function) and values:
             large = any(abs(value) > limits.MAX_EXPONENT for value in values)
             if large and path in ("math.factorial", "math.comb", "math.perm"):
                 return Unknown.number()
@@ -209,7 +210,7 @@ def _copy(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     default = argument(args, kwargs, 1, "default")
     found = remembered(m.world, ("os.getenv", *(expression(part) for part in (*args[:1], default))), "os.getenv()")
-    if isinstance(default, CONSTANTS):
+    if is_constant(default):
         usually(found, default)
     return found
 
@@ -239,8 +240,8 @@ def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = positional(args, 0)
-    times = concrete(argument(args, kwargs, 1, "times"))
-    return Stream(lambda: times if isinstance(times, int) else None, lambda index: value)
+    times = known_int(argument(args, kwargs, 1, "times"))
+    return Stream(lambda: times, lambda index: value)
 
 
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

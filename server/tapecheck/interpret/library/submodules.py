@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Modules
 from tapecheck.interpret.values import (
-    CONSTANTS,
     MORE_KEYWORDS,
     Args,
     Dict,
@@ -24,6 +23,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_buffer,
+    is_constant,
     known_int,
     known_slice,
     known_text,
@@ -141,7 +141,7 @@ def _contains(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
     if layer.container in _KEYED:
         if isinstance(wanted, Unknown):
             return Unknown.plain("in") if layer.more or names(owner) else False
-        found = wanted in names(owner) if isinstance(wanted, CONSTANTS) else False
+        found = wanted in names(owner) if is_constant(wanted) else False
     elif layer.container == "ParameterList":
         # Tensors are compared element by element.
         return Unknown.plain("in")

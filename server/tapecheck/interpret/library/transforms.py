@@ -10,12 +10,14 @@ from tapecheck.interpret.values import (
     Dict,
     Kind,
     Kwargs,
-    List,
     Native,
     Tensor,
     Unknown,
     Value,
+    behaviour,
+    known_elements,
     listed,
+    only_tensors,
     positional,
 )
 from tapecheck.tape import Fact, GraphRead, either
@@ -69,12 +71,9 @@ def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], want
             torch.world.writer.emit(GraphRead(torch.world.position.site(node), value.node))
 
     def like(value: Value) -> Value:
-        if isinstance(value, Dict):
-            return Dict({key: like(item) for key, item in value.items.items()}, value.more)
-        if isinstance(value, List):
-            return List([like(item) for item in value.items], value.more)
-        if isinstance(value, tuple):
-            return tuple(like(item) for item in value)
+        made = behaviour(value).mapped(like, 0)
+        if made is not None:
+            return made
         if exists == "no":
             return torch.world.graph.data(short)
         if not carriers:
@@ -88,8 +87,8 @@ def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], want
 def _linearised(torch: Torch, short: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`torch.func.vjp(f, *primals)` and `jvp(f, primals, tangents)`: the value, and a function or the derivative."""
     if short == "jvp":
-        primals = args[1] if len(args) > 1 and isinstance(args[1], tuple) else ()
-        result = torch.machine.call(args[0], list(primals), {}, node)
+        primals = positional(args, 1, ())
+        result = torch.machine.call(args[0], [*primals] if isinstance(primals, tuple) else [], {}, node)
         return (result, _derivative(torch, short, torch.tensors(result), result, node))
     result = torch.machine.call(args[0], args[1:], kwargs, node)
     computed = torch.tensors(result)
@@ -103,7 +102,7 @@ def _linearised(torch: Torch, short: str, args: Args, kwargs: Kwargs, node: ast.
 
 def _stacked(torch: Torch, models: Value, node: ast.AST) -> Value:
     """`stack_module_state(models)`: new leaves by the names of the first model's parameters, and its buffers."""
-    items = list(torch.machine.elements(models, node)) if isinstance(models, (List, tuple)) else []
+    items = [] if known_elements(models) is None else list(torch.machine.elements(models, node))
     if not items:
         return torch.opaque_result("stack_module_state", [models], {}, node)
     parameters = Dict({})
@@ -147,14 +146,14 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     if roots:
         # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
         walked = [value for value in torch.tensors(result) if torch.requires(value) == "yes"]
-        targets = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
+        targets = only_tensors(torch.tensors(entered))
         if walked and targets:
             torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)
+    many = isinstance(inputs, tuple) or isinstance(result, tuple)
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
         if short in ("jacobian", "hessian"):
-            many = isinstance(inputs, tuple) or isinstance(result, tuple)
             return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
         outer = world.graph.data(short) if isinstance(result, Tensor) else result
         wanted = result if short == "jvp" else inputs
@@ -162,7 +161,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
             return (outer, tuple(world.graph.data(short, constant) for _ in wanted))
         return (outer, world.graph.data(short, constant))
     if short in ("jacobian", "hessian"):
-        if isinstance(inputs, tuple) or isinstance(result, tuple):
+        if many:
             nested = Unknown.named(short)
             nested.data = create is False
             return nested if create is False else torch.opaque_result(short, list(computed), {}, node)

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
     hashable,
     items_of,
+    known_numbers,
     plain,
     unkey,
     unwrapped,
@@ -49,10 +50,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
 
 
 def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-    lists = isinstance(left, List) or isinstance(right, List)
-    if lists or (isinstance(left, tuple) and isinstance(right, tuple)):
-        return _joined(machine, left, right, node)
-    return None
+    joined = isinstance(left, tuple) and isinstance(right, tuple)
+    return _joined(machine, left, right, node) if joined or isinstance(left, List) or isinstance(right, List) else None
 
 
 def _product(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -200,10 +199,10 @@ def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
     """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
     result = Dict({}, left.more or right.more, kind="counter", born=machine.world.position.clock)
     for key in dict.fromkeys((*left.items, *right.items)):
-        one, other = (concrete(side.items.get(key, 0)) for side in (left, right))
-        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
+        counts = known_numbers(side.items.get(key, 0) for side in (left, right))
+        if counts is None:
             return Unknown("counter")
-        count = _TALLIES[type(op)](one, other)
+        count = _TALLIES[type(op)](*counts)
         if count > 0:
             result.items[key] = count
     return result

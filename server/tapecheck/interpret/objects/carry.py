@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -475,7 +475,7 @@ def is_leaf(value: Value) -> bool:
     return may_carry(value) and value.is_leaf
 
 
-def has_graph(value: Value) -> bool:
+def has_graph(value: Value) -> TypeGuard[Tensor]:
     """Whether a value is a tensor with a graph, or a leaf that requires grad."""
     return isinstance(value, Tensor) and value.node is not None
 

@@ -10,7 +10,6 @@ from typing import TypeGuard
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Args,
     Dict,
     Instance,
@@ -26,6 +25,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     hashable,
+    is_constant,
     plain,
 )
 
@@ -36,7 +36,7 @@ _NESTED = re.compile(r"\{[^{}]*\{")
 
 def lifted(value: object) -> Value:
     """Return a value of Python's own as a value of the dry run."""
-    if isinstance(value, CONSTANTS):
+    if is_constant(value):
         return value
     match value:
         case tuple():
@@ -199,7 +199,7 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
             if method is not None:
                 return machine.call(method, [], {}, node)
         arguments = value.args
-        if arguments is not None and "__str__" in names and all(isinstance(item, CONSTANTS) for item in arguments):
+        if arguments is not None and "__str__" in names and all(map(is_constant, arguments)):
             return str(arguments[0]) if len(arguments) == 1 else str(tuple(arguments))
         return Unknown.text()
     try:

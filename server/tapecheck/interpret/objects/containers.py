@@ -10,11 +10,9 @@ from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.objects.unknowns import is_drawn
 from tapecheck.interpret.state import Growth
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Args,
     Dict,
     Instance,
-    Lib,
     List,
     Set,
     Signal,
@@ -22,8 +20,11 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     hashable,
+    is_constant,
+    path_of,
     positional,
     unkey,
+    user_class,
 )
 
 
@@ -53,7 +54,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
         machine.world.comparisons.counted.append(Growth(target, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
         del target.items[: len(target.items) - target.bound]
-    if any(True for item in items if not isinstance(item, CONSTANTS)):
+    if not all(map(is_constant, items)):
         target.stored_at = machine.world.position.site(node)
 
 
@@ -64,9 +65,9 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     """Return the exception that `generator.throw(...)` raises."""
     value = args[1] if len(args) > 1 else (positional(args, 0))
     cls = positional(args, 0)
-    name = value.cls.name if isinstance(value, Instance) and value.cls is not None else ""
-    path = cls.path if isinstance(cls, Lib) else (value.lib if isinstance(value, Instance) else "")
-    return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)
+    made = user_class(value)
+    path = path_of(cls) or (value.lib if isinstance(value, Instance) else "")
+    return Signal(made.name if made is not None else path.rsplit(".", 1)[-1] or "Exception", value)
 
 
 def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins as python
 
-from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value, behaviour
+from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value, behaviour, user_class
 
 NAMES = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -40,7 +40,7 @@ def object_of(raised: Signal) -> Value:
 
 def class_of(raised: Signal) -> Value:
     value = object_of(raised)
-    return value.cls if isinstance(value, Instance) and value.cls is not None else Lib(f"builtins.{raised.kind}")
+    return user_class(value) or Lib(f"builtins.{raised.kind}")
 
 
 def stop_iteration(result: Value) -> Instance:
@@ -58,7 +58,6 @@ def matches(raised: Signal, wanted: Value, node: ast.AST) -> bool:
     if isinstance(wanted, tuple):
         return any(matches(raised, item, node) for item in wanted)
     names = {raised.kind, "BaseException", *(_bases(raised.kind) or ("Exception",))}
-    if isinstance(raised.value, Instance) and raised.value.cls is not None:
-        cls = raised.value.cls
+    if (cls := user_class(raised.value)) is not None:
         names.update(*map(_bases, cls.library_bases()), (one.name for one in cls.mro()))
     return name_of(wanted, node) in names

@@ -20,7 +20,6 @@ from tapecheck.interpret.objects.algebra import (
 )
 from tapecheck.interpret.objects.containers import TYPE_NAMES, append_all, exception_signal, extend, same_key
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Args,
     ByKind,
     Dict,
@@ -40,9 +39,11 @@ from tapecheck.interpret.values import (
     concrete,
     copied,
     hashable,
+    is_constant,
     items_of,
     known_int,
     known_keywords,
+    known_numbers,
     positional,
     unkey,
 )
@@ -172,12 +173,12 @@ def _list_sort(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST
 
 def in_unknown_order(items: list[Value]) -> list[Value]:
     """Elements whose order nobody knows: a number at a place may then be any of them."""
-    return [Unknown("item") if isinstance(item, CONSTANTS) else item for item in items]
+    return [Unknown("item") if is_constant(item) else item for item in items]
 
 
 def _set_discard(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     kept = [item for item in owner.items if args and hashable(item) != hashable(args[0])]
-    if len(kept) == len(owner.items) and args and not isinstance(concrete(args[0]), CONSTANTS):
+    if len(kept) == len(owner.items) and args and not is_constant(concrete(args[0])):
         owner.more = True
     owner.items = kept
     return None
@@ -310,7 +311,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return owner.items.pop(key)
     if len(args) > 1:
         return args[1]
-    if m.handlers and not owner.more and not owner.unsure_keys() and isinstance(key, CONSTANTS):
+    if m.handlers and not owner.more and not owner.unsure_keys() and is_constant(key):
         raise Signal("KeyError")
     return Unknown("item")
 
@@ -367,9 +368,7 @@ def _move_to_end(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 
 def _counts(owner: Dict) -> list[float] | None:
     """Return the counts of a Counter; None where they are not all known."""
-    held = [concrete(value) for value in owner.items.values()]
-    counts = [count for count in held if isinstance(count, (int, float))]
-    return None if owner.more or len(counts) != len(held) else counts
+    return None if owner.more else known_numbers(owner.items.values())
 
 
 def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -6,7 +6,6 @@ import ast
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Args,
     Class,
     Dict,
@@ -25,6 +24,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     argument,
+    is_constant,
     known_keywords,
     listed,
     positional,
@@ -226,10 +226,8 @@ def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     def convert(value: Value) -> Value:
         if isinstance(value, Instance) and (cls := _dataclass_of(value)) is not None:
             return Dict({field.name: convert(value.attrs.get(field.name)) for field in cls.fields or ()}, born=born)
-        if isinstance(value, List):
-            return List([convert(item) for item in value.items], value.more, born=born)
-        if isinstance(value, Dict):
-            return Dict({key: convert(item) for key, item in value.items.items()}, value.more, born=born)
+        if isinstance(value, (List, Dict)):
+            return value.mapped(convert, born)
         return m.library.deep_copy(value, node)
 
     return convert(args[0]) if args else Unknown("dict")
@@ -309,7 +307,7 @@ def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassD
             value = name.lower() if "StrEnum" in bases else (1 << count if "Flag" in bases else count + 1)
         count += 1
         member: Instance | Unknown
-        if constant and isinstance(value, CONSTANTS):
+        if constant and is_constant(value):
             member = Unknown(f"{cls.name}.{name}")
             member.concrete, member.data = value, True
             member.attrs = {"value": value, "name": name}
@@ -328,7 +326,7 @@ def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value
         held = member.attrs.get("value") if isinstance(member, (Instance, Unknown)) and member.attrs else None
         if value is member or machine.known_truth(machine.compare(ast.Eq(), held, value, node)) is True:
             return member
-    if isinstance(value, CONSTANTS) and machine.handlers:
+    if is_constant(value) and machine.handlers:
         raise Signal("ValueError")
     return Unknown.named(cls.name)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import CONSTANTS, Kind, Settlings, Unknown, Value, settle_on
+from tapecheck.interpret.values import Kind, Settlings, Unknown, Value, is_constant, settle_on
 from tapecheck.tape import NOTHING
 
 _DRAWN = "drawn by chance"
@@ -180,9 +180,9 @@ def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:
             return value
         kind = getattr(ast, str(value.parts[0]), None)
         left, right = (resolved(machine, part, node) for part in value.parts[1:])
-        if kind is not None and isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+        if kind is not None and is_constant(left) and is_constant(right):
             result = machine.binary(kind(), left, right, node)
-            if isinstance(result, CONSTANTS):
+            if is_constant(result):
                 settle_on(value, result)
         if value.concrete is None:
             value.unresolved = Settlings.count

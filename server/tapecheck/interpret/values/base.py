@@ -254,6 +254,10 @@ class BaseValue:
         """Return what whoever has the value can come to by it."""
         return self.children()
 
+    def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
+        """Return the container like this one of what `each` makes of its elements; None of what is no container."""
+        return None
+
     def requires(self) -> Fact:
         """Whether it carries a graph, or is a leaf that requires grad."""
         return "no"
@@ -551,6 +555,18 @@ def _decides(value: Value) -> Decides:
     if isinstance(value, BaseValue):
         return value.decides
     return Decides.CONSTANT if isinstance(value, CONSTANTS) else Decides.OTHER
+
+
+def is_constant(value: object) -> TypeGuard[int | float | complex | str | bytes | EllipsisType | None]:
+    """Whether a value is one of Python's own constants."""
+    return isinstance(value, CONSTANTS)
+
+
+def known_numbers(values: Iterable[Value]) -> list[int | float] | None:
+    """Return the numbers that values are, or were settled on; None where one is no number."""
+    found = list(map(concrete, values))
+    numbers = [value for value in found if isinstance(value, (int, float))]
+    return numbers if len(numbers) == len(found) else None
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:

@@ -150,6 +150,11 @@ class Lib(BaseValue):
         return ("lib", self.path)
 
 
+def path_of(value: Value) -> str:
+    """Return the dotted path that a name of a library stands for; an empty one of anything else."""
+    return value.path if isinstance(value, Lib) else ""
+
+
 _TENSOR = ("torch.autograd.Variable", "torch.autograd.variable.Variable")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from types import EllipsisType
 from typing import ClassVar
 
@@ -167,6 +167,9 @@ class Tuple(PythonValue):
 
     type_path: ClassVar[str] = "builtins.tuple"
     type_names: ClassVar[tuple[str, ...] | None] = ("tuple", *SEQUENCE_TYPES, "Container")
+
+    def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
+        return tuple([each(item) for item in self.value])
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or type(self.value) is not tuple:

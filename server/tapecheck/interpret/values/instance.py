@@ -300,6 +300,11 @@ def _until(machine: Interpreter, method: Value, args: Args, end: str, node: ast.
         raise
 
 
+def user_class(value: Value) -> Class | None:
+    """Return the class of the program that a value is an object of; None of any other value."""
+    return value.cls if isinstance(value, Instance) else None
+
+
 def is_module(value: Value) -> TypeGuard[Instance]:
     """Whether a value is a module of torch's, or of a class of the program that derives from it."""
     return isinstance(value, Instance) and value.module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tapecheck.interpret.values.base import CONSTANTS, Identity, Value
+from tapecheck.interpret.values.base import Identity, Value, is_constant
 from tapecheck.interpret.values.callable import Lib
 from tapecheck.interpret.values.sequence import Set
 from tapecheck.interpret.values.unknown import Unknown
@@ -23,4 +23,4 @@ def unkey(key: Hashable) -> Value:
             return tuple(unkey(item) for item in key)
         case frozenset():
             return Set([unkey(item) for item in key])
-    return key if isinstance(key, CONSTANTS) else Unknown.plain("key")
+    return key if is_constant(key) else Unknown.plain("key")

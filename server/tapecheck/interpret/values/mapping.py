@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
-    CONSTANTS,
     INERT,
     BaseValue,
     Deferred,
@@ -21,6 +20,7 @@ from tapecheck.interpret.values.base import (
     all_equal,
     behaviour,
     hashable,
+    is_constant,
     loaded,
     plain,
     stored,
@@ -53,6 +53,9 @@ class Dict(Container):
 
     def children(self) -> Iterable[Value]:
         return self.items.values()
+
+    def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
+        return Dict({key: each(item) for key, item in self.items.items()}, self.more, born=born)
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more:
@@ -90,7 +93,7 @@ class Dict(Container):
             return value
         if self.kind == "counter":
             return Unknown.number() if self.more or self.unsure_keys() else 0
-        constant = isinstance(index, CONSTANTS)
+        constant = is_constant(index)
         if constant and not self.more and not self.unsure_keys():
             machine.wrong("KeyError", node)
         if not constant and self.items:
@@ -105,7 +108,7 @@ class Dict(Container):
         elif isinstance(key, int):
             note_first_graph(machine, None, value)
         self.items[key] = value
-        if not isinstance(value, CONSTANTS):
+        if not is_constant(value):
             stored(machine, self.slots, key, node)
 
     def _note_entry(self, machine: Interpreter, key: Hashable) -> None:

@@ -19,7 +19,7 @@ from tapecheck.interpret.values.base import (
     can_hold,
     stored,
 )
-from tapecheck.interpret.values.callable import Lib
+from tapecheck.interpret.values.callable import Lib, Wrapped
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
 from tapecheck.source.notes import Notes
@@ -115,6 +115,13 @@ class Function(BaseValue):
 
     def is_one(self) -> bool:
         return True
+
+
+def function_of(value: Value) -> Function | None:
+    """Return the function of the program that is under decorators; None where it is none of the program's."""
+    while isinstance(value, Wrapped):
+        value = value.function
+    return value if isinstance(value, Function) else None
 
 
 @dataclass(eq=False, slots=True)

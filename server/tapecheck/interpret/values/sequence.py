@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
-    CONSTANTS,
     Args,
     BaseValue,
     Deferred,
@@ -24,6 +23,7 @@ from tapecheck.interpret.values.base import (
     behaviour,
     concrete,
     hashable,
+    is_constant,
     key_within,
     known_int,
     plain,
@@ -95,6 +95,9 @@ class List(Container):
 
     def children(self) -> Iterable[Value]:
         return self.items
+
+    def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
+        return List([each(item) for item in self.items], self.more, born=born)
 
     def as_python(self, depth: int) -> object:
         if depth <= 0 or self.more or self.kind not in ("list", "keys"):
@@ -220,7 +223,7 @@ class List(Container):
             # The dry run has not filled it as far as that.
             self.items += [Unknown("item") for _ in range(place - len(self.items))]
             self.items.append(value)
-        if not isinstance(value, CONSTANTS):
+        if not is_constant(value):
             self.stored_at = machine.world.position.site(node)
 
     def _set_slice(self, machine: Interpreter, parts: list[Value], value: Value, node: ast.AST) -> None:

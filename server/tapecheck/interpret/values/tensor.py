@@ -234,6 +234,11 @@ def marked(value: Value, mark: Mark) -> bool:
     return isinstance(value, Tensor) and value.extra is not None and mark in value.extra
 
 
+def only_tensors(values: Iterable[Value]) -> list[Tensor]:
+    """Return those of some values that are tensors."""
+    return [value for value in values if isinstance(value, Tensor)]
+
+
 def is_buffer(value: Value) -> TypeGuard[Tensor]:
     """Whether a value is a tensor and no parameter, as the buffers of a module are."""
     return isinstance(value, Tensor) and not value.parameter

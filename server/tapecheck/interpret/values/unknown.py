@@ -11,7 +11,6 @@ from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
-    CONSTANTS,
     MORE_KEYWORDS,
     Args,
     BaseValue,
@@ -24,6 +23,7 @@ from tapecheck.interpret.values.base import (
     Value,
     behaviour,
     hashable,
+    is_constant,
     plain,
 )
 from tapecheck.interpret.values.tensor import Storage, Tensor
@@ -93,6 +93,7 @@ class Unknown(BaseValue):
     extra: ClassVar[None] = None
     given: ClassVar[None] = None
     changed: ClassVar[None] = None
+    rank: ClassVar[None] = None
 
     def borne(self) -> Fact | Literal["open"]:
         """Return whether it carries a graph; "open" where it may have one that no node stands for."""
@@ -200,7 +201,7 @@ class Unknown(BaseValue):
             child.part_of = self
             if self.kind is Kind.SIZES:
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
-            if not isinstance(index, CONSTANTS):
+            if not is_constant(index):
                 return child
             self.items[key] = child
         return self.items[key]
@@ -437,7 +438,7 @@ def _steady(part: Value) -> bool:
         if part.concrete is not None or part.parts is None:
             return True
         return part.key is not None and part.key[0] == Settlings.count
-    return isinstance(part, CONSTANTS)
+    return is_constant(part)
 
 
 def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
