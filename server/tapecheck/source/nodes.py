@@ -54,6 +54,11 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def written_argument(node: ast.AST, place: int) -> ast.expr | None:
+    """Return an argument by its place as it is written at a call; None where it is none, or where it is no call."""
+    return node.args[place] if isinstance(node, ast.Call) and len(node.args) > place else None
+
+
 def first_line(statement: ast.stmt) -> int:
     """Return the number of the line on which a statement begins, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])

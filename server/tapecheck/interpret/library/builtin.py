@@ -59,7 +59,7 @@ from tapecheck.interpret.values import (
     settle_on,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import walk, written_argument
 from tapecheck.torchfacts import classes
 
 
@@ -117,31 +117,25 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
     usual: int | None = None
-    step = concrete(args[2]) if len(args) > 2 else 1
+    step = known_int(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
-        value = concrete(arg)
-        if isinstance(value, Tensor):
-            value = Unknown.number()
         start = values[0] if values else 0
         last = index == (0 if len(args) == 1 else 1)
         if last and isinstance(default := default_of(arg), int) and step == 1:
             # Settled on or not: that is for this way only.
             usual = default - start
-        if isinstance(value, Unknown):
-            if last:
-                # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-                value = resolved(m, value, node)
-                if isinstance(value, Unknown):
-                    times = limits.LOOP_BOUND * (step if isinstance(step, int) and step else 1)
-                    settle_on(value, bound_length(value, start + times))
-            else:
-                settle_on(value, 0 if index == 0 else 1)
-            value = concrete(value)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int):
+        value = resolved(m, arg, node) if last else concrete(arg)
+        if isinstance(value, Unknown) and last:
+            # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+            settle_on(value, bound_length(value, start + limits.LOOP_BOUND * (step or 1)))
+        elif isinstance(value, Unknown):
+            settle_on(value, 0 if index == 0 else 1)
+        elif isinstance(value, Tensor):
+            value = start + limits.LOOP_BOUND * (step or 1) if last else 0 if index == 0 else 1
+        known = known_numbers([value])
+        if not known or not math.isfinite(known[0]) or known[0] != int(known[0]):
             return Unknown("range")
-        values.append(value)
+        values.append(int(known[0]))
     if not values or (len(values) > 2 and values[2] == 0):
         return Unknown("range")
     start, stop, *more = (0, *values) if len(values) == 1 else values
@@ -501,7 +495,7 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = known_text(args[1]) if len(args) == 3 else None
     if name is not None:
-        if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
+        if isinstance(args[0], Instance) and not isinstance(written_argument(node, 1), (ast.Constant, type(None))):
             # Names that are worked out are keys, and the object is the dict.
             note_first_graph(m, args[0].attrs.get(name), args[2])
             args[0].numbered = {*(args[0].numbered or ()), name}
@@ -556,7 +550,7 @@ def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = behaviour(positional(args, 0, Unknown())).next_item(m, args[1:], node)
-    if args and isinstance(args[0], Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
+    if args and isinstance(args[0], Generator) and isinstance(written_argument(node, 0), ast.Call):
         args[0].abandon(m)  # nobody else holds it
     return value
 

@@ -52,6 +52,7 @@ from tapecheck.interpret.values import (
     known_int,
     known_keywords,
     known_text,
+    layer_of,
     listed,
     may_carry,
     positional,
@@ -127,7 +128,7 @@ class Modules:
         name = path.rsplit(".", 1)[-1]
         owner.lib = path
         torch = self.torch
-        layer = _layer(owner)
+        layer = layer_of(owner)
         if name in submodules.CONTAINERS:
             submodules.fill(self, owner, name, args, kwargs, node)
             return
@@ -162,7 +163,7 @@ class Modules:
         if flags.get("track_running_stats") is not False:
             for buffer in fact.buffers if fact is not None else ():
                 owner.attrs[buffer] = self.world.graph.data(buffer)
-                _layer(owner).buffers.add(buffer)
+                layer_of(owner).buffers.add(buffer)
 
     def children_names(self, owner: Instance) -> list[str]:
         return submodules.names(owner)
@@ -192,12 +193,12 @@ class Modules:
 
         A part of a module that has been named has its name from there, whichever loop or variable it goes through.
         """
-        layer = _layer(owner)
+        layer = layer_of(owner)
         if layer.named or (layer.top is not None and layer.top is not owner):
             return
         layer.named = True
         for path, module in self.modules(owner, name):
-            _layer(module).path, _layer(module).top = path, owner
+            layer_of(module).path, layer_of(module).top = path, owner
         for path, tensor in self.named_parameters(owner, f"{name}."):
             tensor.name = path
             if tensor.node is not None:
@@ -219,7 +220,7 @@ class Modules:
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
         return any(
-            _layer(module).more or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner)
+            layer_of(module).more or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner)
         )
 
     # -- attributes and methods -------------------------------------------------------------------------------
@@ -296,7 +297,7 @@ class Modules:
         return List([(k, v) for _, module in self.modules(owner) for k, v in module.attrs.items() if is_buffer(v)])
 
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([value for value in owner.attrs.values() if is_module(value)], _layer(owner).more)
+        return List([value for value in owner.attrs.values() if is_module(value)], layer_of(owner).more)
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([(name, value) for name, value in owner.attrs.items() if is_module(value)])
@@ -407,7 +408,7 @@ class Modules:
         return Unknown("submodule")
 
     def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
-        layer = _layer(owner)
+        layer = layer_of(owner)
         if layer.optimizers is None:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
@@ -481,7 +482,7 @@ class Modules:
     def _inherited_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Run the forward that a module's class has from the library: `super().forward(x)` in one of the user's."""
         kwargs.pop(MORE_KEYWORDS, None)
-        fact = _layer(owner).fact
+        fact = layer_of(owner).fact
         if fact is not None:
             return self._run_fact(owner, fact, args, kwargs, node)
         name = owner.lib.rsplit(".", 1)[-1]
@@ -489,7 +490,7 @@ class Modules:
             value: Value = positional(args, 0, Unknown("input"))
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
-            if _layer(owner).more:
+            if layer_of(owner).more:
                 self.ran(owner, [value], node)
                 return self.torch.opaque_result("Sequential", [value], {}, node)
             return value
@@ -517,7 +518,7 @@ class Modules:
                 # Of a module of very many parameters the facts know the last part of the name only.
                 short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
                 groups.setdefault(short, []).append(value)
-        for name in _layer(owner).parametrized:
+        for name in layer_of(owner).parametrized:
             groups[name] = [parametrized.weight(self.torch, owner, name, node)]
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
@@ -528,7 +529,7 @@ class Modules:
         if what.returns_input == "yes" and not what.mutates and args:
             return args[0]
         target: Value = None
-        given = _layer(owner).given
+        given = layer_of(owner).given
         if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
             target = args[0]
             in_place = self.facts.op(f"{_snake(fact.name)}_")
@@ -543,7 +544,7 @@ class Modules:
 
     def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
         """Return the fact for one call of a module, by what decides besides the constructor's arguments."""
-        layer = _layer(owner)
+        layer = layer_of(owner)
         kinds = layer.kinds or ([], {})
         given, named = kinds
         more = {
@@ -622,12 +623,6 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
 
 
-def _layer(owner: Instance) -> Layer:
-    """Return what torch.nn keeps in a module."""
-    assert owner.layer is not None
-    return owner.layer
-
-
 def _is_answer(value: Value) -> bool:
     """Whether a hook has given something that takes the place of what it was given."""
     return value is not None and not isinstance(value, Unknown)
@@ -651,7 +646,7 @@ class _Registered(Attributes):
 
     def holds(self, name: str, value: Value) -> bool:
         """Return whether an attribute is registered under this kind."""
-        layer = _layer(self.owner)
+        layer = layer_of(self.owner)
         if self.kind == "_modules":
             return is_module(value)
         if self.kind == "_buffers":
@@ -661,7 +656,7 @@ class _Registered(Attributes):
     def __setitem__(self, key: Hashable, value: Value) -> None:
         super().__setitem__(key, value)
         if isinstance(key, str) and self.kind != "_modules":
-            layer = _layer(self.owner)
+            layer = layer_of(self.owner)
             (layer.buffers if self.kind == "_buffers" else layer.parameters).add(key)
 
 

@@ -6,7 +6,19 @@ import ast
 from collections.abc import Callable
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, argument, concrete, known_text, positional
+from tapecheck.interpret.values import (
+    Args,
+    Instance,
+    Kwargs,
+    Tensor,
+    Value,
+    argument,
+    concrete,
+    is_module,
+    known_text,
+    layer_of,
+    positional,
+)
 
 WEIGHT_NORM = "nn.utils.weight_norm"
 """The op that has two parameters in the place of one: how long the weight is, and where it points."""
@@ -33,9 +45,9 @@ def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Make a computed weight a parameter of its own again."""
     owner = positional(args, 0)
     name = str(concrete(argument(args, kwargs, 1, "name", kwargs.get("tensor_name", "weight"))))
-    if not isinstance(owner, Instance) or owner.layer is None:
+    if not is_module(owner):
         return owner
-    layer = owner.layer
+    layer = layer_of(owner)
     if name in layer.parametrized:
         holder = _holders(owner).pop(name)
         layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
@@ -48,8 +60,7 @@ def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
     """Return a computed weight as a forward sees it."""
-    assert owner.layer is not None
-    how = owner.layer.parametrized[name]
+    how = layer_of(owner).parametrized[name]
     holder = _holders(owner).get(name)
     if not isinstance(holder, Instance):
         # The program has taken away what computes it.
@@ -68,9 +79,9 @@ def _holders(owner: Instance) -> dict[str, Value]:
 
 def _parametrize(torch: Torch, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
     """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
-    if not isinstance(owner, Instance) or owner.layer is None:
+    if not is_module(owner):
         return owner
-    layer = owner.layer
+    layer = layer_of(owner)
     original = owner.attrs.pop(name, None)
     if not isinstance(original, Tensor):
         return owner

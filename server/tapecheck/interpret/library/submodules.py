@@ -12,7 +12,6 @@ from tapecheck.interpret.values import (
     Dict,
     Instance,
     Kwargs,
-    Layer,
     Lib,
     List,
     Native,
@@ -27,6 +26,7 @@ from tapecheck.interpret.values import (
     known_int,
     known_slice,
     known_text,
+    layer_of,
     parts_of_slice,
     positional,
     stands_still,
@@ -40,7 +40,7 @@ _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 
 def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
     """Run the constructor of a container."""
-    layer = _layer(owner)
+    layer = layer_of(owner)
     layer.container = name
     first = args[0] if args else next((value for key, value in kwargs.items() if key != MORE_KEYWORDS), None)
     if name in _KEYED or (name == "Sequential" and isinstance(first, Dict)):
@@ -57,7 +57,7 @@ def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwarg
 
 def names(owner: Instance) -> list[str]:
     """Return the names of a container's own entries, in order; other attributes that were set on it are none."""
-    parameters = _layer(owner).container.startswith("Parameter")
+    parameters = layer_of(owner).container.startswith("Parameter")
     return [
         name
         for name, value in owner.attrs.items()
@@ -84,7 +84,7 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
 def stream(owner: Instance) -> Stream:
     """Return what going over a container yields."""
     known = names(owner)
-    more, keyed = _layer(owner).more, _layer(owner).container in _KEYED
+    more, keyed = layer_of(owner).more, layer_of(owner).container in _KEYED
 
     def entry(index: int) -> Value:
         if index >= len(known):
@@ -96,21 +96,16 @@ def stream(owner: Instance) -> Stream:
 
 def method(modules: Modules, owner: Instance, name: str) -> Native | None:
     """Return a method that the class of a container has; None where it has none of the name."""
-    found = _METHODS.get(_layer(owner).container, _ANY).get(name)
+    found = _METHODS.get(layer_of(owner).container, _ANY).get(name)
     if found is None:
         return None
     return Native(name, lambda m, args, kwargs, at: found(modules, owner, args, kwargs, at), receiver=owner)
 
 
-def _layer(owner: Instance) -> Layer:
-    assert owner.layer is not None
-    return owner.layer
-
-
 def _another(owner: Instance, values: list[Value]) -> Instance:
     """Return a new container of the same class with other entries."""
     made = Instance(None, owner.lib, module=True)
-    _layer(made).container = _layer(owner).container
+    layer_of(made).container = layer_of(owner).container
     made.attrs["training"] = owner.attrs.get("training", True)
     made.attrs.update({str(position): value for position, value in enumerate(values)})
     return made
@@ -118,7 +113,7 @@ def _another(owner: Instance, values: list[Value]) -> Instance:
 
 def _entry(modules: Modules, owner: Instance, value: Value, node: ast.AST) -> Value:
     """Return what a container keeps of a value: those of parameters make parameters of tensors."""
-    if _layer(owner).container.startswith("Parameter") and is_buffer(value):
+    if layer_of(owner).container.startswith("Parameter") and is_buffer(value):
         return modules.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
     return value
 
@@ -133,11 +128,11 @@ def _renumber(owner: Instance, before: list[str], values: list[Value]) -> None:
 
 
 def _len(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Unknown.whole("len") if _layer(owner).more else len(names(owner))
+    return Unknown.whole("len") if layer_of(owner).more else len(names(owner))
 
 
 def _contains(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    wanted, layer = concrete(args[0]) if args else None, _layer(owner)
+    wanted, layer = concrete(args[0]) if args else None, layer_of(owner)
     if layer.container in _KEYED:
         if isinstance(wanted, Unknown):
             return Unknown.plain("in") if layer.more or names(owner) else False
@@ -156,7 +151,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     if len(args) < 2:
         return None
     modules.world.stores.kept += 1
-    key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), _layer(owner)
+    key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), layer_of(owner)
     known = names(owner)
     if layer.container not in _KEYED and isinstance(key, int) and -len(known) <= key < len(known):
         key = known[key]
@@ -168,7 +163,7 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
-    key, layer, known = concrete(args[0]) if args else None, _layer(owner), names(owner)
+    key, layer, known = concrete(args[0]) if args else None, layer_of(owner), names(owner)
     if layer.container in _KEYED:
         if isinstance(key, str):
             owner.attrs.pop(key, None)
@@ -212,7 +207,7 @@ def _extend(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     for more in (*args, *kwargs.values())[:1]:
         known = behaviour(more).known_items(modules.machine, node)
         if known is None:
-            _layer(owner).more = True
+            layer_of(owner).more = True
             known = list(modules.machine.elements(more, node))
         for value in known:
             _append(modules, owner, [value], {}, node)
@@ -231,13 +226,13 @@ def _insert(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def _plus(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = _another(owner, [owner.attrs[name] for name in names(owner)])
-    _layer(made).more = _layer(owner).more
+    layer_of(made).more = layer_of(owner).more
     return _extend(modules, made, args, {}, node)
 
 
 def _times(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = _another(owner, [owner.attrs[name] for name in names(owner)])
-    _layer(made).more = _layer(owner).more
+    layer_of(made).more = layer_of(owner).more
     return _repeat(modules, made, args, {}, node)
 
 
@@ -246,7 +241,7 @@ def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     values = modules.machine.new_list([owner.attrs[name] for name in names(owner)], node)
     repeated = modules.machine.binary(ast.Mult(), values, positional(args, 0, 1), node)
     if not isinstance(repeated, List) or repeated.more:
-        _layer(owner).more = True
+        layer_of(owner).more = True
     else:
         _renumber(owner, names(owner), repeated.items)
     return owner
@@ -256,16 +251,16 @@ def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _values(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List([owner.attrs[name] for name in names(owner)], _layer(owner).more)
+    return List([owner.attrs[name] for name in names(owner)], layer_of(owner).more)
 
 
 def _items(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List([(name, owner.attrs[name]) for name in names(owner)], _layer(owner).more)
+    return List([(name, owner.attrs[name]) for name in names(owner)], layer_of(owner).more)
 
 
 def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
-    layer = _layer(owner)
+    layer = layer_of(owner)
     for source in (*args, *kwargs.values())[:1]:
         pairs: list[tuple[Value, Value]] = []
         if isinstance(source, Dict):
@@ -301,7 +296,7 @@ def _setdefault(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, n
 def _clear(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     modules.world.stores.kept += 1
     _renumber(owner, names(owner), [])
-    _layer(owner).more = False
+    layer_of(owner).more = False
     return None
 
 
@@ -314,7 +309,7 @@ _SEQUENCE: dict[str, _Method] = {
 }  # fmt: skip
 _DICT: dict[str, _Method] = {
     **_SHARED, "values": _values, "items": _items, "update": _update, "clear": _clear,
-    "keys": lambda modules, owner, a, k, n: List(list(names(owner)), _layer(owner).more),
+    "keys": lambda modules, owner, a, k, n: List(list(names(owner)), layer_of(owner).more),
 }  # fmt: skip
 _METHODS: dict[str, dict[str, _Method]] = {
     "Sequential": {**_SEQUENCE, "__mul__": _times, "__rmul__": _times, "__imul__": _repeat},

@@ -11,6 +11,7 @@ from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
 from tapecheck.interpret.library.states import OptimizerState, state_of
+from tapecheck.interpret.objects.unknowns import has_default
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Bound,
@@ -115,8 +116,7 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
 def option(world: World, value: Value, name: str, node: ast.AST) -> None:
     """Note that the value of an argument is not visible."""
     path = root(value).name if isinstance(value, Unknown) else behaviour(value).name_as_type()
-    preset = isinstance(value, Unknown) and value.usual is not None
-    if preset or ("." in path and not modelled(path)):
+    if has_default(value) or ("." in path and not modelled(path)):
         world.assumptions.note("option", f"`{name}` is what this path takes it for", node)
 
 

@@ -38,8 +38,10 @@ from tapecheck.interpret.values import (
     can_hold,
     is_module,
     is_parameter,
+    listed,
     may_carry,
     node_of,
+    user_class,
 )
 from tapecheck.tape import Hold, Site
 
@@ -252,7 +254,7 @@ class _Scan:
 
     def is_quiet(self, value: Value) -> bool:
         """Return whether there is certainly nothing to find in an object."""
-        if type(value) in _SILENT or (isinstance(value, Function) and _keeps_nothing(value)):
+        if _is_silent(value):
             return True
         if isinstance(value, Class):
             if value.plain is None:
@@ -385,9 +387,7 @@ _LOOKS.register(_Scan.function, Function, Wrapped, Cached, Bound)
 
 def _linked(value: Instance) -> bool:
     """Whether an object refers to another one of its class."""
-    return value.cls is not None and any(
-        isinstance(item, Instance) and item.cls is value.cls for item in value.attrs.values()
-    )
+    return value.cls is not None and any(user_class(item) is value.cls for item in value.attrs.values())
 
 
 def _recorded(value: Instance) -> list[Value]:
@@ -428,9 +428,12 @@ def _carries_nothing(value: Value, before: int) -> bool:
     if isinstance(value, Tensor):
         # Of one that is itself all there is: what is older than the loop is kept by none of its iterations.
         return value.node is None or value.is_leaf or (value.given is None and value.node <= before)
-    if type(value) in _SILENT or (isinstance(value, Class) and value.plain):
-        return True
-    return isinstance(value, Function) and _keeps_nothing(value)
+    return _is_silent(value) or (isinstance(value, Class) and bool(value.plain))
+
+
+def _is_silent(value: Value) -> bool:
+    """Whether a value can hold no other value: a number, a text, a name of a library, a function that keeps nothing."""
+    return type(value) in _SILENT or (isinstance(value, Function) and _keeps_nothing(value))
 
 
 def _keeps_nothing(function: Function) -> bool:
@@ -460,14 +463,12 @@ def _watched(env: Env) -> tuple[str, ...]:
 
 def _settled(value: Value, env: Env) -> bool:
     """Whether a value of a module can hold no graph as long as nothing is stored to the name or to the function."""
-    return type(value) in _SILENT or (isinstance(value, Function) and value.env is env and _keeps_nothing(value))
+    return _is_silent(value) and (not isinstance(value, Function) or value.env is env)
 
 
 def of_model(value: Value) -> bool:
     """Whether a value is a parameter or a module, with its name or others beside it where it is a tuple."""
-    if isinstance(value, tuple):
-        return any(of_model(item) for item in value if not isinstance(item, tuple))
-    return is_parameter(value) or is_module(value)
+    return any(is_parameter(one) or is_module(one) for one in listed(value))
 
 
 def is_leaf(value: Value) -> bool:

@@ -69,6 +69,11 @@ def usually(value: Unknown, default: Value) -> None:
         value.usual, value.likely = (default,), bool(default)
 
 
+def has_default(value: Value) -> bool:
+    """Return whether a value is an unknown setting of which it is known what it is by default."""
+    return isinstance(value, Unknown) and value.usual is not None
+
+
 def default_of(value: Value, otherwise: Value = None) -> Value:
     """Return what an unknown setting is by default; `otherwise` of what has no default."""
     return value.usual[0] if isinstance(value, Unknown) and value.usual is not None else otherwise
@@ -114,8 +119,7 @@ def by_default(value: Value) -> bool | None:
     if not isinstance(value, Unknown):
         return None
     test = value.negated or value
-    asked = any(isinstance(one, Unknown) and one.usual is not None for one in (test, *(test.parts or ())))
-    return value.likely if asked else None
+    return value.likely if any(map(has_default, (test, *(test.parts or ())))) else None
 
 
 def settled(value: Unknown, answer: bool) -> None:

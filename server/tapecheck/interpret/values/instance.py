@@ -300,6 +300,12 @@ def _until(machine: Interpreter, method: Value, args: Args, end: str, node: ast.
         raise
 
 
+def layer_of(owner: Instance) -> Layer:
+    """Return what torch.nn keeps in a module."""
+    assert owner.layer is not None
+    return owner.layer
+
+
 def user_class(value: Value) -> Class | None:
     """Return the class of the program that a value is an object of; None of any other value."""
     return value.cls if isinstance(value, Instance) else None

@@ -36,6 +36,7 @@ from tapecheck.interpret.values.unknown import (
     if_asked,
     on_graph,
 )
+from tapecheck.source.nodes import written_argument
 from tapecheck.tape import Site
 
 SequenceKind = Literal["list", "deque", "queue", "keys", "values", "items"]
@@ -275,7 +276,7 @@ class List(Container):
         return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
 
     def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
-        if self.items and isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
+        if self.items and isinstance(written_argument(node, 0), ast.Call):
             # `next(model.parameters())`: an iterator made just now stands before its first item.
             return self.items[0]
         return Unknown("next")
