@@ -1,6 +1,7 @@
 // Builds tapecheck-VERSION.vsix, one package for every platform.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { packagedPage } from './page.mjs';
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
 const file = `tapecheck-${version}.vsix`;
@@ -13,9 +14,11 @@ function node(args) {
 
 rmSync(file, { force: true });
 mkdirSync('.build', { recursive: true });
-// In the package the page lies at the top, one folder above where it lies here.
 const page = '.build/README.md';
-writeFileSync(page, readFileSync('client/README.md', 'utf8').replaceAll('](images/', '](client/images/'));
+writeFileSync(
+  page,
+  packagedPage(readFileSync('client/README.md', 'utf8'), readFileSync('mkdocs.yml', 'utf8')),
+);
 node(['client/scripts/bundle.mjs']);
 node(['client/scripts/licences.mjs']);
 // The search for secrets takes minutes over what is bundled; all that is packed is public already.

@@ -121,6 +121,16 @@ def test_links_between_pages_resolve(site: Path) -> None:
     assert wrong == []
 
 
+def test_the_pictures_of_the_extension_are_there(site: Path) -> None:
+    """Its page is shown where no file of the package can be."""
+    page = (ROOT / "client" / "README.md").read_text(encoding="utf-8")
+    images = re.findall(r"\]\(images/([\w-]+\.png)\)", page)
+    assert images and page.count("![") == len(images)
+    for image in images:
+        packed = site / "assets" / "vscode" / image
+        assert packed.read_bytes() == (ROOT / "client" / "images" / image).read_bytes()
+
+
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)
 def test_the_link_of_every_finding_resolves(site: Path, rule: Rule) -> None:
     found = check(from_text(rule.page.invalid[0].program, "example.py"), select=[rule.code]).findings

@@ -30,6 +30,8 @@ PAGES = {
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
     "assets/icon.svg": "client/images/icon.svg",
+    # The page of the extension has its pictures from here.
+    **{f"assets/vscode/{path.name}": f"client/images/{path.name}" for path in (ROOT / "client/images").glob("*.png")},
 }
 """Files of the repository that have a place on the site, by that place."""
 README = "index.md"

@@ -36,6 +36,17 @@ test('the types of VS Code are those of the oldest version that is supported', (
   assert.equal(`^${manifest.devDependencies['@types/vscode']}`, manifest.engines.vscode);
 });
 
+test('pictures on the page are shown where the page lies in no folder', async () => {
+  const { packagedPage } = await import('../../../client/scripts/page.mjs');
+  const page = readFileSync('client/README.md', 'utf8');
+  const images = (text: string) =>
+    [...text.matchAll(/!\[[^\]]*\]\(([^)]*)\)/g)].map(([, place]) => String(place));
+  const packed = images(packagedPage(page, readFileSync('mkdocs.yml', 'utf8')));
+  assert.ok(packed.length > 0);
+  for (const place of packed) assert.match(place, /^https:\/\/\S+\/assets\/vscode\/[\w-]+\.png$/);
+  for (const place of images(page)) assert.ok(existsSync(`client/${place}`), place);
+});
+
 test('files that the manifest names are packed', () => {
   const packed = readFileSync('.vscodeignore', 'utf8').split('\n');
   const media = manifest.contributes.walkthroughs.flatMap(({ steps }: { steps: { media: object }[] }) =>
