@@ -278,11 +278,16 @@ loss.backward()
 """
 
 
-@pytest.mark.parametrize(("used", "wanted"), [("u_xx", "create_graph"), ("2 * u_xx.detach()", "retain_graph")])
+@pytest.mark.parametrize(
+    ("used", "wanted"),
+    [("u_xx", "create_graph"), ("w * u_xx", "create_graph"), ("2 * u_xx.detach()", "retain_graph")],
+)
 def test_a_gradient_that_the_loss_is_made_of_wants_a_graph(used: str, wanted: str) -> None:
     report = check(from_text(SECOND.replace("USED", used), "train.py"))
     (finding,) = report.findings
     assert (finding.code, finding.span.line, lines(finding, "freed")) == ("TAPE101", 8, [6])
     assert finding.help.startswith(f"pass `{wanted}=True` to the `autograd.grad` on line 6")
-    assert f"{wanted}=True" in fixes_for(report, finding)[0].edits[0].content
+    fixes = fixes_for(report, finding)
+    assert f"{wanted}=True" in fixes[0].edits[0].content
+    assert sum(fix.applicability == "safe" for fix in fixes) == 1
     assert not any("GradientBackward" in label.message for label in finding.labels)

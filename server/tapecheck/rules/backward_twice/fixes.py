@@ -262,6 +262,9 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
     except rewrite.RewriteError:
         return
     repeats = _repeats(context, collision)
+    facts = context.finding.facts
+    # It runs then, and takes for a constant what was to be learned from.
+    constant = isinstance(facts, BackwardTwiceFacts) and facts.differentiated
     yield Candidate(
         f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
         "Both backwards add the same gradients: what is learned from is twice the gradient of this loss."
@@ -271,7 +274,8 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         safe=collision.same_iteration
         and first.at.span != collision.second.at.span
         and not context.caught
-        and not repeats,
+        and not repeats
+        and not constant,
     )
 
 
