@@ -179,6 +179,18 @@ def test_a_statement_around_the_finding_is_underlined_on_its_first_line_only() -
     )
 
 
+@pytest.mark.parametrize("columns", [70, 90, 110])
+def test_an_underline_ends_where_its_line_is_cut(columns: int) -> None:
+    code = "loss.backward(" + "gradient_of_the_loss, " * 8 + "retain_graph=True)   "
+    last = Label(span(1, code.index("retain") + 1, len(code.rstrip()) + 1), "freed here", "freed")
+    finding = backward_twice(span=span(1, 1, len(code) + 1), labels=(last,))
+    line, marks = (row.split("| ", 1)[1] for row in shown(finding, code, width=columns).splitlines()[3:5])
+    assert line.endswith("...") and marks.rindex("^") + 1 == len(line) - 3
+    assert marks.index("-") == len(line) - 3, "what is not shown stands at the dots"
+    wide = shown(finding, code, width=300).splitlines()[3:5]
+    assert len(wide[1]) == len(wide[0]), "the blanks behind the line are none of it"
+
+
 def test_a_very_long_line_is_cut_around_the_span() -> None:
     code = "x = [" + "1, " * 2000 + "loss.backward(), " + "2, " * 2000 + "]"
     start = code.index("loss") + 1

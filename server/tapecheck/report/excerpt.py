@@ -146,8 +146,10 @@ def _stroke(number: int, mark: Mark, line: str, *, last: bool) -> _Stroke:
     indent = len(line) - len(line.lstrip())
     start = span.column - 1 if number == span.line else indent
     end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
-    start = max(0, min(start, len(line)))
-    end = max(start, min(end, len(line)))
+    # Blanks at the end of a line are not shown; a mark may stand right behind it.
+    most = len(line.rstrip())
+    start = max(0, min(start, most))
+    end = max(start, min(end, most))
     left = _columns(line[:start])
     return _Stroke(left, max(left + 1, _columns(line[:end])), mark.message if last else "", mark.primary)
 
@@ -178,18 +180,21 @@ def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_S
     end = start + room
     while end < len(cells) and cells[end] == "":
         end -= 1
-    shift = len(head) - start
-    most = len(head) + end - start + len(tail)
-    moved = [
-        _Stroke(
-            min(max(0, stroke.start + shift), most - 1),
-            min(max(1, stroke.end + shift), most),
-            stroke.message,
-            stroke.primary,
-        )
-        for stroke in strokes
-    ]
+    shift, last = len(head) - start, len(head) + end - start
+    moved = [_within(stroke, shift, len(head), last) for stroke in strokes]
     return head + "".join(cells[start:end]) + tail, moved
+
+
+def _within(stroke: _Stroke, shift: int, first: int, last: int) -> _Stroke:
+    """Return a stroke moved, as far as its text is shown; one whose text is cut off stands at the dots of that side."""
+    start, end = stroke.start + shift, stroke.end + shift
+    if end <= first:
+        start, end = 0, 1
+    elif start >= last:
+        start, end = last, last + 1
+    else:
+        start, end = max(start, first), min(end, last)
+    return _Stroke(start, end, stroke.message, stroke.primary)
 
 
 def _underlines(strokes: list[_Stroke], severity: Severity, paint: Paint) -> list[str]:
