@@ -42,6 +42,7 @@ from tapecheck.interpret.values import (
     node_of,
     on_graph,
     only_tensors,
+    requires_any,
 )
 from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
@@ -359,10 +360,7 @@ class Autograd:
                 # Nothing else that it was computed of could have one: it was no data.
                 root.graph = "may"
             if root.node is None and root.requires() == "may":
-                built = self.world.graph.unknown_graph(root.name, node)
-                root.node, root.oldest = built.node, built.oldest
-                if isinstance(root, Unknown):
-                    root.certain = False
+                root.stands_at(self.world.graph.unknown_graph(root.name, node))
                 self.world.stores.kept += 1
 
     def grad_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -670,18 +668,14 @@ class Autograd:
         context.attrs["needs_input_grad"] = Unknown("needs_input_grad")
         forward = machine.class_attribute(cls, "forward", cls, node)
         setup = machine.class_attribute(cls, "setup_context", cls, node)
-        world.modes.grad_modes.append("no")
-        depth = len(world.modes.grad_modes)
-        try:
+        with world.modes.recording("no"):
             if isinstance(setup, Unknown):
                 result = machine.call(forward, [context, *args], kwargs, node)
             else:
                 result = machine.call(forward, args, kwargs, node)
                 machine.call(setup, [context, tuple(args), result], {}, node)
-        finally:
-            del world.modes.grad_modes[depth - 1 :]
         torch = self.torch
-        carriers = [value for arg in args for value in torch.tensors(arg) if torch.requires(value) != "no"]
+        carriers = [value for value in torch.tensors(tuple(args)) if value.requires() != "no"]
         if not carriers or world.modes.grad_mode == "no":
             return result
         outputs = listed(result)
@@ -689,13 +683,11 @@ class Autograd:
         reads = _reads_saved(backward)
         kept = only_tensors(saved_values) if reads != "no" else []
         saved: list[Saved] = [world.graph.save(value, value.name or "saved", reads) for value in kept]
-        exists: Fact = "no"
-        for value in carriers:
-            exists = either(exists, torch.requires(value))
         for name, held in context.attrs.items():
             # Its backward may walk a graph that its forward has built, whoever starts it.
             machine.escape(held, node, f"ctx.{name}")
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
+        exists = requires_any(carriers)
         built = world.graph.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
         own = _differentiable_again(backward)
         if built.node is not None:

@@ -8,8 +8,19 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.carry import has_graph
 from tapecheck.interpret.state import cuts_of, merge_cuts
-from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value, listed
-from tapecheck.tape import Fact, both, either
+from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
+    Args,
+    Instance,
+    Kwargs,
+    Native,
+    Tensor,
+    Unknown,
+    Value,
+    listed,
+    requires_any,
+)
+from tapecheck.tape import Fact, both
 from tapecheck.torchfacts import load
 
 _DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "precision_matrix", "scale_tril")}
@@ -93,12 +104,9 @@ class Distributions:
         if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
             at = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
             return torch.op(op, [], {**given, **at}, node)
-        values = [*state.parameters, *[tensor for arg in args for tensor in torch.tensors(arg)]]
+        values = [*state.parameters, *torch.tensors(tuple(args))]
         carriers = [value for value in values if value.node is not None]
-        required: Fact = "no"
-        for value in values:
-            required = either(required, torch.requires(value))
-        required = both(required, sure)
+        required = both(requires_any(values), sure)
         if required == "no" or self.world.modes.grad_mode == "no":
             return self.world.graph.data(name, cuts_of(*values))
         if not carriers:

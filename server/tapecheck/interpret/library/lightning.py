@@ -160,19 +160,14 @@ class _Steps:
         node = self.definition(name)
         if node is None:
             return
-        world = self.machine.world
         stage = name.removesuffix("_step")
-        world.modes.grad_modes.append("no")
-        depth = len(world.modes.grad_modes)
-        try:
+        with self.machine.world.modes.recording("no"):
             self.hook(f"on_{stage}_epoch_start")
             batch = Unknown("batch")
             batch.data = True
             self.hook(name, batch, 0)
             self.hook(f"on_{stage}_epoch_end")
             self.hook(f"{stage}_epoch_end", Unknown("outputs"))
-        finally:
-            del world.modes.grad_modes[depth - 1 :]
 
 
 def _in_steps(modules: Modules, model: Instance) -> _Steps:

@@ -571,7 +571,7 @@ class Modules:
         """Return a class of torch.nn without facts: differentiable in its inputs and parameters."""
         self.ran(owner, args, node)
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
-        values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.torch.tensors(arg)]
+        values = self.torch.tensors((*args, *kwargs.values()))
         name = owner.lib.rsplit(".", 1)[-1]
         keeps: Fact = "yes" if parameters else "may"
         return self.torch.opaque(name, [*parameters, *values], node, linked="yes", keeps=keeps)

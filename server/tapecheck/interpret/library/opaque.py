@@ -36,8 +36,9 @@ from tapecheck.interpret.values import (
     listed,
     may_carry,
     positional,
+    requires_any,
 )
-from tapecheck.tape import NOTHING, CutKind, Escape, Fact, either
+from tapecheck.tape import NOTHING, CutKind, Escape, Fact
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -99,18 +100,14 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     _assume(torch, name, args, kwargs, node)
     torch.world.modes.breaks += 1
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
-    values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    values = torch.tensors((*args, *kwargs.values()))
     if torch.world.position.is_discarded(node) and not name.startswith(_GENERIC_DATA):
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.modes.grad_mode != "no":
         # Data goes into models as well, and `odeint(func, y0, t)` calls what has a graph that the values need not have.
         # A function of torch's own has no model but the one that it is given.
-        if (
-            not name.startswith("torch.")
-            or _computes_any(args, kwargs)
-            or any(torch.requires(value) != "no" for value in values)
-        ):
+        if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
             result.data, result.returned = False, True
     result.holds = given
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
@@ -220,9 +217,7 @@ def opaque(
     cuts = cuts_of(*[value for value in values if value.node is None])
     result = Unknown(f"{name}()", None, cuts)
     if carriers and world.modes.grad_mode != "no":
-        exists: Fact = "no"
-        for value in carriers:
-            exists = either(exists, torch.requires(value))
+        exists = requires_any(carriers)
         built = world.graph.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
         result.node, result.oldest = built.node, built.oldest
         result.certain = linked == "yes" and exists == "yes"
@@ -233,9 +228,7 @@ def opaque(
             )
         result.data = True
     else:
-        result.data = name.startswith(_GENERIC_DATA) or (
-            bool(values) and all(torch.requires(value) == "no" for value in values)
-        )
+        result.data = name.startswith(_GENERIC_DATA) or (bool(values) and requires_any(values) == "no")
         if name.startswith(_CHANCE):
             unknowns.drawn(result)
     return result
@@ -320,7 +313,7 @@ def _computed(
         if isinstance(arg, Queue):
             # Whoever has it may fill it and empty it.
             arg.more = True
-    values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    values = torch.tensors((*args, *kwargs.values()))
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
@@ -366,7 +359,7 @@ def _computed(
 
 def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST, to: str) -> None:
     """Code that nobody can look into got values, and may run a backward through them, now or later."""
-    if any(isinstance(value, Unknown) and value.returned and value.node is None for value in values):
+    if any(value.returned and value.node is None for value in values):
         values = [*values, torch.world.graph.unknown_source(node)]
     torch.machine.escape(tuple(values), node, to)
 
@@ -493,7 +486,7 @@ def _step(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, n
     if args:
         scalers.divided(torch.world, args[0], node)
         # A step that is given a loss does the backward itself, as far as anybody knows.
-        _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")
+        _given_away(torch, torch.tensors(tuple(args)), node, f"{owner.name}.step")
     return _asked(torch, owner, name, args, kwargs, node)
 
 

@@ -173,11 +173,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     world = torch.world
     if world.modes.grad_mode != "no" and _perhaps_frozen(torch, target, bound):
         # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
-        world.modes.grad_modes.append("no")
-        try:
+        with world.modes.recording("no"):
             return apply(torch, fact, bound, node, target)
-        finally:
-            world.modes.grad_modes.pop()
     world.budget.spend(limits.OP_WORK)
     call = _Call(torch, fact, bound, node, target)
     shape = call.gather()
@@ -246,9 +243,8 @@ class _Call:
     def give_own_graphs(self) -> None:
         """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
         for value in self.every:
-            if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
-                own = self.world.graph.unknown_graph(value.name, self.node, "may")
-                value.node, value.oldest, value.certain = own.node, own.oldest, False
+            if value.returned and value.node is None and value.itself() is value:
+                value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may"))
 
     def without_graph(self, plan: _Plan) -> Tensor:
         """Return the result where no node is built for it: the target, or data."""

@@ -208,12 +208,8 @@ class Optimizers:
                 rounds = limits.CLOSURE_CALLS if most is None else min(most, limits.CLOSURE_CALLS)
         for _ in range(rounds):
             if closure is not None:
-                self.world.modes.grad_modes.append("yes")
-                depth = len(self.world.modes.grad_modes)
-                try:
+                with self.world.modes.recording("yes"):
                     made = self.machine.call(closure, [], {}, node)
-                finally:
-                    del self.world.modes.grad_modes[depth - 1 :]
                 result = made if result is None else result
             state = self._regrouped(owner, node)
             if owner.attrs.get("grad_scale") is not None or kwargs.keys() - {"closure"}:

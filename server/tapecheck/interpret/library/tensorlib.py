@@ -338,7 +338,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     world = torch.world
     cuts: tuple[int, ...] = ()
     if name in _OF_DATA:
-        for value in [value for arg in args for value in torch.tensors(arg)]:
+        for value in torch.tensors(tuple(args)):
             if value.node is None:
                 cuts = merge_cuts(cuts, value.cuts)
             elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
@@ -420,7 +420,7 @@ def _integers(torch: Torch, args: Args) -> bool:
 
 def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cuts: tuple[int, ...] = ()
-    for value in [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]:
+    for value in torch.tensors((*args, *kwargs.values())):
         cuts = merge_cuts(torch.world.graph.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
     result = Unknown.plain("numpy", cuts)
     result.data = True

@@ -30,7 +30,9 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     items_of,
+    may_carry,
     positional,
+    requires_any,
 )
 from tapecheck.tape import Fact, Span, either
 
@@ -222,7 +224,7 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
     reentrant = True if reentrant is None else reentrant
     for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
         kwargs.pop(name, None)
-    inputs = [tensor for arg in args for tensor in torch.tensors(arg)]
+    inputs = torch.tensors(tuple(args))
     world.modes.recomputed += 1
     try:
         result = torch.machine.call(function, args, kwargs, node)
@@ -230,10 +232,8 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
         world.modes.recomputed -= 1
     if world.modes.grad_mode == "no":
         return result
-    needed: Fact = "no"
     # The reentrant kind does not look into lists and dicts.
-    for value in [arg for arg in args if isinstance(arg, (Tensor, Unknown))] if reentrant is True else inputs:
-        needed = either(needed, torch.requires(value))
+    needed = requires_any([arg for arg in args if may_carry(arg)] if reentrant is True else inputs)
     if not isinstance(reentrant, bool):
         needed = either("may", needed) if needed == "no" else "may"
 
@@ -335,25 +335,23 @@ def _from_pretrained(path: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Valu
 
 def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if wrapped.kind in ("no_grad", "enable_grad", "inference_mode"):
-        on = wrapped.kind == "enable_grad"
-        outermost = not on and torch.world.modes.grad_mode != "no" and torch.world.position.frames
-        inference = torch.world.modes.inference
-        torch.world.modes.inference = inference or wrapped.kind == "inference_mode"
-        torch.world.modes.grad_modes.append("yes" if on and not inference else "no")
-        depth = len(torch.world.modes.grad_modes)
+        on, modes = wrapped.kind == "enable_grad", torch.world.modes
+        outermost = not on and modes.grad_mode != "no" and torch.world.position.frames
+        inference = modes.inference
+        modes.inference = inference or wrapped.kind == "inference_mode"
         if outermost:
-            torch.world.modes.cut_site = torch.world.position.site(node)
+            modes.cut_site = torch.world.position.site(node)
         try:
-            result = torch.machine.call(wrapped.function, args, kwargs, node)
+            with modes.recording("yes" if on and not inference else "no"):
+                result = torch.machine.call(wrapped.function, args, kwargs, node)
             if isinstance(result, Generator):
                 # A generator function: each of its steps is taken in that mode.
                 result.run = _in_mode(torch, result.run, "yes" if on else "no")
             return result
         finally:
-            del torch.world.modes.grad_modes[depth - 1 :]
-            torch.world.modes.inference = inference
+            modes.inference = inference
             if outermost:
-                torch.world.modes.cut_site = None
+                modes.cut_site = None
     if wrapped.kind in _AUTOCASTS:
         context = autocast(_AUTOCASTS[wrapped.kind])
         context.enter(torch.machine)
@@ -374,15 +372,12 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
     sent: Value = None
     thrown: Signal | None = None
     while True:
-        torch.world.modes.grad_modes.append(mode)
-        depth = len(torch.world.modes.grad_modes)
         try:
-            value = run.send(sent) if thrown is None else run.throw(thrown)
+            with torch.world.modes.recording(mode):
+                value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
             returned: Value = stop.value
             return returned
-        finally:
-            del torch.world.modes.grad_modes[depth - 1 :]
         thrown = None
         try:
             sent = yield value

@@ -19,8 +19,9 @@ from tapecheck.interpret.values import (
     listed,
     only_tensors,
     positional,
+    requires_any,
 )
-from tapecheck.tape import Fact, GraphRead, either
+from tapecheck.tape import GraphRead
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
 """What turns a function into another one."""
@@ -60,9 +61,7 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
 
 def _derivative(torch: Torch, short: str, computed: list[Tensor | Unknown], wanted: Value, node: ast.AST) -> Value:
     """Return a derivative in the structure of what it is taken by; a constant where nothing had a graph."""
-    exists: Fact = "no"
-    for value in computed:
-        exists = either(exists, torch.requires(value))
+    exists = requires_any(computed)
     if torch.world.modes.grad_mode == "no":
         exists = "no"
     carriers = [value for value in computed if value.node is not None]
@@ -127,28 +126,20 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
             return tuple(fresh(item) for item in value)
         if not isinstance(value, Tensor):
             return value
-        if create is False:
+        if create is False or value.node is None:
             return world.graph.make_leaf(world.graph.data(value.name), node, value.name)
-        return torch.op("view_as", [value, value], {}, node) if value.node is not None else fresh_leaf(value)
+        return torch.op("view_as", [value, value], {}, node)
 
-    def fresh_leaf(value: Tensor) -> Value:
-        return world.graph.make_leaf(world.graph.data(value.name), node, value.name)
-
-    world.modes.grad_modes.append("yes")
-    depth = len(world.modes.grad_modes)
-    try:
+    with world.modes.recording("yes"):
         entered = fresh(inputs)
-        passed: list[Value] = listed(entered)
-        result = torch.machine.call(given.get("func"), passed, {}, node)
-    finally:
-        del world.modes.grad_modes[depth - 1 :]
-    roots = tuple(value.node for value in torch.tensors(result) if value.node is not None)
-    if roots:
-        # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
-        walked = [value for value in torch.tensors(result) if torch.requires(value) == "yes"]
-        targets = only_tensors(torch.tensors(entered))
-        if walked and targets:
-            torch.autograd.walk(walked, targets, node, create)
+        result = torch.machine.call(given.get("func"), listed(entered), {}, node)
+    outputs = torch.tensors(result)
+    roots = tuple(value.node for value in outputs if value.node is not None)
+    # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
+    walked = [value for value in outputs if value.requires() == "yes"]
+    targets = only_tensors(torch.tensors(entered))
+    if roots and walked and targets:
+        torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)
     many = isinstance(inputs, tuple) or isinstance(result, tuple)
     if create is False and roots and world.modes.grad_mode != "no":

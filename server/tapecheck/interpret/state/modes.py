@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tapecheck.tape import Fact, Site, Span
 
 
@@ -37,3 +40,13 @@ class Modes:
     @property
     def grad_mode(self) -> Fact:
         return self.grad_modes[-1]
+
+    @contextmanager
+    def recording(self, mode: Fact) -> Iterator[None]:
+        """Record operations as a mode says; what is switched within and not switched back ends with it."""
+        depth = len(self.grad_modes)
+        self.grad_modes.append(mode)
+        try:
+            yield
+        finally:
+            del self.grad_modes[depth:]

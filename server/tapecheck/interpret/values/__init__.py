@@ -78,6 +78,7 @@ from tapecheck.interpret.values.unknown import (
     merge_cuts,
     node_of,
     on_graph,
+    requires_any,
     settle_on,
 )
 
@@ -91,6 +92,6 @@ __all__ = [
     "function_of", "hashable", "identical", "is_buffer", "is_constant", "is_module", "is_number", "is_parameter",
     "items_of", "known_elements", "known_int", "known_keywords", "known_numbers", "known_slice", "known_text",
     "layer_of", "listed", "loaded", "marked", "may_carry", "merge_cuts", "node_of", "note_first_graph", "on_graph",
-    "only_tensors", "parts_of_slice", "path_of", "plain", "positional", "settle_on", "stands_still", "stored", "unkey",
-    "unwrapped", "user_class",
+    "only_tensors", "parts_of_slice", "path_of", "plain", "positional", "requires_any", "settle_on", "stands_still",
+    "stored", "unkey", "unwrapped", "user_class",
 ]  # fmt: skip

@@ -98,6 +98,7 @@ class Tensor(BaseValue):
 
     can_hold: ClassVar[bool] = True
     decides: ClassVar[Decides] = Decides.TENSOR
+    returned: ClassVar[bool] = False
     leaf: ClassVar[None] = None
     """The leaf that stands for the parameters of a model, which no tensor is."""
 
@@ -146,6 +147,10 @@ class Tensor(BaseValue):
         self.length: Value = None
         self.items: list[Value] | None = None
         self.hooks: list[Value] = []
+
+    def stands_at(self, built: Tensor) -> None:
+        """Note that it may have the graph that was built for it."""
+        self.node, self.oldest = built.node, built.oldest
 
     def surely_carries(self) -> None:
         """Note that it has a graph if it may have one: a backward of it did not raise."""

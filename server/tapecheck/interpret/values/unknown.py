@@ -27,7 +27,7 @@ from tapecheck.interpret.values.base import (
     plain,
 )
 from tapecheck.interpret.values.tensor import Storage, Tensor
-from tapecheck.tape import Fact
+from tapecheck.tape import Fact, either
 
 
 class Kind(Enum):
@@ -139,6 +139,10 @@ class Unknown(BaseValue):
         self.holds: tuple[int, ...] = ()
         self.made: list[tuple[Unknown, int]] | None = None
         self.part_of: Unknown | None = None
+
+    def stands_at(self, built: Tensor) -> None:
+        """Note that it may have the graph that was built for it."""
+        self.node, self.oldest, self.certain = built.node, built.oldest, False
 
     def surely_carries(self) -> None:
         """Note that it has a graph if it may have one: a backward of it did not raise."""
@@ -358,6 +362,14 @@ def _kind_of_size(index: Value) -> Kind:
     """Return what is known of an item of a tensor's sizes: an unknown index may be a slice."""
     whole = isinstance(index, int) or (isinstance(index, Unknown) and index.kind in COUNTED)
     return Kind.WHOLE if whole else Kind.ANY
+
+
+def requires_any(values: Iterable[Tensor | Unknown]) -> Fact:
+    """Whether any of some values carries a graph, or is a leaf that requires grad."""
+    found: Fact = "no"
+    for value in values:
+        found = either(found, value.requires())
+    return found
 
 
 def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
