@@ -75,25 +75,30 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         owner.arguments.append(([], dict(kwargs)))
         return None
     if name == "parse_args" and (args or "args" in kwargs):
-        given = args[0] if args else kwargs["args"]
-        if len(args) < 2 and "namespace" not in kwargs and isinstance(given, List) and not given.more:
-            try:
-                parsed = _parsed(torch, owner, given.items, node)
-            except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
-                return NO_MODEL
-            space = Instance(None, "argparse.Namespace")
-            for key, value in parsed.items():
-                torch.machine.set_attribute(space, key, _value(torch, value, node), node)
-            return space
-    elif name == "parse_args":
+        words = args[0] if args else kwargs["args"]
+        whole = len(args) < 2 and "namespace" not in kwargs and isinstance(words, List) and not words.more
+        return _namespace(torch, owner, words.items, node) if whole and isinstance(words, List) else NO_MODEL
+    if name == "parse_args":
         given = cast(Unknown, owner.part_named("parse_args()"))
         given.data = True
         for option, value in _defaults(owner).items():
             unknowns.usually(cast(Unknown, given.part_named(option)), value)
         return given
-    elif name not in ("parse_args", "print_help", "format_help"):
+    if name not in ("print_help", "format_help"):
         owner.arguments.append(None)
     return NO_MODEL
+
+
+def _namespace(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> Value:
+    """Return what `parse_args(words)` gives; NO_MODEL where nobody knows."""
+    try:
+        parsed = _parsed(torch, owner, words, node)
+    except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
+        return NO_MODEL
+    space = Instance(None, "argparse.Namespace")
+    for key, value in parsed.items():
+        torch.machine.set_attribute(space, key, _value(torch, value, node), node)
+    return space
 
 
 def _defaults(owner: Parser) -> dict[str, Value]:

@@ -124,22 +124,24 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if last and isinstance(default := default_of(arg), int) and step == 1:
             # Settled on or not: that is for this way only.
             usual = default - start
-        value = resolved(m, arg, node) if last else concrete(arg)
-        if isinstance(value, Unknown) and last:
-            # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-            settle_on(value, bound_length(value, start + limits.LOOP_BOUND * (step or 1)))
-        elif isinstance(value, Unknown):
-            settle_on(value, 0 if index == 0 else 1)
-        elif isinstance(value, Tensor):
-            value = start + limits.LOOP_BOUND * (step or 1) if last else 0 if index == 0 else 1
-        known = known_numbers([value])
-        if not known or not math.isfinite(known[0]) or known[0] != int(known[0]):
+        # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+        usual_bound = start + limits.LOOP_BOUND * (step or 1) if last else min(index, 1)
+        bound = _bound(resolved(m, arg, node) if last else concrete(arg), usual_bound, last)
+        if bound is None:
             return Unknown("range")
-        values.append(int(known[0]))
+        values.append(bound)
     if not values or (len(values) > 2 and values[2] == 0):
         return Unknown("range")
     start, stop, *more = (0, *values) if len(values) == 1 else values
     return Range(start, stop, more[0] if more else 1, usual)
+
+
+def _bound(value: Value, usual: int, last: bool) -> int | None:
+    """Return a bound of a range, as it is known or settled on; None where it is no whole number."""
+    if isinstance(value, Unknown):
+        settle_on(value, bound_length(value, usual) if last else usual)
+    known = [usual] if isinstance(value, Tensor) else known_numbers([value])
+    return int(known[0]) if known and math.isfinite(known[0]) and known[0] == int(known[0]) else None
 
 
 def following(inner: Stream) -> Callable[[int], Value]:
@@ -526,8 +528,7 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    cls, wanted = ([*args, None, None])[:2]
-    kinds = listed(wanted)
+    cls, kinds = positional(args, 0), listed(positional(args, 1))
     if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
         bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
         libraries = {path.rsplit(".", 1)[-1] for path in map(path_of, kinds) if path}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.library.states import OptimizerState, state_of
 from tapecheck.interpret.values import Class, Dict, Instance, List, Set, Tensor, Value, is_parameter, items_of
 from tapecheck.tape import LeftOut, Named
 
@@ -53,25 +53,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     for owner in state.whole:
         registered = {id(tensor) for _, tensor in torch.nn.named_parameters(owner)}
         whole |= registered
-        top = owner.layer.top if owner.layer is not None else None
-        later: list[int] = []
-        unregistered: dict[Class | None, list[int]] = {}
-        for path, tensor, holder in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
-            if tensor.node is None or tensor.node in listed:
-                continue
-            if id(tensor) in state.frozen:
-                # Switched on later, that is another story.
-                continue
-            found = later if id(tensor) in registered else unregistered.setdefault(holder, [])
-            found.append(tensor.node)
-            if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
-                # It came into the module when that had its name already.
-                torch.nn.named_by[tensor.node] = top
-                tensor.name = f"{owner.layer.path}.{path}"
-                torch.world.writer.emit(Named(tensor.node, tensor.name))
-        _tell(torch, state, node, later, True, True)
-        for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
-            _tell(torch, state, node, leaves, True, False, cls)
+        _tell_of_module(torch, state, owner, registered, node)
     inside = {id(owner) for owner in state.whole}
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) in inside:
@@ -86,6 +68,27 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
+
+
+def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, registered: set[int], node: ast.AST) -> None:
+    """Tell which leaves of a module that an optimizer was given whole it does not have."""
+    top = owner.layer.top if owner.layer is not None else None
+    later: list[int] = []
+    unregistered: dict[Class | None, list[int]] = {}
+    for path, tensor, holder in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
+        # What was frozen and is switched on later is another story.
+        if tensor.node is None or tensor.node in torch.optimizers.listed or id(tensor) in state.frozen:
+            continue
+        found = later if id(tensor) in registered else unregistered.setdefault(holder, [])
+        found.append(tensor.node)
+        if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
+            # It came into the module when that had its name already.
+            torch.nn.named_by[tensor.node] = top
+            tensor.name = f"{owner.layer.path}.{path}"
+            torch.world.writer.emit(Named(tensor.node, tensor.name))
+    _tell(torch, state, node, later, True, True)
+    for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
+        _tell(torch, state, node, leaves, True, False, cls)
 
 
 def _registers_as_torch(owner: Instance) -> bool:
@@ -185,9 +188,9 @@ def _leaves_of(
     seen.add(id(value))
     inner, lost_below = depth - 1, True
     parts: Iterable[tuple[str, Value]] = ()
+    if state_of(value, OptimizerState) is not None:
+        return
     if isinstance(value, Instance):
-        if isinstance(value.state, OptimizerState):
-            return
         if value.module:
             inner, lost_below, holder = depth, lost, holder if lost else value.cls
         parts = [(f"{path}.{name}" if path else name, item) for name, item in value.attrs.items()]

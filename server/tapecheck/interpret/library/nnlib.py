@@ -148,12 +148,7 @@ class Modules:
         names = fact.parameters if fact is not None else _guessed_parameters(name, args)
         flags = {**_defaults(fact), **{key: concrete(value) for key, value in given.items()}}
         for parameter in _layered(names, flags):
-            if flags.get("bias") is False and "bias" in parameter:
-                continue
-            wanted = _OPTIONAL.get(_LAYER.sub("", parameter))
-            if wanted is not None and (any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) != wanted[0]):
-                continue
-            if flags.get("affine") is False or flags.get("elementwise_affine") is False:
+            if not _has_parameter(parameter, flags):
                 continue
             tensor = self.world.graph.data(parameter)
             tensor.parameter = True
@@ -231,31 +226,8 @@ class Modules:
 
     def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """Return what the library side of an object answers for a name; None where it has none."""
-        layer = owner.layer
-        if layer is not None:
-            if name in layer.parametrized:
-                return parametrized.weight(self.torch, owner, name, node)
-            method = getattr(self, f"_module_{name}", None)
-            if method is not None:
-                return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)
-            if name in _KEEP:
-                return Native(name, lambda m, args, kwargs, at: owner)
-            if name in ("_parameters", "_buffers", "_modules"):
-                return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
-            if name == "module" and layer.wrapped:
-                return owner
-            if name == "no_sync" and layer.wrapped:
-                return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
-            if name == "manual_backward":
-                backward = self.torch.autograd.backward_method
-                return Native(name, lambda m, args, kwargs, at: backward(args[0], args[1:], kwargs, at))
-            if name in ("optimizers", "lr_schedulers"):
-                return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
-            if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
-                return Native(name, lambda m, args, kwargs, at: None)
-            if wrappers.wrapped(owner) is not None:
-                return wrappers.attribute(self, owner, name, node)
-            return submodules.method(self, owner, name)
+        if owner.layer is not None:
+            return self._attribute_of_module(owner, owner.layer, name, node)
         if owner.lib.startswith("torch.optim.") or state_of(owner, OptimizerState) is not None:
             return self.torch.optimizers.attribute(owner, name)
         if state_of(owner, ScalerState) is not None:
@@ -275,6 +247,31 @@ class Modules:
         if owner.cls is not None and name in ("__init_subclass__", "__setattr__", "__del__"):
             return Native(name, lambda m, args, kwargs, at: None)
         return None
+
+    def _attribute_of_module(self, owner: Instance, layer: Layer, name: str, node: ast.AST) -> Value:
+        if name in layer.parametrized:
+            return parametrized.weight(self.torch, owner, name, node)
+        method = getattr(self, f"_module_{name}", None)
+        if method is not None:
+            return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)
+        if name in _KEEP:
+            return Native(name, lambda m, args, kwargs, at: owner)
+        if name in ("_parameters", "_buffers", "_modules"):
+            return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
+        if name == "module" and layer.wrapped:
+            return owner
+        if name == "no_sync" and layer.wrapped:
+            return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
+        if name == "manual_backward":
+            backward = self.torch.autograd.backward_method
+            return Native(name, lambda m, args, kwargs, at: backward(args[0], args[1:], kwargs, at))
+        if name in ("optimizers", "lr_schedulers"):
+            return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
+        if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
+            return Native(name, lambda m, args, kwargs, at: None)
+        if wrappers.wrapped(owner) is not None:
+            return wrappers.attribute(self, owner, name, node)
+        return submodules.method(self, owner, name)
 
     def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if owner.cls is not None:
@@ -581,21 +578,14 @@ class Modules:
         owner = argument(args, kwargs, 0, "module")
         replaced = argument(args, kwargs, 1, "parameter_and_buffer_dicts")
         inputs = argument(args, kwargs, 2, "args", ())
-        parts = [part for part in replaced if isinstance(part, Dict)] if isinstance(replaced, tuple) else []
-        if isinstance(replaced, tuple) and len(parts) == len(replaced):
-            replaced = Dict({key: item for part in parts for key, item in part.items.items()})
-        if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
+        dicts = [part for part in listed(replaced) if isinstance(part, Dict)]
+        if not isinstance(owner, Instance) or len(dicts) != len(listed(replaced)):
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
         tied = concrete(kwargs.get("tie_weights", True)) is not False
-        for key, value in replaced.items.items():
-            home: Value = owner
-            last = str(key)
-            # A layer of torch's own holds its inner parameters under names with dots.
-            while isinstance(home, Instance) and last not in home.attrs and "." in last:
-                part, _, last = last.partition(".")
-                home = home.attrs.get(part)
-            if isinstance(home, Instance) and last in home.attrs:
+        for key, value in {key: item for part in dicts for key, item in part.items.items()}.items():
+            home, last = _home_of(owner, str(key))
+            if home is not None and last in home.attrs:
                 known = home.attrs[last]
                 undo.append((home, last, known))
                 home.attrs[last] = value
@@ -605,8 +595,7 @@ class Modules:
                     undo.append((other, name, known))
                     other.attrs[name] = value
         try:
-            given: list[Value] = listed(inputs)
-            return self.call(owner, given, {}, node)
+            return self.call(owner, listed(inputs), {}, node)
         finally:
             # A tied parameter may be there twice: what it was before the first time is what it was.
             for home, last, value in reversed(undo):
@@ -621,6 +610,16 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
+
+
+def _home_of(owner: Instance, path: str) -> tuple[Instance | None, str]:
+    """Return the module that a path within one leads to, None where it leads to none, and the last name of it."""
+    home: Value = owner
+    # A layer of torch's own holds its inner parameters under names with dots.
+    while isinstance(home, Instance) and path not in home.attrs and "." in path:
+        part, _, path = path.partition(".")
+        home = home.attrs.get(part)
+    return (home if isinstance(home, Instance) else None), path
 
 
 def _is_answer(value: Value) -> bool:
@@ -698,6 +697,15 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     count = layers if 0 < layers <= limits.MAX_LAYERS else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
     return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
+
+
+def _has_parameter(name: str, flags: dict[str, Value]) -> bool:
+    """Return whether a module that was made with some flags has a parameter of its class."""
+    switches = ("affine", "elementwise_affine", *(("bias",) if "bias" in name else ()))
+    if any(flags.get(switch) is False for switch in switches):
+        return False
+    wanted = _OPTIONAL.get(_LAYER.sub("", name))
+    return wanted is None or any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) == wanted[0]
 
 
 def _defaults(fact: ModuleFact | None) -> dict[str, Value]:

@@ -322,11 +322,13 @@ def _computed(
         # A model that somebody wrote and saved may hand back states that it has cut.
         saved = function.leaf.noted(Mark.SAVED)
         return opaque(torch, function.name, [*parts, *values], node, linked="may" if saved else "yes", keeps="yes")
-    if function.owner is not None and (function.node is not None or function.owner.cuts):
-        values.append(function.owner)
+    owner, method = function.owner, ""
+    if owner is not None:
+        method = function.attr
+        values += [owner] if function.node is not None or owner.cuts else []
     whole = function.within
     keeps: Fact = "may"
-    if function.attr in _COMPUTES_NOTHING and function.owner is not None:
+    if method in _COMPUTES_NOTHING:
         # What every module has, and what runs none of it.
         whole = None
     if whole is not None and whole.leaf is not None and values and whole.leaf.graph == "yes":
@@ -337,19 +339,16 @@ def _computed(
     if not args:
         result.within = whole
     # Data goes into a model as well: only a method of data certainly gives data.
-    method = function.attr if function.owner is not None else ""
-    result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
-    result.data = result.data and not any(map(_computes, (*args, *kwargs.values())))
+    gives_data = function.data and bool(method) and (not values or torch.facts.op(method) is not None)
+    result.data = result.data and gives_data and not any(map(_computes, (*args, *kwargs.values())))
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
     result.holds = given
-    if keeps == "yes":
-        # A part of a model that is asked for a result computes it.
+    # A part of a model that is asked for a result computes it.
+    if keeps == "yes" or owner is None:
         acts = torch.world.position.is_discarded(node)
-    elif function.owner is not None:
-        acts = function.owner.node is None and not looks
     else:
-        acts = torch.world.position.is_discarded(node)
+        acts = owner.node is None and not looks
     if acts:
         _given_away(torch, values, node, function.name)
     if not looks:

@@ -616,46 +616,44 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
             part.note(Mark.PART_OF_SEVERAL, torch.world.writer.ledger.version(part.storage.id))
         return part
 
-    if fact.outputs in ("tensor", "may"):
-        return result
     if fact.outputs in ("tuple", "list"):
-        count = fact.n_outputs
-        if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
-            sections = bound.get("split_size", bound.get("split_size_or_sections"))
-            count = known_int(bound.get("chunks"))
-            if isinstance(sections, (List, tuple)):
-                known = behaviour(sections).known_items(torch.machine, node)
-                count = len(known) if known is not None else None
-            rows = _rows_of_parts(fact.name, bound)
-            if rows is not None:
-                parts = [output(index) for index in range(len(rows))]
-                for part, length in zip(parts, rows, strict=True):
-                    part.length = length
-                return tuple(parts)
-        if count is None or count > limits.MOST_OUTPUTS:
-            return List([output(index) for index in range(2)], more=True, alike=2)
-        live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
-        cuts = result.cuts
-        if live is not None and fact.n_outputs is not None and result.node is not None:
-            # The indices of `topk`, `sort` and `max`: chosen by the values, without a way back to them.
-            cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, result, name=""), cuts)
-        items: list[Value] = []
-        for index in range(count):
-            items.append(
-                output(index)
-                if live is None or index in live or fact.n_outputs is None
-                else torch.world.graph.data(cuts=cuts, dtype="int")
-            )
-        return tuple(items)
+        return _several(torch, fact, result, bound, node, output)
     if fact.outputs.startswith("("):
         return _structured(fact.outputs, output)
     if fact.outputs == "number":
         return Unknown.number(result.cuts)
     if fact.outputs == "none":
         return None
-    if fact.outputs in ("bool", "str", "size", "other", "dict"):
-        return Unknown.named(fact.outputs)
-    return result
+    return Unknown.named(fact.outputs) if fact.outputs in ("bool", "str", "size", "other", "dict") else result
+
+
+def _several(
+    torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST, output: Callable[[int], Tensor]
+) -> Value:
+    """Return several results: as many as the op always has, or as it is asked for."""
+    count = fact.n_outputs
+    if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
+        sections = bound.get("split_size", bound.get("split_size_or_sections"))
+        count = known_int(bound.get("chunks"))
+        if known_elements(sections) is not None:
+            known = behaviour(sections).known_items(torch.machine, node)
+            count = len(known) if known is not None else None
+        rows = _rows_of_parts(fact.name, bound)
+        if rows is not None:
+            parts = [output(index) for index in range(len(rows))]
+            for part, length in zip(parts, rows, strict=True):
+                part.length = length
+            return tuple(parts)
+    if count is None or count > limits.MOST_OUTPUTS:
+        return List([output(index) for index in range(2)], more=True, alike=2)
+    if fact.n_outputs is None or len(fact.differentiable_outputs) >= count:
+        return tuple([output(index) for index in range(count)])
+    cuts, live = result.cuts, fact.differentiable_outputs
+    if result.node is not None:
+        # The indices of `topk`, `sort` and `max`: chosen by the values, without a way back to them.
+        cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, result, name=""), cuts)
+    data = torch.world.graph.data
+    return tuple([output(index) if index in live else data(cuts=cuts, dtype="int") for index in range(count)])
 
 
 def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:

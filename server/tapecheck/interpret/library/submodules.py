@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_buffer,
     is_constant,
+    is_module,
     known_int,
     known_slice,
     known_text,
@@ -262,22 +263,23 @@ def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     modules.world.stores.kept += 1
     layer = layer_of(owner)
     for source in (*args, *kwargs.values())[:1]:
-        pairs: list[tuple[Value, Value]] = []
-        if isinstance(source, Dict):
-            pairs = [(unkey(key), value) for key, value in source.items.items()]
-            layer.more = layer.more or source.more
-        elif isinstance(source, Instance) and source.layer is not None and source.layer.container in _KEYED:
-            pairs = [(name, source.attrs[name]) for name in names(source)]
-            layer.more = layer.more or source.layer.more
-        elif source is not None:
-            known = behaviour(source).known_items(modules.machine, node)
-            for one in known or ():
-                pair = behaviour(one).known_items(modules.machine, node) or ()
-                pairs += [(pair[0], pair[1])] if len(pair) == 2 else []
-            layer.more = layer.more or known is None or len(pairs) != len(known)
+        pairs, more = _pairs(modules, source, node)
+        layer.more = layer.more or more
         for key, value in pairs:
             owner.attrs[str(concrete(key))] = _entry(modules, owner, value, node)
     return owner if layer.container == "ParameterDict" else None
+
+
+def _pairs(modules: Modules, source: Value, node: ast.AST) -> tuple[list[tuple[Value, Value]], bool]:
+    """Return the keys and values that a container is given, and whether there may be more."""
+    if isinstance(source, Dict):
+        return [(unkey(key), value) for key, value in source.items.items()], source.more
+    if is_module(source) and layer_of(source).container in _KEYED:
+        return [(name, source.attrs[name]) for name in names(source)], layer_of(source).more
+    known = [] if source is None else behaviour(source).known_items(modules.machine, node)
+    pairs = [behaviour(one).known_items(modules.machine, node) or () for one in known or ()]
+    found: list[tuple[Value, Value]] = [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+    return found, known is None or len(found) != len(known)
 
 
 def _get(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -142,20 +142,18 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)
     many = isinstance(inputs, tuple) or isinstance(result, tuple)
+    wanted = result if short == "jvp" else inputs
+    outer = world.graph.data(short) if create is False and isinstance(result, Tensor) else result
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
         if short in ("jacobian", "hessian"):
             return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
-        outer = world.graph.data(short) if isinstance(result, Tensor) else result
-        wanted = result if short == "jvp" else inputs
-        if isinstance(wanted, tuple):
-            return (outer, tuple(world.graph.data(short, constant) for _ in wanted))
-        return (outer, world.graph.data(short, constant))
+        made = tuple(world.graph.data(short, constant) for _ in listed(wanted))
+        return (outer, made if isinstance(wanted, tuple) else made[0])
     if short in ("jacobian", "hessian"):
-        if many:
-            nested = Unknown.named(short)
-            nested.data = create is False
-            return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
-        return _derivative(torch, short, computed, inputs, node)
-    outer = world.graph.data(short) if create is False and isinstance(result, Tensor) else result
-    return (outer, _derivative(torch, short, computed, result if short == "jvp" else inputs, node))
+        if not many:
+            return _derivative(torch, short, computed, inputs, node)
+        nested = Unknown.named(short)
+        nested.data = create is False
+        return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
+    return (outer, _derivative(torch, short, computed, wanted, node))
