@@ -76,6 +76,7 @@ _SAME_RANK = frozenset((
     "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
     "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
 ))  # fmt: skip
+_FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2}
 _RANK_FOLLOWS = _SAME_RANK | _RANKED | frozenset((
     "view", "reshape", "unsqueeze", "sum", "mean", "mm", "outer", "ger", "nn.functional.linear", "linear", "cat",
     "concat", "stack",
@@ -702,6 +703,8 @@ def alias(torch: Torch, tensor: Tensor) -> Tensor:
 
 def _rank(torch: Torch, name: str, args: Args) -> int | None:
     """Return the number of dimensions of a result, for the ops where it follows from the arguments."""
+    if name in _FIXED_RANK:
+        return _FIXED_RANK[name]
     ranks = [tensor.rank for tensor in only_tensors(args)]
     if name in _SAME_RANK:
         return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
@@ -714,8 +717,6 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
         return ranks[0] + 1
     if name in ("sum", "mean") and len(args) == 1:
         return 0
-    if name in ("mm", "outer", "ger"):
-        return 2
     if name in ("nn.functional.linear", "linear"):
         return ranks[0] if ranks and isinstance(args[0], Tensor) else None
     if name in ("cat", "concat", "stack") and args:

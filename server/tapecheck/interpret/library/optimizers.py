@@ -163,10 +163,9 @@ class Optimizers:
         members, complete = self._leaves(group, node)
         groups = owner.attrs.get("param_groups")
         if isinstance(groups, List):
-            listed = List(list(members), not complete)
-            if isinstance(group, Dict):
-                group.items["params"] = listed
-            groups.items.append(group if isinstance(group, Dict) else Dict({"params": listed}, more=True))
+            known = group if isinstance(group, Dict) else Dict({}, more=True)
+            known.items["params"] = List(list(members), not complete)
+            groups.items.append(known)
         state = kept(owner, OptimizerState)
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]

@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     known_elements,
     known_int,
     marked,
+    path_of,
     positional,
 )
 from tapecheck.tape import CutKind, GraphRead
@@ -202,8 +203,7 @@ def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
-    if any(_integer_type(value.path) for value in kinds):
+    if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
     device = argument(args, kwargs, 0, "device")
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
@@ -372,9 +372,9 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
 def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
     """Return whether a factory makes "int" or "float"."""
     kind = kwargs.get("dtype")
-    if name in _OF_INTEGERS or (isinstance(kind, Lib) and _integer_type(kind.path)):
+    if name in _OF_INTEGERS or _integer_type(path_of(kind)):
         return "int"
-    whole = name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and _integers(torch, args)
+    whole = name in ("arange", "tensor", "full") and not path_of(kind) and _integers(torch, args)
     return "int" if whole else "float"
 
 

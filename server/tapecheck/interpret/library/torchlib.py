@@ -39,7 +39,9 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_module,
+    known_elements,
     on_graph,
+    path_of,
     positional,
 )
 from tapecheck.tape import Fact
@@ -104,10 +106,10 @@ class Torch:
             if value.node is not None:
                 return "tensor"
             return "number" if value.kind in COUNTED else "?"
-        if isinstance(value, (List, tuple)):
-            return _kind_of_items(value.items if isinstance(value, List) else list(value))
-        if isinstance(value, Lib):
-            return "dtype" if value.path.startswith("torch.") else "other"
+        if (items := known_elements(value)) is not None:
+            return _kind_of_items(list(items))
+        if path := path_of(value):
+            return "dtype" if path.startswith("torch.") else "other"
         if behaviour(value).is_iterator:
             return "tensors"
         return kind_of(value)

@@ -26,8 +26,10 @@ from tapecheck.interpret.values import (
     argument,
     is_constant,
     known_keywords,
+    known_text,
     listed,
     positional,
+    user_class,
 )
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
@@ -216,7 +218,7 @@ def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _dataclass_of(value: Value) -> Class | None:
     """Return the dataclass that a value is or is an object of; None of anything else."""
-    cls = value.cls if isinstance(value, Instance) else value
+    cls = user_class(value) or value
     return cls if isinstance(cls, Class) and cls.kind == "dataclass" else None
 
 
@@ -268,9 +270,8 @@ def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.namedtuple(name, fields, defaults=)."""
     names = argument(args, kwargs, 1, "field_names")
     if isinstance(names, str):
-        wanted: list[Value] = list(names.replace(",", " ").split())
-    else:
-        wanted = list(m.elements(names, node)) if names is not None else []
+        names = tuple(names.replace(",", " ").split())
+    wanted = list(m.elements(names, node)) if names is not None else []
     fields = [Field(name) for name in wanted if isinstance(name, str)]
     defaults = list(m.elements(kwargs["defaults"], node)) if kwargs.get("defaults") is not None else []
     for field, default in zip(reversed(fields), reversed(defaults)):
@@ -280,14 +281,14 @@ def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _typed_namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """typing.NamedTuple("Name", [("field", type), ...])."""
-    pairs = [pair for pair in m.elements(args[1], node) if isinstance(pair, tuple) and pair] if len(args) > 1 else []
-    fields = [Field(pair[0]) for pair in pairs if isinstance(pair[0], str)]
+    pairs = m.elements(args[1], node) if len(args) > 1 else ()
+    fields = [Field(pair[0]) for pair in pairs if isinstance(pair, tuple) and pair and isinstance(pair[0], str)]
     return _made_class(m, args, fields, node)
 
 
 def _made_class(m: Engine, args: Args, fields: list[Field], node: ast.AST) -> Class:
     """Return the class of a named tuple, whose name is the first argument."""
-    name = args[0] if args and isinstance(args[0], str) else "Record"
+    name = known_text(positional(args, 0)) or "Record"
     definition = ast.ClassDef(
         name, [], [], [], [], lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0)
     )

@@ -163,16 +163,11 @@ def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
 
 def _bounds_of(value: Unknown) -> tuple[float, float] | None:
     """Return what is known of a number, or follows for it from the one that an int was added to."""
-    if value.bounds is not None or value.parts is None or len(value.parts) != 3 or value.parts[0] not in ("Add", "Sub"):
+    made = value.shifted()
+    if value.bounds is not None or made is None or made[1] < 0:
         return value.bounds
-    left, right = value.parts[1:]
-    if isinstance(left, Unknown) and type(right) is int:
-        bounds, shift = _bounds_of(left), right if value.parts[0] == "Add" else -right
-    elif isinstance(right, Unknown) and type(left) is int and value.parts[0] == "Add":
-        bounds, shift = _bounds_of(right), left
-    else:
-        return None
-    return None if bounds is None else (bounds[0] + shift, bounds[1] + shift)
+    bounds = _bounds_of(made[0])
+    return None if bounds is None else (bounds[0] + made[2], bounds[1] + made[2])
 
 
 def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:

@@ -228,6 +228,16 @@ class Unknown(BaseValue):
             element.kind = Kind.WHOLE
         return element
 
+    def shifted(self) -> tuple[Unknown, int, int] | None:
+        """Return the unknown that an int was added to to make this one, its sign and the int; None of any other."""
+        if self.parts is None or len(self.parts) != 3 or self.parts[0] not in ("Add", "Sub"):
+            return None
+        left, right = self.parts[1:]
+        sign = 1 if self.parts[0] == "Add" else -1
+        if isinstance(left, Unknown) and type(right) is int:
+            return left, 1, sign * right
+        return (right, sign, left) if isinstance(right, Unknown) and type(left) is int else None
+
     def asked_length(self) -> Unknown:
         """Return the length, the same whenever it is asked for."""
         if self.length is None:
@@ -419,14 +429,8 @@ def settle_on(value: Unknown, constant: Value) -> None:
     """Let an unknown stand for a constant from now on, and what it was computed from by adding an int for that one."""
     value.concrete = constant
     Settlings.count = next(_numbers)
-    parts = value.parts
-    if parts is None or len(parts) != 3 or parts[0] not in ("Add", "Sub") or type(constant) is not int:
-        return
-    left, right = parts[1:]
-    if isinstance(left, Unknown) and left.concrete is None and type(right) is int:
-        settle_on(left, constant - right if parts[0] == "Add" else constant + right)
-    elif isinstance(right, Unknown) and right.concrete is None and type(left) is int:
-        settle_on(right, constant - left if parts[0] == "Add" else left - constant)
+    if type(constant) is int and (made := value.shifted()) is not None and made[0].concrete is None:
+        settle_on(made[0], (constant - made[2]) * made[1])
 
 
 def expression(value: Value) -> tuple[Hashable, ...]:
