@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from tapecheck.tape import (
     Iteration,
     Leaf,
     Loop,
+    LoopEnd,
     Measure,
     Node,
     Raised,
@@ -109,22 +111,71 @@ def test_graphs_that_look_the_same_are_kept_once(tmp_path: Path) -> None:
     assert len(data["ranks"][0]["calls"]) == 2003 and len(data["shapes"]) <= 4
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_a_browser_draws_the_page(tmp_path: Path) -> None:
-    run = page(tmp_path, 60, 50)
-    file = tmp_path / "page.html"
-    file.write_text(html.render(run), encoding="utf-8")
+def browsed(folder: Path, text: str) -> str:
+    """The page as a browser has made it."""
+    file = folder / "page.html"
+    file.write_text(text, encoding="utf-8")
     done = subprocess.run(
         [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
-         f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", file.as_uri()],
+         f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=3000", file.as_uri()],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert "<title>Tapecheck: train.py</title>" in done.stdout, done.stderr[-2000:]
     assert "Uncaught" not in done.stderr
-    assert "raised in iteration 3 &lt;b&gt;" in done.stdout
-    assert done.stdout.count('class="node"') == 2, "two source lines built the graph of the call that is shown"
-    assert re.search(r"line 2: [\d,]+ nodes", done.stdout) and "built here" in done.stdout
-    assert "iteration 60 of the loop on line 1" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_a_browser_draws_the_page(tmp_path: Path) -> None:
+    drawn = browsed(tmp_path, html.render(page(tmp_path, 60, 50)))
+    assert "raised in iteration 3 &lt;b&gt;" in drawn
+    assert drawn.count('class="node"') == 2, "two source lines built the graph of the call that is shown"
+    assert re.search(r"line 2: [\d,]+ nodes", drawn) and "built here" in drawn
+    assert "iteration 60 of the loop on line 1" in drawn
+
+
+WATCHED = """<script>
+const kept = { text: [], bar: [] }, of = CanvasRenderingContext2D.prototype, { fillText, fillRect } = of;
+const calls_ = (g) => g.canvas.id === "calls";
+of.fillText = function (text, x, y) { if (calls_(this)) kept.text.push([text, x]); fillText.call(this, text, x, y); };
+of.fillRect = function (x, y, w, h) { if (calls_(this) && h > 4) kept.bar.push(x); fillRect.call(this, x, y, w, h); };
+addEventListener("load", () => {
+  kept.text.length = kept.bar.length = 0;
+  showCalls();
+  document.body.dataset.kept = JSON.stringify(kept);
+});
+</script></head>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_the_numbers_of_calls_stand_under_their_bars(tmp_path: Path) -> None:
+    drawn = browsed(tmp_path, html.render(page(tmp_path, 5)).replace("</head>", WATCHED, 1))
+    found = re.search(r'data-kept="([^"]*)"', drawn)
+    assert found is not None
+    kept = json.loads(unescape(found[1]))
+    last = max(kept["bar"])
+    assert [x for text, x in kept["text"] if text == "5" and x == pytest.approx(last, abs=1)], kept
+    assert "call 5: " in drawn and "not on the tape" not in drawn.partition("<script>")[0]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_calls_that_are_not_on_the_tape_are_said_to_have_been(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    at = Site(Span(run.checked.path, 4, 5, 4, 20), iteration=((1, 3),))
+    run.tape.events[-2:] = [
+        Measure(at, "passed-calls", 57, "calls"), LoopEnd(1, 60), Hold(at, 1, 3, "losses", (4, 8)), End("finished"),
+    ]  # fmt: skip
+    facts = GraphKeptFacts(holder="losses")
+    measured: dict[str, Any] = {"nodes": [4, 8], "iterations": [2, 3]}
+    run.checked.findings[:] = [
+        Finding("TAPE201", "graph-kept-across-iterations", "warning", at.span, "`losses` keeps", "", (), facts=facts,
+                evidence=Evidence("confirmed", "kept", 3, measured))
+    ]  # fmt: skip
+    shown = browsed(tmp_path, html.render(run)).partition('<script type="application/json"')[0]
+    assert "call 3 of 60: " in shown
+    assert "The run went on: the 57 calls after it were like those before and are not on the tape." in shown
+    assert "4 to 8 nodes, iterations 2 to 3 of 60" in shown
+    assert "alive after iteration 3 of the loop on line 1, the last of 60 that was looked at:" in shown
 
 
 def test_calls_have_the_device_time_of_their_iterations(tmp_path: Path) -> None:

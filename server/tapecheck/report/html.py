@@ -24,7 +24,7 @@ from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
-from tapecheck.tape import Backward, End, Loop, Measure, Raised, Span, Started, Tape
+from tapecheck.tape import Backward, End, Loop, LoopEnd, Measure, Raised, Span, Started, Tape
 from tapecheck.tape.ranks import STEP, parts
 
 if TYPE_CHECKING:
@@ -397,9 +397,11 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
         for source in ledger.nodes[number].inputs
         if source in group_of and group_of[source] in position and group_of[source] != group_of[number]
     }  # fmt: skip
+    loop = held.loop.event.id
+    ends = (event.iterations for event in reading.tape.events if isinstance(event, LoopEnd) and event.loop == loop)
     return {
-        "holder": held.holder, "index": held.last.index, "line": held.loop.event.at.line, "rows": rows,
-        "edges": sorted(edges), "more": -1 if stack else len(steps) - len(shown), "tensors": len(numbers),
+        "holder": held.holder, "index": held.last.index, "of": next(ends, 0), "line": held.loop.event.at.line,
+        "rows": rows, "edges": sorted(edges), "more": -1 if stack else len(steps) - len(shown), "tensors": len(numbers),
     }  # fmt: skip
 
 
