@@ -410,6 +410,29 @@ def test_a_loop_with_a_finding_offers_a_run_and_tells_the_last_one() -> None:
     assert session.lenses(again(session)) == []
 
 
+def test_hint_and_lens_of_a_backward_agree_on_what_becomes_of_its_graph() -> None:
+    """The backward takes the saved tensors away; the nodes live as long as somebody has the loss."""
+    session = Session()
+    session.configure(Settings(inlay_hints=True))
+    kept = TRAINING.replace(BACKWARD, f"{BACKWARD}            losses.append(loss)\n").replace(
+        "model = ", "losses = []\nmodel = "
+    )
+    analysis = analysed(session, kept)
+    (finding,) = analysis.report.findings
+    assert finding.code == "TAPE201"
+    (lens,) = [lens.title for lens in session.lenses(analysis) if lens.line == 8]
+    assert lens == "its graph outlives the iteration"
+    told = {span.line: (text, more) for span, text, more in session.inlays(analysis)}
+    assert told[8] == (
+        "saved tensors freed",
+        "frees the saved tensors of the graph built on line 7; its nodes outlive the iteration",
+    )
+    session.recordings[PATH] = Recording(kept, with_evidence([finding], REFUTED))
+    assert {span.line: text for span, text, _ in session.inlays(analysis)}[8] == "graph freed"
+    session.documents[URI].replace(TRAINING, 2)
+    assert {span.line: text for span, text, _ in session.inlays(again(session))}[8] == "graph freed"
+
+
 def test_a_finding_in_a_function_belongs_to_the_loop_that_calls_it() -> None:
     session = Session()
     text = (

@@ -99,13 +99,37 @@ def _of_failing(call: Call, shown: Sequence[Shown]) -> Lens:
     return Lens(call.span.line, call.text)
 
 
+def hints(telling: Telling, shown: Sequence[Shown]) -> list[tuple[Span, str, str]]:
+    """Return what stands behind backward calls: the call, what becomes of its graph, and that in a sentence."""
+    found = []
+    for call in reported(telling, shown):
+        text, told = {"freed": "graph freed", "kept": "graph kept"}.get(call.fate, str(call.fate)), call.text
+        if call.fate == "freed" and (keeping := _keeping(call, shown)) and not _refuted(keeping):
+            # A graph that somebody holds loses its saved tensors alone.
+            text = "saved tensors freed"
+            told = told.replace("frees the graph", "frees the saved tensors of the graph")
+            told += "; its nodes outlive the iteration"
+        found.append((call.span, text, told))
+    return found
+
+
+def _keeping(call: Call, shown: Sequence[Shown]) -> list[Shown]:
+    """Return the findings that say of a call's graph that it outlives the iteration."""
+    return [one for one in shown if one.finding.code in _KEEPING and _built_by(one, call)]
+
+
+def _refuted(keeping: Sequence[Shown]) -> bool:
+    evidence = [one.finding.evidence for one in keeping if not one.stale]
+    return bool(evidence) and all(one is not None and one.verdict == "refuted" for one in evidence)
+
+
 def _of_kept(call: Call, shown: Sequence[Shown]) -> Lens | None:
-    keeping = [one for one in shown if one.finding.code in _KEEPING and _built_by(one, call)]
+    keeping = _keeping(call, shown)
     if keeping:
         evidence = [one.finding.evidence for one in keeping if not one.stale]
         if any(one is not None and one.verdict in ("confirmed", "found-by-run") for one in evidence):
             return Lens(call.span.line, "✓ confirmed: its graph outlives the iteration", "report")
-        if evidence and all(one is not None and one.verdict == "refuted" for one in evidence):
+        if _refuted(keeping):
             return Lens(call.span.line, "its graph did not outlive the iteration when it was run", "report")
         return Lens(call.span.line, "its graph outlives the iteration")
     # That a graph is kept for nothing is a finding, too.

@@ -21,7 +21,7 @@ from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
 from tapecheck.lsp.evidence import Evidences, Shown, plainly
 from tapecheck.lsp.hover import Explainer, Hover
-from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses, reported
+from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, hints, loop_lenses
 from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.pictures import Picture, Pictures
@@ -572,9 +572,7 @@ class Session:
         """Return what stands behind calls that walk a graph where the user wants it: the call, the hint, why."""
         if not analysis.snapshot.settings.inlay_hints:
             return []
-        words = {"freed": "graph freed", "kept": "graph kept"}
-        told = reported(analysis.explainer, self.shown(analysis))
-        fates = [(call.span, words.get(call.fate, call.fate), call.text) for call in told]
+        fates = hints(analysis.explainer, self.shown(analysis))
         constants = [(span, "first order only", why) for span, why in analysis.explainer.first_orders()]
         return sorted([*fates, *constants], key=lambda one: (one[0].end_line, one[0].end_column))
 
