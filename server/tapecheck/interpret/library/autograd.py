@@ -464,20 +464,13 @@ class Autograd:
         if inputs is not None:
             nodes = [number for value in inputs if (number := node_of(value)) is not None]
             targets = tuple(nodes) if nodes and (call == "grad" or len(nodes) == len(inputs)) else None
+        retain, at = (create, None) if argument is None else (argument, span)
+        unused = _true(given.get("allow_unused")) or _true(given.get("materialize_grads"))
         return Backward(
-            self.world.writer.next_backward(),
-            self.world.position.site(node),
-            call,
-            tuple(self._root(root) for root in roots),
-            targets,
-            argument if argument is not None else create,
-            create,
-            argument,
-            span if argument is not None else None,
-            call == "backward",
-            _true(given.get("allow_unused")) or _true(given.get("materialize_grads")),
-            open=not known,
-        )
+            self.world.writer.next_backward(), self.world.position.site(node), call,
+            tuple(self._root(root) for root in roots), targets, retain, create, argument, at, call == "backward",
+            unused, open=not known,
+        )  # fmt: skip
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
         visible.option(self.world, value, name, node)
@@ -504,7 +497,7 @@ class Autograd:
             items, whole = self.machine.gathered(value, node)
         elif isinstance(value, List):
             # The parameters of a model nobody knows are one leaf.
-            items, whole = list(value.items), not value.more or all(map(_stands_for_all, value.items))
+            items, whole = list(value.items), not value.more or all(marked(one, Mark.OPAQUE) for one in value.items)
         else:
             items, whole = self._sequence(value, node), True
         return items, whole and bool(items) and all(_has_place(item) for item in items)
@@ -773,11 +766,6 @@ def _differentiable_again(backward: Value) -> Fact:
         return "no"
     cuts = ("detach", "data", "no_grad", "numpy", "item")
     return "may" if any(getattr(part, "attr", "") in cuts for part in walk(backward.node)) else "yes"
-
-
-def _stands_for_all(value: Value) -> bool:
-    """Whether a leaf stands for all the parameters of a model nobody knows."""
-    return marked(value, Mark.OPAQUE)
 
 
 def _has_place(value: Value) -> bool:

@@ -66,13 +66,8 @@ def _managed(m: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.A
             method=True,
         )
 
-    manager.attrs.update(
-        {
-            "__enter__": Native("__enter__", enter),
-            "__exit__": Native("__exit__", leave),
-            "__call__": Native("__call__", decorate),
-        }
-    )
+    methods = {"__enter__": enter, "__exit__": leave, "__call__": decorate}
+    manager.attrs.update({name: Native(name, method) for name, method in methods.items()})
     return manager
 
 

@@ -24,10 +24,10 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     Native,
-    Tensor,
     Unknown,
     Value,
     argument,
+    may_carry,
     positional,
 )
 
@@ -68,10 +68,6 @@ def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     return None
 
 
-def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return builtin.length_of(owner)
-
-
 def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what other processes have too: of one process the tensor itself, of several a copy without graph."""
     return modules.torch.opaque_result("gather", args, kwargs, node)
@@ -83,11 +79,7 @@ def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """apex: `with amp.scale_loss(loss, optimizer) as scaled:`."""
     loss = positional(args, 0, Unknown("loss"))
-    made = (
-        torch.op("mul", [loss, torch.world.graph.data("scale")], {}, node)
-        if isinstance(loss, (Tensor, Unknown))
-        else loss
-    )
+    made = torch.op("mul", [loss, torch.world.graph.data("scale")], {}, node) if may_carry(loss) else loss
     return Context(lambda machine: made, lambda machine, raised: None)
 
 
@@ -97,11 +89,6 @@ def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     if isinstance(model, Instance) and model.layer is not None:
         model.layer.wrapped = True
     return model
-
-
-def metric(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Return an object of torchmetrics: what it keeps has no graph."""
-    return Instance(None, "torchmetrics.Metric")
 
 
 def _nothing(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -190,7 +177,7 @@ OBJECTS: dict[str, dict[str, Handler]] = {
         "parse_json_file": configurations.parse, "parse_yaml_file": configurations.parse,
     },
     "torch.utils.hooks.RemovableHandle": {"remove": _remove},
-    "torch.utils.data.DataLoader": {"__len__": _length},
-    "torch.utils.data.TensorDataset": {"__len__": _length},
+    "torch.utils.data.DataLoader": {"__len__": lambda modules, owner, a, k, n: builtin.length_of(owner)},
+    "torch.utils.data.TensorDataset": {"__len__": lambda modules, owner, a, k, n: builtin.length_of(owner)},
 }  # fmt: skip
 """What the methods of these objects do, by the class and the name."""

@@ -12,7 +12,6 @@ from tapecheck.interpret.library.states import OptimizerState, ScalerState, stat
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.values import (
     Bound,
-    Env,
     Function,
     Instance,
     Mark,
@@ -144,8 +143,8 @@ def _behind(value: Value) -> Iterable[Value]:
     """Return what whoever has a value can come to; by a function also what the names mean that it reads."""
     reached = behaviour(value).reached()
     if isinstance(value, Function):
-        read = (_meaning(value.env, name) for name in value.module.notes.of(value.node, syntax.free_names))
-        return (*reached, *read)
+        env, names = value.env, value.module.notes.of(value.node, syntax.free_names)
+        return (*reached, *((env.scope_of(name) or env.globals).vars.get(name) for name in names))
     return reached
 
 
@@ -158,11 +157,6 @@ def graphs_behind(function: Value, depth: int) -> list[Tensor | Unknown]:
         elif not carry.is_leaf(one):
             found += carry.tensors_in(one)
     return found
-
-
-def _meaning(env: Env, name: str) -> Value:
-    """Return what a name means in a scope; None where it means nothing yet."""
-    return (env.scope_of(name) or env.globals).vars.get(name)
 
 
 def scaling_escapes(torch: Torch, values: Iterable[Value], node: ast.AST, kinds: tuple[type, ...]) -> None:

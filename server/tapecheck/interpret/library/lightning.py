@@ -42,7 +42,7 @@ def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, no
 def evaluate(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     model = argument(args, kwargs, 0, "model")
     if isinstance(model, Instance) and model.cls is not None:
-        with _in_steps(modules, model) as steps:
+        with _Steps(modules, model) as steps:
             for name in ("validation_step", "test_step"):
                 steps.evaluate(name)
     return Unknown("metrics")
@@ -54,7 +54,7 @@ def fit(modules: Modules, model: Instance) -> None:
     In automatic optimisation what `training_step` returns (or its "loss") is run backward; see the `Closure` of
     Lightning's `loops/optimization/automatic.py` for the order.
     """
-    with _in_steps(modules, model) as steps:
+    with _Steps(modules, model) as steps:
         steps.hook("on_fit_start")
         steps.hook("on_train_start")
         steps.hook("on_train_epoch_start")
@@ -168,10 +168,6 @@ class _Steps:
             self.hook(name, batch, 0)
             self.hook(f"on_{stage}_epoch_end")
             self.hook(f"{stage}_epoch_end", Unknown("outputs"))
-
-
-def _in_steps(modules: Modules, model: Instance) -> _Steps:
-    return _Steps(modules, model)
 
 
 def _last_return(node: ast.AST) -> ast.AST:

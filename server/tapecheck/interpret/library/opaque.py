@@ -427,10 +427,6 @@ def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
     return owner
 
 
-def _itself(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return owner
-
-
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     how: CutKind = "numpy" if name == "numpy" else "item"
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
@@ -512,7 +508,10 @@ _METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value
     "requires_grad_": _requires_grad,
     "parameters": _parameters, "named_parameters": _parameters, "trainable_parameters": _parameters,
     "eval": _set_mode, "train": _set_mode,
-    **dict.fromkeys(("to", "cuda", "cpu", "float", "half", "double", "contiguous", "type"), _itself),
+    **dict.fromkeys(
+        ("to", "cuda", "cpu", "float", "half", "double", "contiguous", "type"),
+        lambda torch, owner, name, a, k, n: owner,
+    ),
     "item": _taken_out, "tolist": _taken_out, "numpy": _taken_out,
     "detach": _detach, "detach_": _detach,
     "generate": _generate, "prepare": _prepare,

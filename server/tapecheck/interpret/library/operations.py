@@ -374,7 +374,8 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     target.changed = whole.changed = (world.position.clock, world.position.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
-    for view in _views_alive(whole)[: limits.MAX_VIEWS]:
+    alive = [view for known in whole.storage.views or () if (view := known()) is not None]
+    for view in alive[: limits.MAX_VIEWS]:
         if view is not whole and view.base is whole and not view.is_leaf:
             _adopt(torch, view, world.graph.build("AsStridedBackward0", node, [whole], exists=whole.graph))
 
@@ -396,11 +397,6 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
         elif len(views) > 4 * limits.MAX_VIEWS:
             views[:] = [known for known in views if known() is not None]
         views.append(weakref.ref(view))
-
-
-def _views_alive(tensor: Tensor) -> list[Tensor]:
-    """Return the views of a tensor's memory that are still alive, in the order in which they were made."""
-    return [view for known in tensor.storage.views or () if (view := known()) is not None]
 
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:

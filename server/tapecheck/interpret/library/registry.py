@@ -63,7 +63,8 @@ def _builtin_class(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: as
 
 def _metrics(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if path.rsplit(".", 1)[-1][:1].isupper():
-        return frameworks.metric(torch, args, kwargs, node)
+        # What it keeps has no graph.
+        return Instance(None, "torchmetrics.Metric")
     return NO_MODEL
 
 

@@ -250,10 +250,6 @@ def _register_hook(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: K
     return Unknown.plain("handle")
 
 
-def _new(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return factory(torch, name, args, kwargs, node)
-
-
 _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
     "backward": _backward, "zero_": _zeroed, "detach_": _detached, "requires_grad_": _requires_grad,
     **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
@@ -269,7 +265,10 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
     ), _shape),
     "retain_grad": _retain_grad,
     "register_hook": _register_hook, "register_post_accumulate_grad_hook": _register_hook,
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"), _new),
+    **dict.fromkeys(
+        ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"),
+        lambda torch, owner, name, a, k, n: factory(torch, name, a, k, n),
+    ),
 }  # fmt: skip
 """What methods do that are no ops, or more than one."""
 

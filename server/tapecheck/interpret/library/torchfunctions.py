@@ -80,13 +80,11 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     if truth is None:
         truth = torch.world.choices.choose(node, True, "set_grad_enabled")
         torch.machine.settle(value, truth)
-    mode: Fact = "yes" if truth and not torch.world.modes.inference else "no"
-    before = torch.world.modes.grad_modes[-1], torch.world.modes.off_at
+    modes = torch.world.modes
+    before = modes.grad_modes[-1], modes.off_at
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
-    torch.world.modes.grad_modes[-1], torch.world.modes.off_at = (
-        mode,
-        None if truth else torch.world.position.span(node),
-    )
+    modes.grad_modes[-1] = "yes" if truth and not modes.inference else "no"
+    modes.off_at = None if truth else torch.world.position.span(node)
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         machine.world.modes.grad_modes[-1], machine.world.modes.off_at = before

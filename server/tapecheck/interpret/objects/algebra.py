@@ -44,7 +44,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
             return _tally(machine, op, left, right)
         if type(op) is ast.BitOr:
             return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.position.clock)
-    if type(op) in _SET_OPERATORS and (Set in (type(left), type(right)) or _is_keys(left)):
+    keys = isinstance(left, List) and left.kind == "keys"
+    if type(op) in _SET_OPERATORS and (keys or Set in (type(left), type(right))):
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
     return Unknown("result")
 
@@ -140,10 +141,6 @@ _SET_TESTS: dict[type[ast.cmpop], Callable[..., bool]] = {
 _TALLIES: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.BitAnd: min, ast.BitOr: max,
 }  # fmt: skip
-
-
-def _is_keys(value: Value) -> bool:
-    return isinstance(value, List) and value.kind == "keys"
 
 
 def _as_set(value: Value) -> dict[Hashable, Value] | None:

@@ -199,18 +199,9 @@ class GraphBuilder:
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
         of_leaf = None if tensor is None else tensor.of_leaf
         event = InPlace(
-            self._position.site(at),
-            storage.id,
-            how,
-            value.name,
-            of_leaf,
-            mode,
-            bumps,
-            optimizer,
-            tensor is None or not tensor.is_leaf,
-            self._lost(written),
-            of_leaf is not None and mode == bumps == "yes",
-        )
+            self._position.site(at), storage.id, how, value.name, of_leaf, mode, bumps, optimizer, not value.is_leaf,
+            self._lost(written), of_leaf is not None and mode == bumps == "yes",
+        )  # fmt: skip
         self._writer.emit(event)
         return event
 
