@@ -33,30 +33,33 @@ from tapecheck.interpret.values import (
 )
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
-_ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ReprEnum")
-_MODELS = ("pydantic.BaseModel", "pydantic_settings.BaseSettings", "flax.struct.PyTreeNode")
+_ENUMS = frozenset(("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ReprEnum"))
+_MODELS = frozenset(("pydantic.BaseModel", "pydantic_settings.BaseSettings", "flax.struct.PyTreeNode"))
 
 
 def finish(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) -> None:
     """Give a class that was just run its fields or members, where it is of one of these kinds."""
     bases = cls.library_bases()
     last = [base.rsplit(".", 1)[-1] for base in bases]
-    if any(name in _ENUMS for name in last):
+    if not _ENUMS.isdisjoint(last):
         _finish_enum(machine, cls, last, node)
         return
     if "NamedTuple" in last:
         cls.kind = "namedtuple"
         cls.fields = _annotated(machine, cls, node, namespace)
         return
-    options = _dataclass_options(node)
-    if options is None and any(base in _MODELS for base in bases):
-        options = {"kw_only": True}
+    options = _dataclass_options(node) or ({"kw_only": True} if not _MODELS.isdisjoint(bases) else None)
     inherited = [field for base in reversed(list(cls.mro())[1:]) for field in base.fields or ()]
-    if options is None:
-        if inherited and cls.kind == "":
-            cls.kind, cls.fields = "dataclass", _merged(inherited)
-            cls.options = next(base.options for base in cls.mro() if base.kind == "dataclass" and base is not cls)
-        return
+    if options is not None:
+        _finish_dataclass(machine, cls, options, inherited, node, namespace)
+    elif inherited and cls.kind == "":
+        cls.kind, cls.fields = "dataclass", _merged(inherited)
+        cls.options = next(base.options for base in cls.mro() if base.kind == "dataclass" and base is not cls)
+
+
+def _finish_dataclass(
+    machine: Engine, cls: Class, options: dict[str, bool], inherited: list[Field], node: ast.ClassDef, namespace: Env
+) -> None:
     cls.kind, cls.options = "dataclass", options
     own = _annotated(machine, cls, node, namespace)
     for field in own:

@@ -95,7 +95,7 @@ class _Numbers:
     def __init__(self, world: World, given: Given) -> None:
         held: list[Tensor | Unknown] = [*given.tensors, *given.unknowns]
         self.nodes = [value.node for value in held]
-        self.nodes += [_frozen_leaf(tensor.extra) for tensor in given.tensors if tensor.extra]
+        self.nodes += [tensor.frozen_leaf() for tensor in given.tensors if tensor.extra]
         self.oldest = [value.oldest for value in held]
         self.names = [tensor.name for tensor in given.tensors]
         self.storages = [value.storage.id if value.storage is not None else None for value in held]
@@ -480,12 +480,6 @@ _Key = TypeVar("_Key")
 
 def _unknowns(held: dict[_Key, Value]) -> list[tuple[_Key, Unknown]]:
     return [(key, part) for key, part in held.items() if isinstance(part, Unknown)]
-
-
-def _frozen_leaf(extra: dict[str | Mark, Value]) -> int | None:
-    """Return the leaf that a tensor was before it was frozen."""
-    leaf = extra.get(Mark.FROZEN_LEAF)
-    return leaf if isinstance(leaf, int) else None
 
 
 class _Again:

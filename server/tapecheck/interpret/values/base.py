@@ -326,9 +326,15 @@ class BaseValue:
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, BaseValue):
             index = index.as_index(machine, node)
-        if isinstance(index, slice) and not self.keyed and stands_still(index):
+        if not isinstance(index, slice) or self.keyed:
+            return self.item_at(machine, index, node)
+        if stands_still(index):
             machine.wrong("ValueError", node)
             return machine.unknown("item")
+        return self.part(machine, index, node)
+
+    def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
+        """Return what a slice cuts out, of what has no keys."""
         return self.item_at(machine, index, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:

@@ -189,11 +189,12 @@ class Tuple(PythonValue):
             if machine.handlers:
                 raise Signal("IndexError")
             return items[-1] if items and index < 0 else like_last(items)
-        if isinstance(index, slice):
-            parts = parts_of_slice(index)
-            known = known_slice(parts)
-            return sliced(machine, list(items), parts, False, node) if known is None else tuple(items[known])
         return items[0] if items else Unknown("item")
+
+    def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
+        parts = parts_of_slice(index)
+        known = known_slice(parts)
+        return sliced(machine, [*self.value], parts, False, node) if known is None else tuple(self.value[known])
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.value

@@ -136,23 +136,25 @@ class List(Container):
         return like_last(self.items)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
-        items, more = self.items, self.more
         if isinstance(index, int):
             return self._at(machine, index)
-        if isinstance(index, slice):
-            parts = parts_of_slice(index)
-            if self.gaps and not more and parts[1] is None and parts[2] is None:
-                newest = self._newest(machine, parts[0], node)
-                if newest is not None:
-                    return newest
-            known = None if more else known_slice(parts)
-            return sliced(machine, list(items) if known is None else items[known], parts, known is not None, node)
-        if items:
-            position = self.place_of(index)
-            if position >= len(items) and (more or self.cut != 0):
-                return self.further()
-            return items[position % len(items)]
-        return Unknown("item")
+        items = self.items
+        if not items:
+            return Unknown("item")
+        position = self.place_of(index)
+        if position >= len(items) and (self.more or self.cut != 0):
+            return self.further()
+        return items[position % len(items)]
+
+    def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
+        parts = parts_of_slice(index)
+        if self.gaps and not self.more and parts[1] is None and parts[2] is None:
+            newest = self._newest(machine, parts[0], node)
+            if newest is not None:
+                return newest
+        known = None if self.more else known_slice(parts)
+        chosen = self.items[:] if known is None else self.items[known]
+        return sliced(machine, chosen, parts, known is not None, node)
 
     def kind_as_index(self) -> str:
         return "list"
@@ -477,18 +479,19 @@ class Range(BaseValue):
         return "list"
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
-        if isinstance(index, slice):
-            known = known_slice(parts_of_slice(index))
-            if known is None:
-                return Unknown("range")
-            part = range(self.start, self.stop, self.step)[known]
-            return Range(part.start, part.stop, part.step)
         if not isinstance(index, int):
             return Unknown("item")
         try:
             return range(self.start, self.stop, self.step)[index]
         except IndexError:
             raise Signal("IndexError") from None
+
+    def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
+        known = known_slice(parts_of_slice(index))
+        if known is None:
+            return Unknown("range")
+        part = range(self.start, self.stop, self.step)[known]
+        return Range(part.start, part.stop, part.step)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         return Stream(lambda: len(self), lambda index: self.start + index * self.step)
