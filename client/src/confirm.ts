@@ -100,6 +100,38 @@ export class Confirmer {
     });
   }
 
+  /**
+   * Shows a program with and without a fix that was tried beside each other, and says so where none was.
+   *
+   * `target` is `{uri, finding}` from a quick fix; without it the last trial of the active file is meant.
+   */
+  async showComparison(target?: unknown): Promise<boolean> {
+    const program = await openTarget(target);
+    if (program === undefined) return false;
+    const { uri } = program;
+    await this.server.settled();
+    const answer: { markdown?: unknown; finding?: unknown } | null | undefined =
+      await this.server.running?.sendRequest(ExecuteCommandRequest.type, {
+        command: 'tapecheck.comparison',
+        arguments: [{ uri: uri.toString(), ...findingOf(target) }],
+      });
+    const { markdown, finding } = answer ?? {};
+    if (typeof markdown !== 'string' || !Array.isArray(finding)) {
+      void vscode.window.showInformationMessage(
+        `Tapecheck: no fix of ${path.basename(uri.fsPath)} was tried: choose "Confirm fix by running" in the quick fixes of a finding.`,
+      );
+      return false;
+    }
+    await this.compare(uri, finding, markdown);
+    return true;
+  }
+
+  private async compare(uri: vscode.Uri, finding: readonly unknown[], markdown: string): Promise<void> {
+    await this.pages.showWith(`Fix of ${path.basename(uri.fsPath)}`, markdown, 'Apply This Fix', () =>
+      this.applyFix(uri, finding),
+    );
+  }
+
   /** Sees to it that a program may be run, is saved, and is run once at a time. */
   private async once<T>(
     target: unknown,
@@ -232,11 +264,7 @@ export class Confirmer {
     const chosen = await show(text, ...buttons);
     if (chosen === apply) await this.applyFix(uri, finding);
     if (chosen === output) this.log.show(true);
-    if (chosen === table && markdown !== undefined) {
-      await this.pages.showWith(`Fix of ${file}`, markdown, 'Apply This Fix', () =>
-        this.applyFix(uri, finding),
-      );
-    }
+    if (chosen === table && markdown !== undefined) await this.compare(uri, finding, markdown);
     await this.help(chosen, uri);
   }
 

@@ -53,6 +53,9 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     vscode.commands.registerCommand('tapecheck.showReport', (target?: unknown) =>
       confirmer.showReport(target),
     ),
+    vscode.commands.registerCommand('tapecheck.showComparison', (target?: unknown) =>
+      confirmer.showComparison(target),
+    ),
     vscode.commands.registerCommand('tapecheck.explain', (target?: unknown) => explainer.explain(target)),
     vscode.commands.registerCommand('tapecheck.disableRule', disableRule),
     vscode.commands.registerCommand('tapecheck.openExample', () => openExample(context)),

@@ -21,6 +21,7 @@ export async function showMenu(server: Server, status: Status): Promise<void> {
     { label: '$(debug-restart) Restart Server', command: 'tapecheck.restart' },
     { label: '$(output) Show Output', command: 'tapecheck.showOutput' },
     { label: '$(graph) Show Report of the Last Run', command: 'tapecheck.showReport' },
+    { label: '$(diff) Show Comparison of the Last Tried Fix', command: 'tapecheck.showComparison' },
     { label: '$(gear) Open Settings', command: 'tapecheck.openSettings' },
     { label: '$(info) Show Debug Information', command: 'tapecheck.debugInformation' },
   ];

@@ -294,6 +294,7 @@ export class Server implements vscode.Disposable {
           explain: 'tapecheck.explain',
           disable: 'tapecheck.disableRule',
           report: 'tapecheck.showReport',
+          comparison: 'tapecheck.showComparison',
           arguments: 'tapecheck.setArguments',
           configure: 'tapecheck.configureRun',
           program: 'tapecheck.configureRun',

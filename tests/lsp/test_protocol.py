@@ -549,6 +549,32 @@ async def test_a_fix_is_tried_and_the_finding_says_what_came_of_it(any_editor: E
     assert re.search(r"\nfix tried at \d\d:\d\d \(before the last edits\): ", shown.message)
 
 
+async def test_what_trying_a_fix_showed_is_shown_again(any_editor: Editor) -> None:
+    uri = saved(any_editor, "compare_fix.py", "loss.backward(retain_graph=True)\n")
+    await any_editor.diagnostics(uri)
+
+    async def shown(**more: object) -> dict[str, object] | None:
+        asked = t.ExecuteCommandParams("tapecheck.comparison", [{"uri": uri, **more}])
+        answer: dict[str, object] | None = await any_editor.client.workspace_execute_command_async(asked)
+        return answer
+
+    async def offered(line: int) -> list[t.Command]:
+        actions = await any_editor.actions(uri, at(line, 15, 15), [])
+        return [action.command for action in actions if action.command and "comparison" in action.command.title]
+
+    assert await shown() is None and await offered(0) == []
+    await tried(any_editor, uri, ["TAPE301", 1, 1])
+    any_editor.type(uri, 0, 0, "y = 1\n")
+    (command,) = await offered(1)
+    assert re.fullmatch(r"Show the comparison of the fix tried at \d\d:\d\d", command.title)
+    assert command.command == "tapecheck.comparison"
+    assert list(command.arguments or []) == [{"uri": uri, "finding": ["TAPE301", 1, 1]}]
+    again = await shown(finding=["TAPE301", 1, 1])
+    assert again is not None and again == await shown() and again["finding"] == ["TAPE301", 1, 1]
+    assert "-loss.backward(retain_graph=True)\n+loss.backward()" in str(again["markdown"])
+    assert await shown(finding=["TAPE101", 1, 1]) is None
+
+
 async def test_a_fix_that_was_tried_is_applied_where_its_finding_stands_by_now(any_editor: Editor) -> None:
     uri = saved(any_editor, "apply_fix.py", "loss.backward(retain_graph=True)\n")
     await any_editor.diagnostics(uri)
@@ -676,7 +702,7 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["run", "tryFix", "applyFix", "fixFile", "runReport", "explainRule", "graph", "tool"]
+    expected = ["run", "tryFix", "applyFix", "fixFile", "comparison", "runReport", "explainRule", "graph", "tool"]
     assert commands is not None and list(commands.commands) == [f"tapecheck.{name}" for name in expected]
 
 

@@ -150,6 +150,9 @@ def _confirm(
 
 def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
     """Return what can be done about any finding: run it, read about it, switch it off."""
+    from tapecheck.lsp.runs import clock
+    from tapecheck.lsp.session import identity
+
     finding = shown.finding
     code = finding.code
     commands = ls.client.commands
@@ -163,6 +166,14 @@ def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic])
     if finding.evidence is None or shown.stale:
         kind = "file" if analysis.snapshot.cells is None else "notebook"
         add(f"Confirm by running this {kind}", commands.get("confirm", "tapecheck.run"), {"uri": uri})
+    trial = ls.session.trial_of(analysis, finding)
+    if trial is not None:
+        title = f"Show the comparison of the fix tried at {clock(trial.at)}"
+        add(
+            title,
+            commands.get("comparison", "tapecheck.comparison"),
+            {"uri": uri, "finding": list(identity(trial.finding))},
+        )
     add(f"{_EXPLAIN} {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
     places = [("line", "for this line"), ("file", "in this file")]
     project = ls.session.disabling(analysis, finding, "project") if "disable" not in commands else None

@@ -30,7 +30,7 @@ class Client:
     show_document: bool = False
     inlay_refresh: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)
-    """The client's own commands by what they do: confirm, explain, disable (in the workspace), report."""
+    """The client's own commands by what they do: confirm, explain, disable (in the workspace), report, comparison."""
 
 
 def read_client(params: t.InitializeParams) -> Client:

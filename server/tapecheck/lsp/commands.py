@@ -148,9 +148,7 @@ async def try_fix(ls: Host, *arguments: object) -> _Tried:
             words = order.source.cells.words if order.source is not None and order.source.cells is not None else str
             summary = words(f"{tried.fix.title}: {tried.trial.text()}")
             text = words(tried.markdown())
-            if "explain" not in ls.client.commands and ls.client.show_document:
-                file = uris.from_fs_path(str(ls.page(f"{Path(path).stem}-fix.md", text))) or ""
-                ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, take_focus=True)))
+            _show_comparison(ls, path, text)
             answer = {"ok": True, "helped": tried.helped, "summary": summary, "markdown": text}
         except RunRefused as error:
             answer["summary"], answer["next"] = str(error), error.next
@@ -167,6 +165,35 @@ async def try_fix(ls: Host, *arguments: object) -> _Tried:
         helped = 0 if answer.get("helped") else 1
         _tell(ls, answer["summary"], helped if answer["ok"] else 2, answer.get("next", ""))
         return answer
+
+
+def _show_comparison(ls: Host, path: str, text: str) -> None:
+    """Show the page of a fix that was tried in clients that open files and do not show it themselves."""
+    if "explain" not in ls.client.commands and ls.client.show_document:
+        file = uris.from_fs_path(str(ls.page(f"{Path(path).stem}-fix.md", text))) or ""
+        ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, take_focus=True)))
+
+
+async def comparison(ls: Host, *arguments: object) -> dict[str, object] | None:
+    """Return what trying a fix has shown, the last time in a file or for a finding, `[{"uri": …, "finding"?: […]}]`.
+
+    Answers `{"markdown", "finding"}`, with the finding as `tapecheck.applyFix` takes it; null where none was tried.
+    """
+    asked = arguments[0] if arguments else None
+    uri, wanted = asked if isinstance(asked, str) else _member(asked, "uri"), _member(asked, "finding")
+    if not isinstance(uri, str):
+        return None
+    program = ls.session.program(uri)
+    whole = isinstance(wanted, (list, tuple)) and len(wanted) == 3
+    tried = ls.session.trial(path_of(program), wanted if whole else None)
+    if tried is None:
+        return None
+    analysis = await ls.analysis(program)
+    text = tried.markdown() if analysis is None else ls.converter.words(tried.markdown(), analysis)
+    _show_comparison(ls, path_of(program), text)
+    from tapecheck.lsp.session import identity
+
+    return {"markdown": text, "finding": list(identity(tried.finding))}
 
 
 @asynccontextmanager
@@ -333,6 +360,7 @@ ALL: Mapping[str, Callable[..., object]] = {
     "tapecheck.tryFix": try_fix,
     "tapecheck.applyFix": apply_fix,
     "tapecheck.fixFile": fix_file,
+    "tapecheck.comparison": comparison,
     "tapecheck.runReport": run_report,
     "tapecheck.explainRule": explain_rule,
     "tapecheck.graph": show_graph,

@@ -788,6 +788,23 @@ class Session:
         finding = next(found, None)
         return (finding, trial.fix.title) if finding is not None else None
 
+    def trial(self, path: str, wanted: Sequence[object] | None = None) -> FixTrial | None:
+        """Return the last trial of a fix in a file, or of that of a finding by its code and line when it was tried."""
+        trials = self.evidence.trials.get(path, {})
+        if wanted is not None:
+            code, line = str(wanted[0]), wanted[1]
+            return trials.get((code, line)) if isinstance(line, int) else None
+        return max(trials.values(), key=lambda one: one.at, default=None)
+
+    def trial_of(self, analysis: Analysis, finding: Finding) -> FixTrial | None:
+        """Return the trial of a finding's fix, wherever the finding stands by now."""
+        text = analysis.report.source.text
+        for trial in self.evidence.trials.get(analysis.snapshot.path, {}).values():
+            now = self.evidence.moved(trial.text, text)(trial.line)
+            if (trial.finding.code, now) == (finding.code, finding.span.line):
+                return trial
+        return None
+
     def edited_since(self, path: str, recording: Recording) -> bool:
         """Return whether an open file differs from what was run."""
         return any(

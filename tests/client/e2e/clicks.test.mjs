@@ -212,6 +212,15 @@ scenario(
     await page.locator('.monaco-hover:visible').filter({ hasText: 'fix tried at' }).first().waitFor();
     await editor.screenshot('8-fix-tried');
     await page.keyboard.press('Escape');
+    await backward().click();
+    await (await editor.quickFixes()).filter({ hasText: 'Show the comparison of the fix' }).click();
+    await frame.getByRole('button', { name: 'Apply This Fix' }).waitFor();
+    await tab.first().click();
+    await page.keyboard.press('Control+W');
+    await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.showComparison'));
+    await frame.getByRole('button', { name: 'Apply This Fix' }).waitFor();
+    await tab.first().click();
+    await page.keyboard.press('Control+W');
   },
 );
 
