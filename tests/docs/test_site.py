@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tapecheck.source import from_text
 from tapecheck.source.schema import ADDRESS
 from tests.docs.pages import ROOT
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOME = "https://tapecheck.readthedocs.io/en/latest/"
 SOURCES = [
     *("package.json", "pyproject.toml", "README.md", "mkdocs.yml"),
@@ -129,6 +131,36 @@ def test_the_pictures_of_the_extension_are_there(site: Path) -> None:
     for image in images:
         packed = site / "assets" / "vscode" / image
         assert packed.read_bytes() == (ROOT / "client" / "images" / image).read_bytes()
+
+
+LOOK = """<script>addEventListener("load", () => {
+  const image = document.querySelector(".md-content img"), { filter } = getComputedStyle(image);
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  const words = image.getBoundingClientRect().width / image.naturalWidth;
+  document.body.dataset.seen = [document.body.dataset.mdColorScheme, filter === "none", wide, words >= 0.85].join();
+});</script></body>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.parametrize("page", ["index.html", "life-of-a-graph/index.html"])
+@pytest.mark.parametrize(("colours", "expected"), [(1, "default,true,0,true"), (0, "slate,false,0,true")])
+def test_pictures_can_be_read_in_dark_colours_and_on_a_telephone(
+    site: Path, tmp_path: Path, page: str, colours: int, expected: str
+) -> None:
+    file = site / page.replace("index.html", f"seen{colours}.html")
+    file.write_text((site / page).read_text(encoding="utf-8").replace("</body>", LOOK), encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--window-size=420,900"),
+            *(f"--blink-settings=preferredColorScheme={colours}", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--virtual-time-budget=5000", file.as_uri()),
+        ],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    file.unlink()
+    seen = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert seen is not None, done.stderr[-2000:]
+    assert seen[1] == expected
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)
