@@ -386,3 +386,40 @@ def test_what_an_outer_loop_keeps_is_certain_whatever_an_option_is_for_the_inner
     loop = "for epoch in range(3):\n  for step in range(args.count):"
     (finding,) = found(COUNTED.format(default=1, loop=loop, body=AGAIN["TAPE201"]))
     assert finding.code == "TAPE201" and finding.certain
+
+
+RAISING = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+kept = []
+values = []
+for step in range(3):
+    out = net(torch.randn(2, 3))
+    kept.append(out.sum())
+    values.append(out)
+    values = {stored}
+    optimizer.zero_grad()
+    torch.stack(kept).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("stored", "certain"), [("torch.stack(values)", False), ("list(values)", True)])
+def test_what_comes_after_an_exception_is_not_certain(stored: str, *, certain: bool) -> None:
+    """A tensor has no `append`: the program ends there in its second iteration, before the backward."""
+    report = check(from_text(RAISING.format(stored=stored), "train.py"))
+    (finding,) = report.findings
+    assert (finding.code, finding.certain) == ("TAPE101", certain)
+    note = "the dry run expects an exception before: assumes that line 11 raises no AttributeError"
+    assert (note in finding.notes) is not certain
+    assert certain or all(fix.applicability == "unsafe" for fix in fixes_for(report, finding))
+
+
+def test_a_program_that_looks_out_for_the_exception_goes_on() -> None:
+    looking_out = "    try:\n        values.append(out)\n    except AttributeError:\n        values = [out]\n"
+    text = RAISING.format(stored="torch.stack(values)").replace("    values.append(out)\n", looking_out)
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.certain) == ("TAPE101", True)

@@ -62,6 +62,7 @@ def measure() -> dict[str, object]:
         "torch": torch.__version__.split("+")[0],
         "bases": bases(),
         "module": sorted(name for name in dir(nn.Module()) if not name.startswith("__")),
+        "tensor": sorted(name for name in dir(torch.nn.Parameter(torch.ones(1))) if not name.startswith("_")),
         "attributes": attributes(),
     }
 

@@ -144,7 +144,10 @@ class Machine:
         """
         if self.handlers:
             raise Signal(kind)
-        self.world.omissions.mistake(kind, node, missed=syntax.missed(self, node))
+        missed = syntax.missed(self, node)
+        if self.world.omissions.mistake(kind, node, missed=missed) and not missed:
+            line = self.world.position.site(node).line
+            self.world.assumptions.note("exception", f"line {line} raises no {kind}", node)
 
     def module_of(self, env: Env) -> Module:
         module = env.globals.module

@@ -35,7 +35,9 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 """What code is run in: where it switches recording off, nothing that is built there has a graph."""
 
 
-_CAUSES: dict[AssumptionKind, str] = {"count": "not by default", "default": "by default"}
+_CAUSES: dict[AssumptionKind, str] = {
+    "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
+}  # fmt: skip
 
 
 def is_certain(assumptions: Iterable[Assumption]) -> bool:

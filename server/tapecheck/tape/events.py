@@ -585,7 +585,7 @@ class Decision:
 
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
-    "count", "default",
+    "count", "default", "exception",
 ]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
@@ -602,6 +602,7 @@ NOTHING = (0,)
 - "loader": that what is iterated out of an unknown object is data
 - "count": how often a loop runs whose option has a default of fewer iterations
 - "default": how many an option says that a loop counts by (`step % args.every`)
+- "exception": whether an exception of Python's own, which the dry run expects and has gone on past, is raised
 """
 
 

@@ -14,6 +14,7 @@ from typing import TypedDict
 class _Stored(TypedDict):
     bases: dict[str, list[str]]
     module: list[str]
+    tensor: list[str]
     attributes: dict[str, list[str]]
 
 
@@ -33,6 +34,11 @@ def _module() -> frozenset[str]:
     return frozenset(_stored()["module"])
 
 
+@lru_cache(maxsize=1)
+def _tensor() -> frozenset[str]:
+    return frozenset(_stored()["tensor"])
+
+
 @lru_cache(maxsize=256)
 def _own(path: str) -> frozenset[str] | None:
     names = _stored()["attributes"].get(path)
@@ -47,6 +53,11 @@ def bases(path: str) -> tuple[str, ...]:
 def is_base(name: str) -> bool:
     """Return whether other classes of torch derive from a class of this short name."""
     return name in _named()
+
+
+def tensor_lacks(name: str) -> bool:
+    """Return whether tensors certainly have no attribute of a name, unless the program gives them one."""
+    return not name.startswith("_") and name not in _tensor()
 
 
 def lacks(path: str, name: str) -> bool:

@@ -37,6 +37,8 @@ from tapecheck.interpret.values import (
     positional,
 )
 from tapecheck.tape import CutKind, GraphRead
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
+from tapecheck.torchfacts import classes
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
@@ -72,7 +74,15 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         return owner.given[name]
     if owner.extra is not None and name in owner.extra:
         return owner.extra[name]
+    if classes.tensor_lacks(name) and owner.graph == "yes" and _is_computed(torch, owner):
+        torch.machine.wrong("AttributeError", node)
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)
+
+
+def _is_computed(torch: Torch, owner: Tensor) -> bool:
+    """Whether an operation of torch has made it: what unknown code returns may be of a class of its own."""
+    node = torch.world.writer.ledger.nodes.get(owner.node) if owner.node is not None else None
+    return node is not None and node.op != UNKNOWN_SOURCE
 
 
 def _extra(torch: Torch, owner: Tensor, name: str, kind: Kind = Kind.ANY) -> Value:

@@ -22,9 +22,14 @@ class Omissions:
         self.not_followed: dict[Span, None] = {}
         """Calls that lie too deep in other calls, in order."""
 
-    def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> None:
-        """Note an exception that the path goes on past: a gap of the interpreter's, or what a guess has `missed`."""
+    def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> bool:
+        """Note an exception that the path goes on past: a gap of the interpreter's, or what a guess has `missed`.
+
+        Returns whether it is the first of its kind there.
+        """
         place = (kind, self._position.span(node))
+        first = place not in self.mistakes
         self.mistakes.add(place)
         if not missed:
             self.gaps.add(place)
+        return first
