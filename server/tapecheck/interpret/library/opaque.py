@@ -236,15 +236,10 @@ def opaque(
 
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
-    if function.attr in _PURE and function.owner is not None and function.owner.node is None:
-        if all(map(is_constant, args)) and not kwargs:
-            # Text and settings answer the same question the same way.
-            key = (expression(function.owner), function.attr, *args)
-            result = unknowns.remembered(torch.world, key, f"{function.name}()")
-            result.parts = (function.attr, function.owner, *args)
-            if function.attr == "get" and function.owner is torch.world.knowledge.known.get("os.environ"):
-                unknowns.usually(result, positional(args, 1))
-            return result
+    owner = function.owner
+    if function.attr in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)):
+        if not kwargs:
+            return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     whole = visible.root(function)
@@ -252,25 +247,34 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     hidden = "." in whole.name and not passed and not visible.modelled(whole.name)
     by_name = not (hidden and _is_given_values(torch, function.attr, args, kwargs))
     if hidden:
-        if function.owner is not None and ((by_name and function.attr in _ACTING) or whole.holds):
+        if owner is not None and ((by_name and function.attr in _ACTING) or whole.holds):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.holds)
         visible.called(torch, function.name, (*args, *kwargs.values()), node)
         if torch.world.position.is_discarded(node):
             visible.may_freeze((*args, *kwargs.values()))
-    if function.owner is not None and by_name:
-        known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
+    if owner is not None and by_name:
+        known = _unknown_method(torch, owner, function.attr, args, kwargs, node)
         if known is not NO_MODEL:
             if hidden:
                 _by_name(torch, function, node)
             return known
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, node)
-    if passed and isinstance(computed, Unknown):
+    if passed:
         torch.world.assumptions.passed[id(computed)] = computed
-    if isinstance(computed, Unknown) and computed.node is not None:
-        root = visible.root(function)
-        root.made = [*(root.made or ())[-limits.MOST_MADE :], (function, computed.node)]
+    if computed.node is not None:
+        whole.made = [*(whole.made or ())[-limits.MOST_MADE :], (function, computed.node)]
     return computed
+
+
+def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) -> Unknown:
+    """Return the result of a method of text or settings, which answers the same question the same way."""
+    key = (expression(owner), function.attr, *args)
+    result = unknowns.remembered(torch.world, key, f"{function.name}()")
+    result.parts = (function.attr, owner, *args)
+    if function.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
+        unknowns.usually(result, positional(args, 1))
+    return result
 
 
 def _is_given_values(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -307,7 +311,7 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
 
 def _computed(
     torch: Torch, function: Unknown, given: tuple[int, ...], args: Args, kwargs: Kwargs, node: ast.AST
-) -> Value:
+) -> Unknown:
     """Return what a call gives of which nothing is known."""
     for arg in (*args, *kwargs.values()):
         if isinstance(arg, Queue):

@@ -148,8 +148,13 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         if inner is not None:
             return op(torch, inner.name, args[:1], {}, node)
     result = apply(torch, narrowed, bound, node, target)
-    if not isinstance(result, Tensor):
-        return result
+    return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
+
+
+def _measured(
+    torch: Torch, name: str, result: Tensor, target: Value, args: Args, kwargs: Kwargs, bound: Kwargs, node: ast.AST
+) -> Tensor:
+    """Return the result of an op with what is known of its size, in `out` where the call names a tensor for it."""
     if name in _RANK_FOLLOWS and target is None and result.rank is None:
         result.rank = _rank(torch, name, args)
     if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
@@ -761,11 +766,9 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> 
         return ()
     terms: tuple[int, ...] = ()
     ledger = torch.world.writer.ledger
-    if name in _SCALED and all(value.node is None for value in inputs):
+    if name in _SCALED and _only_weighted(torch, inputs):
         # The weight of a term: that nobody knows it makes the term no less constant.
-        weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
-        if weights and all(_is_given(torch, value) for value in weights):
-            return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
+        return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
     factors = name not in _ADDITIVE and any(value.node is not None and not _weighted(value) for value in inputs)
     for value in inputs:
         if value.node is not None:
@@ -776,6 +779,12 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> 
         elif name in _ADDITIVE:
             terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
     return terms
+
+
+def _only_weighted(torch: Torch, inputs: list[Tensor | Unknown]) -> bool:
+    """Return whether values without a graph are multiplied by nothing unknown but factors that are given."""
+    weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
+    return bool(weights) and all(one.node is None for one in inputs) and all(_is_given(torch, one) for one in weights)
 
 
 def _is_given(torch: Torch, value: Unknown) -> bool:
