@@ -14,10 +14,10 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Native,
-    Tensor,
     Unknown,
     Value,
     listed,
+    only_tensors,
     requires_any,
 )
 from tapecheck.tape import Fact, both
@@ -112,7 +112,7 @@ class Distributions:
         if not carriers:
             # Nobody knows whether the parameters of the distribution have a graph.
             return Unknown(f"{owner.lib}.{name}()", None, cuts_of(*values))
-        saved = [self.world.graph.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
+        saved = [self.world.graph.save(value, name, "may") for value in only_tensors(carriers)]
         return self.world.graph.build(
             f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
         )

@@ -27,6 +27,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     argument,
+    is_module,
+    layer_of,
     may_carry,
     positional,
 )
@@ -86,8 +88,8 @@ def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """DistributedDataParallel, DataParallel, FSDP: the model itself, which is its own `.module` too."""
     model = argument(args, kwargs, 0, "module", Unknown("model"))
-    if isinstance(model, Instance) and model.layer is not None:
-        model.layer.wrapped = True
+    if is_module(model):
+        layer_of(model).wrapped = True
     return model
 
 

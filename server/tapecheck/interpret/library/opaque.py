@@ -171,7 +171,7 @@ def _rework(
         _each(value.items, left)
     elif isinstance(value, List):
         seen.add(id(value))
-        value.items[:] = [left(one) for one in value.items]
+        value.items[:] = map(left, value.items)
     return value
 
 

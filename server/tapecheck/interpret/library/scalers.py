@@ -13,12 +13,12 @@ from tapecheck.interpret.values import (
     Instance,
     Kind,
     Kwargs,
-    List,
     Mark,
     Tensor,
     Unknown,
     Value,
     argument,
+    known_elements,
     may_carry,
 )
 from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
@@ -41,7 +41,7 @@ def scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
     if may_carry(value):
         state = kept(owner, ScalerState)
         return scaled_by(modules.torch, value, state.scale, state.enabled, node)
-    if isinstance(value, (List, tuple)):
+    if known_elements(value) is not None:
         scaled = [scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]
         return tuple(scaled) if isinstance(value, tuple) else modules.machine.new_list(scaled, node)
     return value

@@ -32,6 +32,7 @@ from tapecheck.interpret.values import (
     items_of,
     known_elements,
     known_int,
+    known_numbers,
     marked,
     path_of,
     positional,
@@ -322,7 +323,7 @@ def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
     if rank == 1 and (items := known_elements(given)) is not None:
         given = items[0] if len(items) == 1 else None
     if name == "tensor":
-        return isinstance(concrete(given), (int, float))
+        return known_numbers([given]) is not None
     return name in ("zeros", "ones", "full", "empty", "rand", "randn") and (
         rank == 0 or (rank == 1 and concrete(given) == 1)
     )
@@ -406,7 +407,7 @@ def _rank(name: str, args: Args, sizes: tuple[Value, ...] | List) -> int | None:
 
 def _measure(torch: Torch, result: Tensor, name: str, args: Args, sizes: Value, node: ast.AST) -> None:
     """Note the length of what a factory makes, and its shape, where they are known."""
-    first = behaviour(sizes).known_items(torch.machine, node) if isinstance(sizes, (tuple, List)) else None
+    first = behaviour(sizes).known_items(torch.machine, node)
     given = positional(args, 0)
     if first and name in _OF_SIZES and name != "full" and known_int(first[0]) is not None:
         result.length = concrete(first[0])

@@ -19,7 +19,6 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
-    List,
     Native,
     Signal,
     Tensor,
@@ -29,7 +28,7 @@ from tapecheck.interpret.values import (
     Wrapping,
     argument,
     concrete,
-    items_of,
+    known_elements,
     may_carry,
     positional,
     requires_any,
@@ -236,9 +235,8 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
         needed = either("may", needed) if needed == "no" else "may"
 
     def output(value: Value) -> Value:
-        if isinstance(value, (tuple, List)):
-            items = [output(item) for item in items_of(value)]
-            return tuple(items)
+        if (items := known_elements(value)) is not None:
+            return tuple([output(item) for item in items])
         if not isinstance(value, Tensor) or value.dtype != "float":
             return value
         own = [each for each in inputs if isinstance(each, Tensor) and not world.modes.recomputed]

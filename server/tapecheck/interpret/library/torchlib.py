@@ -30,7 +30,6 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Lib,
-    List,
     Native,
     Storage,
     Tensor,
@@ -54,7 +53,7 @@ _FUNCTIONAL = ("functional.", "_C._nn.", "special.")
 def _kind_of_items(items: list[Value]) -> str:
     if any(type(item) is Tensor or on_graph(item) for item in items):
         return "tensors"
-    if not items or any(isinstance(item, (List, tuple)) for item in items):
+    if not items or any(known_elements(item) is not None for item in items):
         return "?"
     return kind_of([concrete(item) for item in items])
 

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
     hashable,
     items_of,
+    known_elements,
     known_numbers,
     plain,
     unkey,
@@ -207,18 +208,18 @@ def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
 
 def ordering(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     """`<` and the like of two sequences: the first elements that differ decide."""
-    if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
-        ours, theirs = behaviour(left).known_items(machine, node), behaviour(right).known_items(machine, node)
-        if ours is None or theirs is None:
+    if any(known_elements(side) is None for side in (left, right)) or type(op) not in _SET_TESTS:
+        return Unknown.plain("test")
+    ours, theirs = behaviour(left).known_items(machine, node), behaviour(right).known_items(machine, node)
+    if ours is None or theirs is None:
+        return Unknown.plain("test")
+    for mine, other in zip(ours, theirs):
+        same = machine.known_truth(machine.compare(ast.Eq(), mine, other, node))
+        if same is None:
             return Unknown.plain("test")
-        for mine, other in zip(ours, theirs):
-            same = machine.known_truth(machine.compare(ast.Eq(), mine, other, node))
-            if same is None:
-                return Unknown.plain("test")
-            if not same:
-                return machine.compare(op, mine, other, node)
-        return bool(_SET_TESTS[type(op)](len(ours), len(theirs)))
-    return Unknown.plain("test")
+        if not same:
+            return machine.compare(op, mine, other, node)
+    return bool(_SET_TESTS[type(op)](len(ours), len(theirs)))
 
 
 def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:

@@ -9,7 +9,18 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.algebra import ordered
 from tapecheck.interpret.objects.carry import tensors_in
 from tapecheck.interpret.objects.containers import append_all
-from tapecheck.interpret.values import NO_MODEL, Args, Kwargs, List, Order, Queue, Unknown, Value, argument, concrete
+from tapecheck.interpret.values import (
+    NO_MODEL,
+    Args,
+    Kwargs,
+    List,
+    Order,
+    Queue,
+    Unknown,
+    Value,
+    argument,
+    known_int,
+)
 
 _THREADS = ("threading", "concurrent", "multiprocessing")
 """Modules whose import says that somebody else may fill a queue or empty it."""
@@ -24,9 +35,9 @@ def made(order: Order) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
         if own.source is None or any(name in source.text for source in sources if source for name in _THREADS):
             return NO_MODEL
         result = Queue(order)
-        size = concrete(argument(args, kwargs, 0, "maxsize"))
+        size = known_int(argument(args, kwargs, 0, "maxsize")) or 0
         # Whoever puts something into a full queue waits until it is taken out.
-        result.bound = size if isinstance(size, int) and size > 0 else None
+        result.bound = size if size > 0 else None
         result.born = m.world.position.clock
         return result
 
