@@ -16,6 +16,21 @@ export interface Places {
   read: (file: string) => string;
 }
 
+/** How many folders of a workspace are looked into. */
+const MOST_FOLDERS = 32;
+
+/** The folders of a workspace with those between them and some of their files, the nearest to a file first. */
+export function foldersAround(files: readonly string[], folders: readonly string[]): string[] {
+  const found = new Set<string>();
+  for (const file of files) {
+    const root = folders.find((folder) => file.startsWith(folder + path.sep));
+    for (let at = path.dirname(file); root !== undefined && at.length > root.length; at = path.dirname(at)) {
+      if (found.size < MOST_FOLDERS) found.add(at);
+    }
+  }
+  return [...found, ...folders];
+}
+
 /** Interpreters of environments that tools keep, each once, by tool and name. Nothing is executed. */
 export function environments(places: Places): Candidate[] {
   const found: Candidate[] = [];

@@ -14,7 +14,7 @@ import {
   RevealOutputChannelOn,
   State,
 } from 'vscode-languageclient/node';
-import { environments } from './environments';
+import { environments, foldersAround } from './environments';
 import { candidates, resolveCommand } from './interpreter';
 import { type Attempt, describeFailure, describePlan, type LaunchPlan, planLaunch } from './launch';
 import { probe } from './probe';
@@ -390,7 +390,7 @@ export class Server implements vscode.Disposable {
     const known = new Set(found.map(({ command }) => command[0]));
     const others = environments({
       ...{ platform: process.platform, env: process.env, home: os.homedir(), isFile },
-      folders: vscode.workspace.isTrusted ? folders : [],
+      folders: vscode.workspace.isTrusted ? foldersAround(openFiles(), folders) : [],
       list: (folder) => attempt(() => fs.readdirSync(folder), []),
       read: (file) => attempt(() => fs.readFileSync(file, 'utf8'), ''),
     }).filter(({ command }) => !known.has(command[0]));
@@ -453,6 +453,18 @@ function bundledFolder(extensionPath: string): string | undefined {
   return ['bundled', 'server']
     .map((name) => path.join(extensionPath, name))
     .find((folder) => isFile(path.join(folder, 'tapecheck', '__init__.py')));
+}
+
+/** The files in tabs, the active one first. */
+function openFiles(): string[] {
+  const active = vscode.window.activeTextEditor?.document.uri;
+  const inputs = vscode.window.tabGroups.all.flatMap(({ tabs }) => tabs.map(({ input }) => input));
+  const uris = inputs.flatMap((input) =>
+    input instanceof vscode.TabInputText || input instanceof vscode.TabInputNotebook ? [input.uri] : [],
+  );
+  return [...(active === undefined ? [] : [active]), ...uris]
+    .filter(({ scheme }) => scheme === 'file')
+    .map(({ fsPath }) => fsPath);
 }
 
 function isFile(file: string): boolean {

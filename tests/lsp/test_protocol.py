@@ -549,6 +549,23 @@ async def test_a_fix_is_tried_and_the_finding_says_what_came_of_it(any_editor: E
     assert re.search(r"\nfix tried at \d\d:\d\d \(before the last edits\): ", shown.message)
 
 
+@pytest.mark.parametrize(
+    ("folders", "where"),
+    [((), "in your settings"), (("",), "in the workspace"), (("", "two", "two/inner"), "in the folder inner")],
+)
+async def test_a_rule_is_disabled_where_it_says(tmp_path: Path, folders: tuple[str, ...], where: str) -> None:
+    params = captured("vscode-1.139.1", tmp_path)
+    params.initialization_options = {"commands": {"disable": "own.disable"}}
+    params.workspace_folders = [
+        t.WorkspaceFolder((tmp_path / name).as_uri(), Path(name).name or "root") for name in folders
+    ]
+    async with editor(params, tmp_path) as connected:
+        uri = connected.open("two/inner/train.py", TWICE)
+        (found,) = await connected.diagnostics(uri)
+        titles = [one.title for one in await connected.actions(uri, found.range, [found])]
+        assert [title for title in titles if title.endswith(where)] == [f"Disable TAPE101 {where}"]
+
+
 async def test_what_trying_a_fix_showed_is_shown_again(any_editor: Editor) -> None:
     uri = saved(any_editor, "compare_fix.py", "loss.backward(retain_graph=True)\n")
     await any_editor.diagnostics(uri)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types as t
 
-from tapecheck.lsp.places import overlap
+from tapecheck.lsp.places import overlap, path_of
 from tapecheck.lsp.settings import SECTION
 
 if TYPE_CHECKING:
@@ -190,8 +190,17 @@ def _more(ls: Host, analysis: Analysis, shown: Shown, about: list[t.Diagnostic])
             action.edit = _disabling(ls, analysis, finding, what)
             actions += [action] if action.edit is not None else []
     if "disable" in commands:
-        add(f"Disable {code} in the workspace", commands["disable"], {"code": code, "uri": uri})
+        add(f"Disable {code} {_settings_of(ls, analysis)}", commands["disable"], {"code": code, "uri": uri})
     return actions
+
+
+def _settings_of(ls: Host, analysis: Analysis) -> str:
+    """Return whose settings a client with folders of its own changes for a file."""
+    folders = {path_of(folder.uri): folder.name for folder in ls.workspace.folders.values()}
+    around = [path for path in folders if Path(path) in Path(analysis.snapshot.path).parents]
+    if len(folders) > 1 and around:
+        return f"in the folder {folders[max(around, key=len)]}"
+    return "in the workspace" if folders else "in your settings"
 
 
 def _disabling(ls: Host, analysis: Analysis, finding: Finding, what: str) -> t.WorkspaceEdit | None:

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
-import { environments, type Places } from '../../../client/src/environments';
+import { environments, foldersAround, type Places } from '../../../client/src/environments';
 
 /** A home with some files; the folders are those that the files lie in. */
 function places(files: string[], change: Partial<Places> = {}): Places {
@@ -99,4 +99,20 @@ test('versions of Python come newest first, without those that no run can use', 
   );
   const names = told(places(files)).map((line) => line.split('/').at(-3));
   assert.deepEqual(names, ['train', 'pypy3.10-7.3', '3.12.1', '3.10.13', '3.9.18', 'cpython-3.13.0-linux']);
+});
+
+test('environments of the folders that hold an open file', () => {
+  const files = ['/w/services/a/.venv', '/w/services/b/.venv', '/w/env'].flatMap((prefix) => [
+    `${prefix}/pyvenv.cfg`,
+    `${prefix}/bin/python`,
+  ]);
+  const folders = foldersAround(['/w/services/a/src/train.py', '/elsewhere/x.py', '/w/top.py'], ['/w', '/v']);
+  assert.deepEqual(folders, ['/w/services/a/src', '/w/services/a', '/w/services', '/w', '/v']);
+  assert.deepEqual(told(places(files, { folders })), [
+    'workspace /w/services/a/.venv/bin/python',
+    'workspace /w/env/bin/python',
+  ]);
+  const deep = `/w/${'d/'.repeat(60)}x.py`;
+  assert.equal(foldersAround([deep, deep], ['/w']).length, 33);
+  assert.deepEqual(foldersAround(['/workspace/x.py'], ['/w']), ['/w']);
 });
