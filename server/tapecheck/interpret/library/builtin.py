@@ -567,12 +567,9 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = behaviour(args[0]).known_items(m, node) if args else None
-    if items is None:
-        made = _list(m, args, {}, node)
-        if isinstance(made, List):
-            made.items = in_unknown_order(made.items)
-        return made
+    items, whole = m.gathered(args[0], node) if args else ([], False)
+    if not whole:
+        return m.new_list(in_unknown_order(items), node, True)
     places = ordered(m, items, kwargs, node)
     return m.new_list(in_unknown_order(items) if places is None else [items[place] for place in places], node)
 

@@ -272,9 +272,9 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
                 owner.set_item(m, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
-            pairs = behaviour(source).known_items(m, node)
-            owner.more = owner.more or pairs is None
-            for pair in pairs if pairs is not None else list(m.elements(source, node)):
+            pairs, whole = m.gathered(source, node)
+            owner.more = owner.more or not whole
+            for pair in pairs:
                 both = behaviour(pair).known_items(m, node)
                 if both is not None and len(both) == 2:
                     owner.set_item(m, both[0], both[1], node)
