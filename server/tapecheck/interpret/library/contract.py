@@ -12,17 +12,7 @@ from typing import Protocol
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import (
-    Args,
-    Class,
-    Instance,
-    Kwargs,
-    Storage,
-    Stream,
-    Tensor,
-    Unknown,
-    Value,
-)
+from tapecheck.interpret.values import Args, Class, Instance, Kwargs, Storage, Stream, Tensor, Unknown, Value
 from tapecheck.tape import Fact, Site
 from tapecheck.torchfacts import Facts, OpFact
 

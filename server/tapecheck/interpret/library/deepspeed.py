@@ -6,14 +6,7 @@ import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import EngineState
-from tapecheck.interpret.values import (
-    Args,
-    Instance,
-    Kwargs,
-    Unknown,
-    Value,
-    argument,
-)
+from tapecheck.interpret.values import Args, Instance, Kwargs, Unknown, Value, argument
 
 
 def initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -8,14 +8,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import ProcessState, kept
 from tapecheck.interpret.objects import carry
-from tapecheck.interpret.values import (
-    Args,
-    Instance,
-    Kwargs,
-    Unknown,
-    Value,
-    argument,
-)
+from tapecheck.interpret.values import Args, Instance, Kwargs, Unknown, Value, argument
 
 
 def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

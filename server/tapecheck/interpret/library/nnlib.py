@@ -19,13 +19,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import (
-    EngineState,
-    HandleState,
-    OptimizerState,
-    ScalerState,
-    state_of,
-)
+from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState, ScalerState, state_of
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,

@@ -102,9 +102,7 @@ def _of_type(machine: Engine, owner: Native, name: str, node: ast.AST) -> Value:
         return owner.name
     # `str.lower` as a function: the method of its first argument.
     return Native(
-        name,
-        lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at),
-        method=True,
+        name, lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at), method=True
     )
 
 

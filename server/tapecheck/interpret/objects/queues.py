@@ -9,18 +9,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.algebra import ordered
 from tapecheck.interpret.objects.carry import tensors_in
 from tapecheck.interpret.objects.containers import append_all
-from tapecheck.interpret.values import (
-    NO_MODEL,
-    Args,
-    Kwargs,
-    List,
-    Order,
-    Queue,
-    Unknown,
-    Value,
-    argument,
-    known_int,
-)
+from tapecheck.interpret.values import NO_MODEL, Args, Kwargs, List, Order, Queue, Unknown, Value, argument, known_int
 
 _THREADS = ("threading", "concurrent", "multiprocessing")
 """Modules whose import says that somebody else may fill a queue or empty it."""

@@ -8,17 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tapecheck.interpret.values.base import (
-    Args,
-    BaseValue,
-    Interpreter,
-    Kwargs,
-    Slot,
-    Stream,
-    Value,
-    can_hold,
-    stored,
-)
+from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Kwargs, Slot, Stream, Value, can_hold, stored
 from tapecheck.interpret.values.callable import Lib, Wrapped
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source

@@ -28,14 +28,7 @@ from tapecheck.interpret.values.base import (
     known_int,
     plain,
 )
-from tapecheck.interpret.values.unknown import (
-    Unknown,
-    bound_length,
-    composed,
-    expression,
-    if_asked,
-    on_graph,
-)
+from tapecheck.interpret.values.unknown import Unknown, bound_length, composed, expression, if_asked, on_graph
 from tapecheck.source.nodes import written_argument
 from tapecheck.tape import Site
 
