@@ -92,7 +92,7 @@ def stream(owner: Instance) -> Stream:
             return Unknown("module")
         return known[index] if keyed else owner.attrs[known[index]]
 
-    return Stream(lambda: None if more else len(known), entry)
+    return Stream(lambda: None if more else len(known), entry, known=len(known))
 
 
 def method(modules: Modules, owner: Instance, name: str) -> Native | None:

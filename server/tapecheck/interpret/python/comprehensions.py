@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     Env,
     Extent,
     Generator,
+    Instance,
     List,
     Set,
     Signal,
@@ -114,6 +115,8 @@ def trained(
             if world.writer.last_id != newest and not world.position.inside_forward and _without_graph(kept):
                 extent.enough = max(extent.enough, limits.COUNTED_ROUNDS)
                 break
+            if _makes_objects(kept):
+                extent.enough = max(extent.enough, limits.MIN_ITERATIONS)
         else:
             return
         outside = world.position.iteration
@@ -134,10 +137,20 @@ def trained(
         machine.gathering.remove(entry)
 
 
+def _makes_objects(kept: List | Dict) -> bool:
+    """Return whether the element that was kept last is an object: what a loop stores in it is not in the others."""
+    elements = _elements(kept)
+    return bool(elements) and isinstance(elements[-1], Instance)
+
+
 def _without_graph(kept: List | Dict) -> bool:
     """Return whether nothing of the element that was kept last can have a graph: a number, a constant tensor."""
-    elements = list(kept.items.values() if isinstance(kept, Dict) else kept.items)
+    elements = _elements(kept)
     return bool(elements) and not carry.tensors_in(elements[-1])
+
+
+def _elements(kept: List | Dict) -> list[Value]:
+    return list(kept.items.values()) if isinstance(kept, Dict) else kept.items
 
 
 def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> Value:
@@ -190,7 +203,9 @@ def _over(
         length = stream.length()
         if length is None:
             extent.whole = False
-            if not lazy and index - start >= extent.enough:
+            # A list made of another one's elements has as many of them: any beyond would be taken for its last one.
+            known = min(stream.reach() - start, limits.TRAINED_ROUNDS)
+            if not lazy and index - start >= max(extent.enough, known):
                 break
         elif index >= length:
             break

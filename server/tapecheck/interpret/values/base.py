@@ -444,6 +444,8 @@ class Stream(BaseValue):
     next: int = 0
     sources: tuple[BaseValue, ...] = ()
     """What its elements are drawn from: left together with it."""
+    known: int = 0
+    """Of one whose length nobody knows: how many of its elements are known."""
 
     is_iterator: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = ("Iterator", "Iterable", "map", "filter", "zip", "enumerate")
@@ -486,6 +488,10 @@ class Stream(BaseValue):
         if default:
             return default[0]
         raise Signal("StopIteration")
+
+    def reach(self) -> int:
+        """Return how many elements are known of it, or of what its elements are drawn from."""
+        return max([self.known, *(source.reach() for source in self.sources if isinstance(source, Stream))])
 
     def abandon(self, machine: Interpreter) -> None:
         for source in self.sources:

@@ -125,6 +125,7 @@ class Dict(Container):
         return Stream(
             lambda: None if self.more else len(keys),
             lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
+            known=len(keys),
         )
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:

@@ -141,13 +141,32 @@ class List(Container):
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)
-        if self.gaps and not self.more and parts[1] is None and parts[2] is None:
+        if self.gaps and not self.more and parts[1] is None and parts[2] is None and not self._has_place(parts[0]):
             newest = self._newest(machine, parts[0], node)
             if newest is not None:
                 return newest
-        known = None if self.more else known_slice(parts)
-        chosen = self.items[:] if known is None else self.items[known]
-        return sliced(machine, chosen, parts, known is not None, node)
+        known = known_slice(parts)
+        if known is not None:
+            return sliced(machine, self.items[known], parts, not self.more or self._has_all_of(known), node)
+        known = known_slice([self._bound(part) for part in parts[:2]] + parts[2:])
+        return sliced(machine, self.items[:] if known is None else self.items[known], parts, False, node)
+
+    def _has_place(self, index: Value) -> bool:
+        """Return whether a number that nobody knows already stands for a place in the list."""
+        return isinstance(index, Unknown) and self.asked is not None and expression(index) in self.asked
+
+    def _bound(self, part: Value) -> Value:
+        """Return where a slice begins or ends: an unknown number is one place, with elements on both sides."""
+        if not isinstance(part, Unknown):
+            return part
+        if self.asked is None:
+            self.asked = {}
+        return self.asked.setdefault(expression(part), (max(len(self.items) - 1, 1), part))[0]
+
+    def _has_all_of(self, part: slice) -> bool:
+        """Return whether all elements of a slice are among those that are known, which the list begins with."""
+        start, stop = part.start or 0, part.stop
+        return part.step is None and start >= 0 and stop is not None and 0 <= stop <= len(self.items)
 
     def kind_as_index(self) -> str:
         return "list"
@@ -260,8 +279,8 @@ class List(Container):
         parts = self.number_of_parts()
         if parts is not None:
             bound_length(parts)
-            return Stream(lambda: if_asked(parts), self._element)
-        return Stream(lambda: None if self.more else len(self.items), self._element)
+            return Stream(lambda: if_asked(parts), self._element, known=len(self.items))
+        return Stream(lambda: None if self.more else len(self.items), self._element, known=len(self.items))
 
     def _element(self, index: int) -> Value:
         items = self.items
@@ -317,6 +336,9 @@ def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], known:
     """Return the list that a slice makes, and note how many elements it has at most."""
     position = machine.world.position
     made = List(chosen, not known, stored_at=position.site(node), born=position.clock)
+    if not known and chosen and behaviour(chosen[-1]).typical:
+        # One beyond the known objects would be taken for the last of them: a loop over the part ends there.
+        made.more, made.cut = False, None
     start, stop, step = parts
     if step is None and stop is None and type(start) is int and start < 0:
         made.window = (position.clock, -start)
