@@ -67,22 +67,8 @@ def check_paths(options: argparse.Namespace) -> int:
     files = _check_all(entries, options, wanted, sources)
     if wanted.cache is not None:
         cache.prune(wanted.cache)
-    mend: Mend = partial(mended, projects=projects)
-    fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
-    callers = check_callers(files, wanted) if STDIN not in options.paths else []
-    if fixing:
-        from tapecheck.cli.fixing_together import Together
-
-        together = Together(files, wanted, callers)
-        together.fix()
-        mend = together.mended
-    to_their_files(
-        files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing, callers=callers
-    )
+    _settle(files, wanted, options)
     for file in files:
-        apply_configuration(
-            file, projects.of(file.path), options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None
-        )
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
     if not files:
@@ -99,7 +85,6 @@ def check_paths(options: argparse.Namespace) -> int:
 
         for line in verify(files, projects.setup):
             say(line)
-    aside = wanted.edit and STDIN in options.paths
     if wanted.edit:
         _write_edited(files, options)
     if wanted.ask:
@@ -107,17 +92,45 @@ def check_paths(options: argparse.Namespace) -> int:
         options.output_format = "concise"
     _hide_known(files, sources, options, projects)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
-    write_report(files, sources, options, evidence=recorded, aside=bool(aside))
-    elsewhere = in_imported_files(files, wanted.rules, projects)
-    if elsewhere and not options.quiet and not options.statistics:
+    aside = bool(wanted.edit) and STDIN in options.paths
+    write_report(files, sources, options, evidence=recorded, aside=aside)
+    if not options.quiet:
+        _write_notes(files, wanted, options, aside=aside)
+    return exit_status(files, exit_zero=options.exit_zero)
+
+
+def _settle(files: list[Checked], wanted: CheckOptions, options: argparse.Namespace) -> None:
+    """Fix what takes several files, and give each finding to its file, with the severity that its project wants."""
+    projects = wanted.projects
+    mend: Mend = partial(mended, projects=projects)
+    fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
+    callers = check_callers(files, wanted) if STDIN not in options.paths else []
+    if fixing:
+        from tapecheck.cli.fixing_together import Together
+
+        together = Together(files, wanted, callers)
+        together.fix()
+        mend = together.mended
+    to_their_files(
+        files, mend if wanted.fixes else None, rules=wanted.rules, projects=projects, edited=fixing, callers=callers
+    )
+    for file in files:
+        apply_configuration(
+            file, projects.of(file.path), options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None
+        )
+
+
+def _write_notes(files: list[Checked], wanted: CheckOptions, options: argparse.Namespace, *, aside: bool) -> None:
+    """Write what is to know besides the report: what was found in other files, and what has been edited."""
+    elsewhere = in_imported_files(files, wanted.rules, wanted.projects) if not options.statistics else None
+    if elsewhere:
         if options.output_format in formats.FOR_PEOPLE and options.output_file is None and not aside:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
         else:
             # The report is of the files that were asked for; programs that read it should get nothing else.
             write(text.elsewhere(elsewhere), sys.stderr)
-    if wanted.edit and not options.quiet:
+    if wanted.edit:
         print(text.edited(files, ignored=options.add_ignore, asked=options.ask), end="", file=sys.stderr)
-    return exit_status(files, exit_zero=options.exit_zero)
 
 
 def apply_configuration(file: Checked, project: Project, fail_on: str, *, asked: bool) -> None:

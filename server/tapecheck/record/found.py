@@ -76,18 +76,7 @@ def found_by_run(story: Story) -> list[Finding]:
     for finding in judge_tapes([story.view]):
         if finding.code in _OF_READS:
             continue
-        if finding.code in RAISING or finding.severity == "error":
-            about = [raised for raised in story.raised if story.is_about(raised, finding)]
-            if not about:
-                continue
-            if finding.code == BackwardWithoutGraph.code:
-                if any(_gradient_without_graph(story, one) is not None for one in about):
-                    continue
-        facts = finding.facts
-        if isinstance(facts, NeedlessRetainGraphFacts) and facts.call == "grad":
-            # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
-            continue
-        if isinstance(facts, GraphKeptFacts) and not facts.backwarded and _detached(story, finding):
+        if not _is_seen(story, finding):
             continue
         evidence = verdict_on(story, finding)
         if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
@@ -110,6 +99,20 @@ def found_by_run(story: Story) -> list[Finding]:
         found.append(starved)
     found += cleared
     return merged(found + _frozen(story))
+
+
+def _is_seen(story: Story, finding: Finding) -> bool:
+    """Return whether a run shows what a finding of its tape needs: the exception, or what becomes of the value."""
+    if finding.code in RAISING or finding.severity == "error":
+        about = [raised for raised in story.raised if story.is_about(raised, finding)]
+        without_graph = finding.code == BackwardWithoutGraph.code
+        if not about or (without_graph and any(_gradient_without_graph(story, one) is not None for one in about)):
+            return False
+    facts = finding.facts
+    if isinstance(facts, NeedlessRetainGraphFacts) and facts.call == "grad":
+        # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
+        return False
+    return not (isinstance(facts, GraphKeptFacts) and not facts.backwarded and _detached(story, finding))
 
 
 def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:

@@ -114,6 +114,10 @@ class Kept:
     seconds: float | None = None
 
 
+_OF_HOLDS = {"held-nodes": "nodes", "held-bytes": "size", "held-own-bytes": "own"}
+"""Measures of what a loop holds, with the field of a sample that each is."""
+
+
 class Story:
     """A recorded tape with the indexes that verdicts need."""
 
@@ -197,59 +201,71 @@ class Story:
             key = (self.file(event.at.file), event.at.line)
             self.hits[key] = max(self.hits.get(key, 0), value)
             self.loops.setdefault(key, set()).update(loop for loop, _ in event.at.iteration)
-        elif name in ("held-nodes", "held-bytes", "held-own-bytes") and hold is not None and hold.holder == about:
-            series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
-            if name == "held-nodes":
-                series.samples[-1].nodes = value
-            elif name == "held-bytes":
-                series.samples[-1].size = value
-            else:
-                series.samples[-1].own = value
-        elif name in ("live-nodes", "live-saved-bytes") and event.at.iteration:
-            loop, index = event.at.iteration[-1]
-            series = self.live.setdefault(loop, Series(loop, "", event.at))
-            if name == "live-nodes":
-                series.samples.append(Sample(index, value))
-                self.levels.append((event.at, value))
-            elif series.samples:
-                series.samples[-1].size = value
-        elif name == "gradient-scale":
-            self.scales.append((event.at, int(about), event.value))
+        elif name in _OF_HOLDS:
+            if hold is not None and hold.holder == about:
+                series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
+                setattr(series.samples[-1], _OF_HOLDS[name], value)
+        elif name in ("live-nodes", "live-saved-bytes"):
+            if event.at.iteration:
+                self._measure_alive(name, event.at, value)
+        elif about.isdigit():
+            self._measure_of(name, int(about), event, value)
         elif about == "loop":
             self.watched_loops.setdefault(event.at, {})[name] = value
-        elif name == "passed-calls":
-            self.passed = value > 0
-        elif name == "retained-bytes":
-            self.kept[int(about)] = Kept(value)
-        elif name == "retained-until" and int(about) in self.kept:
-            kept = self.kept[int(about)]
-            kept.gone_at, kept.seconds = event.at, event.value
-        elif name == "stale-gradient" and about.isdigit():
-            self.stale.append((int(about), event.at))
-        elif name == "left-out" and about.isdigit():
-            self.left_out[int(about)] = value
-        elif name == "gradient-discarded" and about.isdigit():
-            self.discarded.append((int(about), event.at, value))
         elif name in KINDS:
             self.not_reduced.append((name, event.at, value))
-        elif name == "gradients-looked-at":
-            self.gradients_looked_at = True
-        elif name == "gradients-used":
-            self.gradients_used.append((event.at, value))
-        elif name == "looking-stopped":
-            self.cut_short = event.value
-        elif name == "writing-stopped":
-            self.written_for = event.value
-        elif name == "forked-processes":
-            self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
-        elif name == "other-processes":
-            self.elsewhere = self.elsewhere or "processes that it started"
-        elif name == "frozen-groups" and about.isdigit():
-            self.frozen_groups.append((event.at, value, int(about)))
-        elif name == "gradients-compared":
-            self.compared += value
-        elif name == "never-a-gradient" and about.isdigit():
-            self.without_gradient[int(about)] = value
+        else:
+            self._measure_run(name, event, value)
+
+    def _measure_alive(self, name: str, at: Site, value: int) -> None:
+        """Note what was alive after an iteration."""
+        loop, index = at.iteration[-1]
+        series = self.live.setdefault(loop, Series(loop, "", at))
+        if name == "live-nodes":
+            series.samples.append(Sample(index, value))
+            self.levels.append((at, value))
+        elif series.samples:
+            series.samples[-1].size = value
+
+    def _measure_of(self, name: str, number: int, event: Measure, value: int) -> None:
+        """Note what was measured of a leaf, an optimizer or a backward call."""
+        match name:
+            case "gradient-scale":
+                self.scales.append((event.at, number, event.value))
+            case "retained-bytes":
+                self.kept[number] = Kept(value)
+            case "retained-until" if number in self.kept:
+                self.kept[number].gone_at, self.kept[number].seconds = event.at, event.value
+            case "stale-gradient":
+                self.stale.append((number, event.at))
+            case "left-out":
+                self.left_out[number] = value
+            case "gradient-discarded":
+                self.discarded.append((number, event.at, value))
+            case "frozen-groups":
+                self.frozen_groups.append((event.at, value, number))
+            case "gradients-compared":
+                self.compared += value
+            case "never-a-gradient":
+                self.without_gradient[number] = value
+
+    def _measure_run(self, name: str, event: Measure, value: int) -> None:
+        """Note what was measured of the run as a whole, or of a line."""
+        match name:
+            case "passed-calls":
+                self.passed = value > 0
+            case "gradients-looked-at":
+                self.gradients_looked_at = True
+            case "gradients-used":
+                self.gradients_used.append((event.at, value))
+            case "looking-stopped":
+                self.cut_short = event.value
+            case "writing-stopped":
+                self.written_for = event.value
+            case "forked-processes":
+                self.elsewhere = f"{value} forked process{'es' * (value > 1)} ran backward calls and"
+            case "other-processes":
+                self.elsewhere = self.elsewhere or "processes that it started"
 
     # Places
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import GradientEvent, Reading, Run
 from tapecheck.tape import (
     SHAPING,
     ChangeKind,
@@ -71,7 +71,6 @@ class Gradients:
         self.nodes_read: dict[int, list[int]] = {}
         """Intermediate values whose gradient the program reads, with the positions."""
         self._moments: dict[int, list[Moment]] = {}
-        leaves = reading.ledger.leaves
         for number, made in reading.optimizers_made.items():
             for _, optimizer in made:
                 self.listed = self.listed and optimizer.complete == "yes"
@@ -80,28 +79,12 @@ class Gradients:
         given = [node for _, escape in reading.escapes for node in escape.nodes]
         if given:
             # Who has a value with a graph may run a backward from it.
-            self.escaped.update(node for node in reading.ledger.ancestry(given) if node in leaves)
+            self.escaped.update(node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves)
         for position, event in reading.gradient_events:
-            if isinstance(event, LeafEscape):
-                self.escaped.update(event.leaves)
-                self.all_escaped = self.all_escaped or not event.leaves
-            elif isinstance(event, GradientRead):
-                if event.of in leaves:
-                    self._add(event.of, Moment(position, "read", event.at, change=event.kind))
-                else:
-                    self.nodes_read.setdefault(event.of, []).append(position)
-            elif isinstance(event, GradientCleared):
-                self._add(event.leaf, Moment(position, "cleared", event.at, to_none=event.to_none == "yes"))
-            elif isinstance(event, GradientSet):
-                self._add(event.leaf, Moment(position, "set", event.at, change=event.kind))
+            self._add_event(position, event)
         for run in reading.runs:
-            if not run.backward.accumulates:
-                continue
-            wanted = None if run.backward.inputs is None else set(run.backward.inputs)
-            for number, fact in run.traversal.executed.items():
-                if number in leaves and (wanted is None or number in wanted):
-                    # What ran before a node that fails has been added, but the program does not go on as it should.
-                    self._add(number, Moment(run.position, "added", run.at, "may" if run.failed else fact, run))
+            if run.backward.accumulates:
+                self._add_run(run)
         owners = _Owners(reading)
         for position, step in reading.steps:
             for leaf in self.params_at(step.optimizer, position):
@@ -112,6 +95,28 @@ class Gradients:
                     self._add(owner.source, Moment(position, "stepped", step.at, "yes", None, step))
         for moments in self._moments.values():
             moments.sort(key=lambda moment: moment.position)
+
+    def _add_event(self, position: int, event: GradientEvent) -> None:
+        match event:
+            case LeafEscape(leaves=leaves):
+                self.escaped.update(leaves)
+                self.all_escaped = self.all_escaped or not leaves
+            case GradientRead(of=of) if of not in self.reading.ledger.leaves:
+                self.nodes_read.setdefault(of, []).append(position)
+            case GradientRead(of=of):
+                self._add(of, Moment(position, "read", event.at, change=event.kind))
+            case GradientCleared(leaf=leaf):
+                self._add(leaf, Moment(position, "cleared", event.at, to_none=event.to_none == "yes"))
+            case GradientSet(leaf=leaf):
+                self._add(leaf, Moment(position, "set", event.at, change=event.kind))
+
+    def _add_run(self, run: Run) -> None:
+        """Add what a backward adds to gradients."""
+        wanted = None if run.backward.inputs is None else set(run.backward.inputs)
+        for number, fact in run.traversal.executed.items():
+            if number in self.reading.ledger.leaves and (wanted is None or number in wanted):
+                # What ran before a node that fails has been added, but the program does not go on as it should.
+                self._add(number, Moment(run.position, "added", run.at, "may" if run.failed else fact, run))
 
     def _add(self, leaf: int, moment: Moment) -> None:
         self._moments.setdefault(leaf, []).append(moment)

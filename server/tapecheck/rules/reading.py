@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tapecheck.tape import (
     NOTHING,
@@ -19,6 +19,7 @@ from tapecheck.tape import (
     End,
     Ending,
     Escape,
+    Event,
     Fact,
     GradientCleared,
     GradientRead,
@@ -130,6 +131,7 @@ class Held:
         return self.holds[max(self.holds)]
 
 
+GradientEvent = GradientCleared | GradientSet | GradientRead | LeafEscape
 _UNLISTED = frozenset((Cut, End, Leaf, Named))
 """Events that the ledger has indexes of, or that no rule asks for."""
 
@@ -148,7 +150,7 @@ class Reading:
         self.cleared: dict[int, list[tuple[int, GradientCleared]]] = {}
         self.given: set[int] = set()
         """The leaves that the program itself gives a gradient."""
-        self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
+        self.gradient_events: list[tuple[int, GradientEvent]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
         self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced]] = []
@@ -167,63 +169,56 @@ class Reading:
         self._binds: list[tuple[int, Bind]] = []
         self._nodes: list[int] = []
         self._node_positions: list[int] = []
-        begun: set[int] = set()
+        self._begun: set[int] = set()
+        listed: dict[type[Event], list[tuple[int, Any]]] = {
+            Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
+            Decision: self.decisions,
+            **dict.fromkeys((GradientRead, LeafEscape), self.gradient_events),
+            **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
+            **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced), self.wrappers),
+        }  # fmt: skip
         for position, event in enumerate(tape.events):
             if tape.ledger is None:
                 self.ledger.feed(event)
-            # By far the most are nodes and names, then what no rule lists.
+            # By far the most are nodes and names.
             if type(event) is Node:
                 self._nodes.append(event.id)
                 self._node_positions.append(position)
-            elif type(event) in _UNLISTED:
-                continue
-            elif isinstance(event, Bind):
-                self._binds.append((position, event))
-            elif isinstance(event, Backward):
-                if event.id not in begun:
-                    begun.add(event.id)
+            elif type(event) in listed:
+                listed[type(event)].append((position, event))
+            elif type(event) not in _UNLISTED:
+                self._add(position, event)
+
+    def _add(self, position: int, event: Event) -> None:
+        """Index an event of a kind of which more is asked than where it stands."""
+        match event:
+            case Backward():
+                if event.id not in self._begun:
+                    self._begun.add(event.id)
                     self.runs.append(Run(position, self.ledger.traversals[event.id]))
-            elif isinstance(event, Hold):
-                self._holds.append((position, event))
-            elif isinstance(event, InPlace):
-                self.changes.append((position, event))
-            elif isinstance(event, Loop):
+            case Loop():
                 self.loops[event.id] = LoopRun(event, position)
-            elif isinstance(event, Iteration):
-                if event.loop in self.loops:
-                    self.loops[event.loop].iterations = max(self.loops[event.loop].iterations, event.index)
-            elif isinstance(event, LoopEnd):
-                if event.loop in self.loops:
-                    run = self.loops[event.loop]
-                    run.end, run.more, run.usual = position, event.more, event.usual
-            elif isinstance(event, Step):
-                self.steps.append((position, event))
-            elif isinstance(event, Optimizer):
+            case Iteration() if event.loop in self.loops:
+                self.loops[event.loop].iterations = max(self.loops[event.loop].iterations, event.index)
+            case LoopEnd() if event.loop in self.loops:
+                loop = self.loops[event.loop]
+                loop.end, loop.more, loop.usual = position, event.more, event.usual
+            case Optimizer():
                 self.optimizers[event.id] = event
                 self.optimizers_made.setdefault(event.id, []).append((position, event))
-            elif isinstance(event, GradientCleared):
+            case GradientCleared():
                 self.gradient_events.append((position, event))
                 self.cleared.setdefault(event.leaf, []).append((position, event))
-            elif isinstance(event, GradientSet):
+            case GradientSet():
                 self.gradient_events.append((position, event))
                 self.given.add(event.leaf)
-            elif isinstance(event, LeftOut):
-                self.left_out.append((position, event))
-            elif isinstance(event, (GradientRead, LeafEscape)):
-                self.gradient_events.append((position, event))
-            elif isinstance(event, (Scaled, Unscaled, Rescaled)):
-                self.scalings.append((position, event))
-            elif isinstance(event, (Wrapper, WrapperCall, GradientsReduced)):
-                self.wrappers.append((position, event))
-            elif isinstance(event, Escape):
+            case Escape():
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
-            elif isinstance(event, GraphRead):
+            case GraphRead():
                 self.looked_at.append(event.node)
-            elif isinstance(event, Raised):
+            case Raised():
                 self.raised.append(event)
-            elif isinstance(event, Decision):
-                self.decisions.append((position, event))
-            elif isinstance(event, Assumed) and (event.kind != "name" or event.about != NOTHING):
+            case Assumed() if event.kind != "name" or event.about != NOTHING:
                 self.assumed.append((position, event))
 
     @cached_property
@@ -657,21 +652,13 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
             by_iteration.setdefault(iteration, []).append(run)
     if any(run.failed for group in by_iteration.values() for run in group):
         return None
-    steady: list[tuple[set[int], list[Run]]] = []
+    steady: list[tuple[set[int], Run]] = []
     found: Chain | None = None
     length = window = 0
-    for iteration in sorted(by_iteration):
-        group = by_iteration[iteration]
-        walked = {
-            reading.iteration_of(node, loop)
-            for run in group
-            for node, fact in run.traversal.executed.items()
-            if fact == "yes" and node in reading.ledger.nodes
-        } - {0}
-        again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed} - {0}
+    for iteration, group in sorted(by_iteration.items()):
+        walked, again = _iterations_walked(reading, loop, group)
         before = steady[-1][0] if steady else set()
-        grows = walked > before and iteration in walked and (not steady or bool(again & before))
-        if not grows:
+        if not (walked > before and iteration in walked and (not steady or again & before)):
             if before:
                 # Cut after some iterations it is a window: what it walks is bounded. A sum that is walked again with
                 # its earlier terms counts their gradients again in whatever window.
@@ -680,15 +667,31 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
             steady, length = [], 0
             if iteration not in walked:
                 continue
-        steady.append((walked, group))
+        steady.append((walked, group[-1]))
         length += 1
         if len(steady) == 3:
-            chosen = [group[-1] for _, group in steady]
-            lengths = [len(reading.graph_nodes(run.traversal.executed)) for run in chosen]
-            if found is None and length > window and lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
-                found = Chain(loop, chosen, lengths)
+            if found is None and length > window and len(walked) >= 3:
+                found = _chain(reading, loop, [run for _, run in steady])
             steady = steady[1:]
     return found
+
+
+def _iterations_walked(reading: Reading, loop: LoopRun, group: Iterable[Run]) -> tuple[set[int], set[int]]:
+    """Return the iterations of a loop whose nodes some backward calls walk, and those that they walk again."""
+    walked = {
+        reading.iteration_of(node, loop)
+        for run in group
+        for node, fact in run.traversal.executed.items()
+        if fact == "yes" and node in reading.ledger.nodes
+    }
+    again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed}
+    return walked - {0}, again - {0}
+
+
+def _chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | None:
+    """Return the chain that backward calls of three iterations show, None where they do not walk ever more nodes."""
+    lengths = [len(reading.graph_nodes(run.traversal.executed)) for run in runs]
+    return Chain(loop, runs, lengths) if lengths[0] < lengths[1] < lengths[2] else None
 
 
 def _adds_up(reading: Reading, chain: Chain) -> bool:

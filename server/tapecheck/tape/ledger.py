@@ -227,59 +227,60 @@ class Ledger:
             more = traversal.backward.roots + backward.roots
             traversal.backward = dataclasses.replace(traversal.backward, roots=more)
         done = frozenset(traversal.executed)
-        roots = [root.node for root in backward.roots if root.node is not None and root.graph != "no"]
         for index, root in enumerate(backward.roots):
             if root.graph == "no":
                 traversal.problem = Problem("no-graph", "yes", root=index)
                 return traversal
+        roots = [root.node for root in backward.roots if root.node is not None]
         reached = self.ancestry(roots)
-        if backward.inputs is not None:
-            wanted = set(backward.inputs)
-            unused = None if backward.allow_unused else self._unused(backward, reached)
-            if unused is not None and backward.call == "grad":
-                traversal.problem = unused
-            needed = self._leading_to(reached, wanted)
-        else:
-            wanted, needed = set(), set(reached)
-        sure = needed
+        wanted = set(backward.inputs or ())
+        if wanted and backward.call == "grad" and not backward.allow_unused:
+            traversal.problem = self._unused(backward, reached) or traversal.problem
+        sure = needed = set(reached) if backward.inputs is None else self._leading_to(reached, wanted)
         if backward.open:
             sure = (needed if wanted else set()) | self._on_every_path(roots, reached)
             needed = set(reached)
         for node in self._order(roots, reached, needed):
-            certain = reached[node] if node in sure else both(reached[node], "may")
             if node in done:
                 continue
-            if node in wanted and not self._feeds(node, sure, wanted):
-                traversal.executed[node] = certain
-                continue
-            event = self.nodes.get(node)
-            if event is None:
-                traversal.executed[node] = certain
-                continue
-            problem = None if backward.succeeded else self._failure(event, certain, backward)
-            if problem is not None and (traversal.problem is None or problem.certain == "yes"):
-                if traversal.problem is None or traversal.problem.certain != "yes":
-                    traversal.problem = problem
-            if problem is not None and problem.certain == "yes":
+            certain = reached[node] if node in sure else both(reached[node], "may")
+            # A wanted node that is not on the way to another one is reached and does not run.
+            event = None if node in wanted and not self._feeds(node, sure) else self.nodes.get(node)
+            if event is not None and self._ends(event, certain, backward, traversal):
                 return traversal
             traversal.executed[node] = certain
-            if node in self.regions:
-                self._walk_region(self.regions[node], node, traversal, certain)
-            if event.keeps == "no":
-                continue
-            if node in self._retained_by:
-                traversal.retraversed[node] = list(self._retained_by[node])
-            gone = both(certain, _GONE[backward.retain])
-            if gone != "no":
-                before = self._freed.get(node)
-                if before is None or (before.certain == "may" and gone == "yes"):
-                    self._freed[node] = _Freed(backward, gone if before is None else either(gone, before.certain))
-            if backward.retain != "no":
-                earlier = self._retained_by.setdefault(node, [])
-                earlier.append(backward.id)
-                # Each of them is found by the run after it: in a growing chain the whole list would fill the memory.
-                del earlier[:-_EARLIER]
+            if event is not None:
+                self._walk(event, certain, backward, traversal)
         return traversal
+
+    def _ends(self, node: Node, certain: Fact, backward: Backward, traversal: Traversal) -> bool:
+        """Note what is wrong with a node that is about to run, and return whether it certainly ends the traversal."""
+        problem = None if backward.succeeded else self._failure(node, certain, backward)
+        if problem is None:
+            return False
+        if traversal.problem is None or (problem.certain == "yes" and traversal.problem.certain != "yes"):
+            traversal.problem = problem
+        return problem.certain == "yes"
+
+    def _walk(self, node: Node, certain: Fact, backward: Backward, traversal: Traversal) -> None:
+        """Free or retain a node that has run."""
+        if node.id in self.regions:
+            self._walk_region(self.regions[node.id], node.id, traversal, certain)
+        if node.keeps == "no":
+            return
+        earlier = self._retained_by.get(node.id)
+        if earlier is not None:
+            traversal.retraversed[node.id] = list(earlier)
+        gone = both(certain, _GONE[backward.retain])
+        if gone != "no":
+            before = self._freed.get(node.id)
+            if before is None or (before.certain == "may" and gone == "yes"):
+                self._freed[node.id] = _Freed(backward, gone if before is None else either(gone, before.certain))
+        if backward.retain != "no":
+            earlier = self._retained_by.setdefault(node.id, [])
+            earlier.append(backward.id)
+            # Each of them is found by the run after it: in a growing chain the whole list would fill the memory.
+            del earlier[:-_EARLIER]
 
     def _walk_region(self, region: Region, node: int, traversal: Traversal, certain: Fact) -> None:
         """Free or retain a whole compiled region, which a backward walks by way of one of its nodes."""
@@ -326,7 +327,7 @@ class Ledger:
                     return best
         return best
 
-    def _feeds(self, node: int, needed: set[int], wanted: set[int]) -> bool:
+    def _feeds(self, node: int, needed: set[int]) -> bool:
         """Return whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""
         event = self.nodes.get(node)
         return event is not None and any(source in needed for source in event.inputs)

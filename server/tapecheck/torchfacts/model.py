@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -525,6 +525,34 @@ def _union(tables: Iterable[Saves]) -> dict[str, tuple[str, ...]]:
     return result
 
 
+def _join_scalars(leaves: Sequence[OpFact]) -> tuple[dict[str, Saves], dict[str, Saves]]:
+    """Return what is saved where an input is a number: of all leaves alike, and of some."""
+    scalar: dict[str, Saves] = {}
+    scalar_may: dict[str, Saves] = {}
+    for leaf in leaves:
+        for name, table in leaf.scalar_saves.items():
+            same = all(other.scalar_saves.get(name, table) == table for other in leaves)
+            (scalar if same else scalar_may)[name] = table
+        scalar_may.update(leaf.scalar_may_save)
+    return scalar, scalar_may
+
+
+def _in_all(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(name for name in lists[0] if all(name in other for other in lists))
+
+
+_JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
+    **dict.fromkeys(("grad_chain_frees", "grad_frees", "lists", "nodes", "writes_unversioned"), _ordered),
+    **dict.fromkeys(("backward_raises", "differentiable", "raises_on_grad", "second_backward_raises"), join_tri),
+    **dict.fromkeys(("grad_chain_saves", "grad_graph", "grad_saves"), _union),
+    **dict.fromkeys(("grad_chain_ends", "zero_gradient"), _in_all),
+    **dict.fromkeys(("inplace_flag", "requires_grad_flag"), any),
+    **dict.fromkeys(("allows_leaf", "factory"), all),
+    "differentiable_outputs": _ordered, "returns_input": join_tri, "samples": sum,
+}  # fmt: skip
+"""How the fields are joined that hang on no other one."""
+
+
 def join(leaves: Sequence[OpFact]) -> OpFact:
     """One fact that holds for calls any of `leaves` describes."""
     first = leaves[0]
@@ -540,22 +568,12 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
     always = {n for n in mutated if all(n in leaf.mutates for leaf in leaves)}
     structures = {leaf.outputs for leaf in leaves}
     counts = {leaf.n_outputs for leaf in leaves}
-    scalar: dict[str, Saves] = {}
-    scalar_may: dict[str, Saves] = {}
-    for leaf in leaves:
-        for name, table in leaf.scalar_saves.items():
-            same = all(other.scalar_saves.get(name, table) == table for other in leaves)
-            (scalar if same else scalar_may)[name] = table
-        scalar_may.update(leaf.scalar_may_save)
-    gradients, saved, chained = (
-        _union(getattr(leaf, table) for leaf in leaves) for table in ("grad_graph", "grad_saves", "grad_chain_saves")
-    )
+    scalar, scalar_may = _join_scalars(leaves)
     longest = max(leaves, key=lambda leaf: len(leaf.params))
     return OpFact(
         name=first.name,
         params=longest.params,
         inputs=_ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs))),
-        lists=_ordered(leaf.lists for leaf in leaves),
         fixed=tuple(sorted(frozenset().union(*inputs) - frozenset().union(*able))),
         saves=saves,
         may_save=may_save,
@@ -566,30 +584,11 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         view_of=min((v for v in views if v), default=None),
         view=join_tri(leaf.view for leaf in leaves) if len(views) < 2 else "may",
         unversioned_view_of=next((leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None),
-        returns_input=join_tri(leaf.returns_input for leaf in leaves),
         mutates=tuple(sorted(always)),
         may_mutate=tuple(sorted(mutated - always)),
-        allows_leaf=all(leaf.allows_leaf for leaf in leaves),
-        writes_unversioned=_ordered(leaf.writes_unversioned for leaf in leaves),
-        inplace_flag=any(leaf.inplace_flag for leaf in leaves),
         outputs=structures.pop() if len(structures) == 1 else "may",
         n_outputs=counts.pop() if len(counts) == 1 else None,
-        differentiable_outputs=_ordered(leaf.differentiable_outputs for leaf in leaves),
-        differentiable=join_tri(leaf.differentiable for leaf in leaves),
         carries=carries,
         may_carry=may_carry,
-        zero_gradient=tuple(n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)),
-        grad_graph=gradients,
-        grad_saves=saved,
-        grad_chain_saves=chained,
-        grad_frees=_ordered(leaf.grad_frees for leaf in leaves),
-        grad_chain_frees=_ordered(leaf.grad_chain_frees for leaf in leaves),
-        grad_chain_ends=tuple(n for n in first.grad_chain_ends if all(n in leaf.grad_chain_ends for leaf in leaves)),
-        factory=all(leaf.factory for leaf in leaves),
-        requires_grad_flag=any(leaf.requires_grad_flag for leaf in leaves),
-        nodes=_ordered(leaf.nodes for leaf in leaves),
-        second_backward_raises=join_tri(leaf.second_backward_raises for leaf in leaves),
-        raises_on_grad=join_tri(leaf.raises_on_grad for leaf in leaves),
-        backward_raises=join_tri(leaf.backward_raises for leaf in leaves),
-        samples=sum(leaf.samples for leaf in leaves),
+        **{name: joined([getattr(leaf, name) for leaf in leaves]) for name, joined in _JOINED.items()},
     )

@@ -282,44 +282,14 @@ class Reader:
                 variable = getattr(child, "variable", None)
                 if variable is not None:
                     inputs.append(self.leaf(variable, leaves))
-        number = _FIRST_NODE + (sequence + 1) * _GAP
         # A number below an input's was handed out by another thread's counter (double backward on a device thread).
-        foreign = number <= newest
-        if foreign:
-            number = newest + 1
-        ids = self._ids
-        while number in ids:
-            number += 1
-        if number != _FIRST_NODE + (sequence + 1) * _GAP:
-            if len(self._renumbered) > _MAX_REMEMBERED:
-                self._renumbered.clear()
-            self._renumbered[sequence] = number
-        if len(ids) > _MAX_REMEMBERED:
-            ids.clear()
-        ids.add(number)
+        foreign = _FIRST_NODE + (sequence + 1) * _GAP <= newest
+        number = self._number(sequence, newest)
         saved, keeps = self._saved(node)
         stored = node.metadata
         mark = stored.get(self.key)
-        if mark is not None:
-            if type(mark) is tuple:
-                mark = self.unfold(stored)
-            walked: Optional[Passed] = mark
-            while walked is not None:
-                if not walked.void:
-                    self.passed.setdefault(walked, []).append(number)
-                walked = walked.earlier
-            freed = not keeps and self._was_freed(node)
-            keeps = keeps or freed
-            if freed and mark.void and mark.earlier is None and sequence < self.put_off_until:
-                # A call that failed took it for a new one: its root has no mark if an earlier call passed by its place.
-                earlier = self._freed_by(sequence, certain=True)
-                if earlier is not None:
-                    self.passed.setdefault(earlier, []).append(number)
-        elif sequence < self.put_off_until and not keeps and self._was_freed(node):
-            keeps = True
-            mark = self._freed_by(sequence)
-            if mark is not None:
-                self.passed.setdefault(mark, []).append(number)
+        if mark is not None or sequence < self.put_off_until:
+            keeps = self._passed_by(node, number, sequence, keeps)
         made = stored[self.key] = Known(number, oldest, depth, walk)
         kind = type(node)
         name = self._names.get(kind)
@@ -329,6 +299,46 @@ class Reader:
                 self._names[kind] = name
         nodes.append(NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth))
         return made
+
+    def _number(self, sequence: int, newest: int) -> int:
+        """Return a number for a node that no other one has, above that of its newest input."""
+        own = _FIRST_NODE + (sequence + 1) * _GAP
+        number = own if own > newest else newest + 1
+        ids = self._ids
+        while number in ids:
+            number += 1
+        if number != own:
+            if len(self._renumbered) > _MAX_REMEMBERED:
+                self._renumbered.clear()
+            self._renumbered[sequence] = number
+        if len(ids) > _MAX_REMEMBERED:
+            ids.clear()
+        ids.add(number)
+        return number
+
+    def _passed_by(self, node: Node, number: int, sequence: int, keeps: bool) -> bool:
+        """Note which calls that were let pass have walked a node; return whether it keeps tensors, or did before."""
+        mark = node.metadata.get(self.key)
+        if mark is not None:
+            if type(mark) is tuple:
+                mark = self.unfold(node.metadata)
+            walked: Optional[Passed] = mark
+            while walked is not None:
+                if not walked.void:
+                    self.passed.setdefault(walked, []).append(number)
+                walked = walked.earlier
+            if keeps or not self._was_freed(node):
+                return keeps
+            # A call that failed took it for a new one: its root has no mark if an earlier call passed by its place.
+            certain = mark.void and mark.earlier is None and sequence < self.put_off_until
+            earlier = self._freed_by(sequence, certain=True) if certain else None
+        elif keeps or not self._was_freed(node):
+            return keeps
+        else:
+            earlier = self._freed_by(sequence)
+        if earlier is not None:
+            self.passed.setdefault(earlier, []).append(number)
+        return True
 
     def _make_up(self, roots: List[Node]) -> None:
         """Mark what calls that were let pass without a look walked, as far as their roots can be reached from here."""

@@ -14,7 +14,7 @@ import itertools
 import sys
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, TypeVar
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import Reader
@@ -43,6 +43,8 @@ _OF_LATER_RUNS = 0.3
 _SEEN_BEFORE_TRAINING = 3
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
+# The dictionaries of a module whose entries are found as its attributes.
+_OF_MODULES = ("_parameters", "_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks")
 # Libraries whose objects hold data, or nothing of the program's.
 _NOT_FOLLOWED = ("torch.", "builtins", "numpy", "pandas", "logging", "threading", "weakref", "types", "importlib")
 # The first two iterations of a loop that no line event shows ran before it was found.
@@ -393,28 +395,9 @@ class HoldFinder(Holds):
     def _children(self, value: object, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
         kind = type(value)
         if _is(value, list, tuple, set, frozenset, collections.deque):
-            bound = value.maxlen if _is(value, collections.deque) else None
-            bound = bound if bound is not None else holder.bound
-            inside = holder._replace(container=True, bound=bound, inside=True)
-            items = list(value)
-            if _PLAIN.issuperset(map(type, items)):
-                return
-            if len(items) > 2 * _ENDS:
-                # What a loop adds lies at the end, what it started with at the beginning.
-                items = items[:_ENDS] + items[-_ENDS:]
-            for item in items:
-                yield item, inside
+            yield from _of_items(value, holder)
         elif _is(value, dict):
-            if _PLAIN.issuperset(map(type, list(value.values()))):
-                return
-            named = {key for text in self.sources.texts() for key in text.keys}
-            for key, item in list(value.items()):
-                if type(key) is str and key in named:
-                    yield item, holder._replace(
-                        text="%s[%r]" % (holder.text, key), container=True, key=holder.key or key, inside=False
-                    )  # fmt: skip
-                else:
-                    yield item, holder._replace(container=True, inside=True)
+            yield from self._of_dict(value, holder)
         elif _is(value, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)
@@ -423,29 +406,39 @@ class HoldFinder(Holds):
         elif _is(value, type):
             yield from self._of_class(value, holder)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
-            for name, item in list(members(value).items()):
-                if name == "_backward_hooks":
-                    continue
-                if name == "_parameters" and isinstance(item, dict):
-                    # A parameter that was changed in place outside `no_grad` has a graph; it is no leaf any more.
-                    for inner_name, inner_item in list(item.items()):
-                        if inner_item is not None and not inner_item.is_leaf:
-                            yield inner_item, _attribute(holder, str(inner_name))
-                    continue
-                if name in ("_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks") and isinstance(item, dict):
-                    for inner_name, inner_item in list(item.items()):
-                        yield inner_item, _attribute(holder, str(inner_name))
-                else:
-                    yield item, _attribute(holder, name)
-            for slot in getattr(kind, "__slots__", ()) if not members(value) else ():
-                try:
-                    yield object.__getattribute__(value, slot), _attribute(holder, slot)
-                except AttributeError:
-                    continue
+            yield from self._of_object(value, holder)
             yield from self._of_class(kind, holder)
         elif libraries and not str(kind.__module__).startswith(_NOT_FOLLOWED):
             for name, item in list(members(value).items()):
                 yield item, _attribute(holder, name)._replace(foreign=True)
+
+    def _of_dict(self, value: Dict[object, object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
+        if _PLAIN.issuperset(map(type, list(value.values()))):
+            return
+        named = {key for text in self.sources.texts() for key in text.keys}
+        for key, item in list(value.items()):
+            if type(key) is str and key in named:
+                text = "%s[%r]" % (holder.text, key)
+                yield item, holder._replace(text=text, container=True, key=holder.key or key, inside=False)
+            else:
+                yield item, holder._replace(container=True, inside=True)
+
+    def _of_object(self, value: object, holder: Holder) -> Iterator[Tuple[object, Holder]]:
+        """Yield what a module or an object of the user's has itself; of a module's parameters those with a graph."""
+        own = members(value)
+        for name, item in list(own.items()):
+            if name in _OF_MODULES and isinstance(item, dict):
+                for inner_name, inner in list(item.items()):
+                    # A parameter that was changed in place outside `no_grad` has a graph; it is no leaf any more.
+                    if name != "_parameters" or (inner is not None and not inner.is_leaf):
+                        yield inner, _attribute(holder, str(inner_name))
+            elif name != "_backward_hooks":
+                yield item, _attribute(holder, name)
+        for slot in getattr(type(value), "__slots__", ()) if not own else ():
+            try:
+                yield object.__getattribute__(value, slot), _attribute(holder, slot)
+            except AttributeError:
+                continue
 
     def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[object, Holder]]:
         """Yield what the program's own classes keep themselves, for all of their objects."""
@@ -540,6 +533,20 @@ def has_graph(tensor: Tensor) -> bool:
         return not tensor.is_leaf and not (tensor._is_view() and tensor._version) and tensor.grad_fn is not None
     except RuntimeError:
         return False
+
+
+def _of_items(value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
+    """Yield the elements of a sequence or set; of a long one those at its ends."""
+    bound = value.maxlen if _is(value, collections.deque) else None
+    inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound, inside=True)
+    items = list(value)
+    if _PLAIN.issuperset(map(type, items)):
+        return
+    if len(items) > 2 * _ENDS:
+        # What a loop adds lies at the end, what it started with at the beginning.
+        items = items[:_ENDS] + items[-_ENDS:]
+    for item in items:
+        yield item, inside
 
 
 def _attribute(holder: Holder, name: str) -> Holder:

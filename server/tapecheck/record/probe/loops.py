@@ -17,6 +17,11 @@ _NEVER = 1 << 62
 _UNTIMED, _SHORT = 16, 0.1
 
 
+def _is_sample(number: int) -> bool:
+    """Return whether an entry of a loop, or an iteration, is one that is looked at."""
+    return number <= WRITTEN_FIRST or number in SAMPLED
+
+
 class TrainingLoops(Loops):
     """The loops of one recorded run in which something is walked; `device` is there once torch is attached."""
 
@@ -44,9 +49,9 @@ class TrainingLoops(Loops):
         elif counted is not None and index < loop.sample and recorder.raises.told is None and self.plain_run:
             loop.look = self._next_look(index, loop.sample)
             return
-        looked_at = loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED
+        looked_at = _is_sample(loop.entry)
         built = lines.seen != loop.began
-        if recorder.raises.told is not None or (built and looked_at and (index <= WRITTEN_FIRST or index in SAMPLED)):
+        if recorder.raises.told is not None or (built and looked_at and _is_sample(index)):
             with recorder.group():
                 recorder.raises.flush(caught=True)
                 for running in lines.running():
@@ -55,24 +60,28 @@ class TrainingLoops(Loops):
                     recorder.holds.iteration_ended(recorder, lines, loop, frame)
         if index == 1 and loop.count is None and loop.text in self.training:
             self.count_iterations(loop)
-        counted = loop.count
         loop.sample = next_sample(index)
-        if counted is not None:
-            recorder.passing.settle(loop, index)
-            if recorder.seeded.seed is not None:
-                self.plain_run = False
-                recorder.seeded.iteration_ended(loop, counted[0])
-            recorder.bounds.iterated(loop, counted[0])
-            self.on_device = self.on_device or recorder.torch.cuda.is_initialized()
-            if self.on_device and len(recorder.tracer.threads) == 1:
-                # Begun after all of the above: the device would wait for it.
-                self.device.begins(loop)
-            elif self.plain_run and recorder.raises.told is None:
-                loop.look = self._next_look(index, loop.sample)
+        if loop.count is not None:
+            self._counted(loop, loop.count)
         elif recorder.raises.told is None:
             loop.look = self._next_look(index, loop.sample if looked_at else _NEVER)
         if recorder.bounds.limits.seconds:
             recorder.bounds.check()
+
+    def _counted(self, loop: RunningLoop, counted: List[int]) -> None:
+        """Look at what comes after an iteration of a loop that trains."""
+        recorder = self.recorder
+        recorder.passing.settle(loop, loop.index)
+        if recorder.seeded.seed is not None:
+            self.plain_run = False
+            recorder.seeded.iteration_ended(loop, counted[0])
+        recorder.bounds.iterated(loop, counted[0])
+        self.on_device = self.on_device or recorder.torch.cuda.is_initialized()
+        if self.on_device and len(recorder.tracer.threads) == 1:
+            # Begun after all of the above: the device would wait for it.
+            self.device.begins(loop)
+        elif self.plain_run and recorder.raises.told is None:
+            loop.look = self._next_look(loop.index, loop.sample)
 
     def _next_look(self, index: int, sample: int) -> int:
         """Return the iteration after which to look next: `sample`, or an earlier one where the run may end by the

@@ -75,30 +75,34 @@ class Raises(PendingException):
         asked = _SECOND_TIME in text or _INPLACE in text
         while step is not None and step.tb_next is not None and not (asked and step.tb_frame.f_code is own):
             step = step.tb_next
-        engine = None
-        if step is not None and step.tb_frame.f_code is own:
+        engine = step.tb_frame if step is not None and step.tb_frame.f_code is own else None
+        backward = recorder.walks.last.id if engine is not None else None
+        if engine is not None:
             recorder.walks.keeping = True
-            engine = recorder.walks.last.id
             if recorder.walks.last.mark is not None:
-                recorder.passing.write_failed(recorder.walks.last.mark, step.tb_frame, traceback)
+                recorder.passing.write_failed(recorder.walks.last.mark, engine, traceback)
         elif asked and own is not None and traceback is not None and _called_by(traceback.tb_frame, own):
             return
         lines.stirs += 1
         # The same exception passes every frame up to its handler.
-        identity = (id(error), text, engine)
-        if self.told is not None and self.told.identity == identity:
-            return
+        identity = (id(error), text, backward)
+        if self.told is None or self.told.identity != identity:
+            self._keep(lines, error, identity, engine)
+
+    def _keep(self, lines: ThreadLines, error: RuntimeError, identity: _Identity, engine: Optional[FrameType]) -> None:
+        """Keep an exception until it is known whether somebody catches it; `engine` is the frame that called the engine
+        where that raised it.
+        """
+        recorder, (_, text, backward) = self.recorder, identity
         with recorder.group():
             self.flush(caught=True)
-            node = None
-            if engine is not None and step is not None and _INPLACE in text:
-                node = self._explain_stale(step.tb_frame)
+            node = self._explain_stale(engine) if engine is not None and _INPLACE in text else None
             recorder.declare_loops(lines)
             at = recorder.here(lines)
             if engine is not None:
                 at = recorder.walks.last.site
-            # Kept until it is known whether somebody catches it: the id alone, never the exception.
-            self.told = _Waiting(identity, at, type(error).__name__, text.split("\n")[0], engine, node)
+            # The id alone, never the exception.
+            self.told = _Waiting(identity, at, type(error).__name__, text.split("\n")[0], backward, node)
             own = (call for call in lines.stack if not recorder.sources.is_library(call.code.co_filename))
             self.told_within = (threading.get_ident(), next(own, None))
         recorder.tracer.wait()

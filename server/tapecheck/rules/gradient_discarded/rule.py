@@ -134,19 +134,25 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
             # Parameters that no optimizer has, and the program clears them as if one had.
             unowned[number] = next((moment for moment in moments if moment.kind == "cleared"), None)
     last = max((moment.position for moment in cleared.values()), default=run.position)
-    if not cleared and unowned:
-        if None in unowned.values():
-            return "left", None, set()
-        cleared = {leaf: moment for leaf, moment in unowned.items() if moment is not None}
+    if not cleared and None in unowned.values():
+        return "left", None, set()
+    cleared = cleared or {leaf: moment for leaf, moment in unowned.items() if moment is not None}
     if not cleared:
         return "unknown", None, set()
-    for node, positions in gradients.nodes_read.items():
-        if node in run.traversal.executed and any(run.position <= position for position in positions):
-            return "used", None, set()
+    if _reads_inside(gradients, run):
+        return "used", None, set()
     # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
     if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
         return "unknown", None, set()
     return "discarded", min(cleared.values(), key=lambda moment: moment.position), set(cleared)
+
+
+def _reads_inside(gradients: Gradients, run: Run) -> bool:
+    """Return whether the program reads the gradient of an intermediate value of a backward after it."""
+    return any(
+        node in run.traversal.executed and any(run.position <= position for position in positions)
+        for node, positions in gradients.nodes_read.items()
+    )
 
 
 def _starved(gradients: Gradients) -> set[int]:

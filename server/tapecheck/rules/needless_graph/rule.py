@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -34,29 +34,20 @@ class NeedlessGraph(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         unused: dict[_Key, tuple[Reading, _Unused]] = {}
-        loops: dict[_Key, list[tuple[Reading, LoopRun, list[int]]]] = {}
-        grown: list[object] | None = None
+        loops: dict[_Key, list[_LoopBuilt]] = {}
         backwards = _backward_lines(readings)
-        for reading in readings:
-            for loop in reading.loops.values():
-                # Where recording is off around the loop, something inside has switched it on again.
-                if loop.event.inside_forward or loop.event.hidden or loop.event.off:
-                    continue
-                key = (loop.event.at.span, loop.event.at.stack)
-                built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
-                loops.setdefault(key, []).append((reading, loop, built))
-                if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
-                    unused[key] = reading, found
-        used = {key for key in unused if any(_used(reading, loop, built) for reading, loop, built in loops[key])}
-        for key in [key for key in unused if key not in used]:
-            if any(_kept(reading, loop, built) for reading, loop, built in loops[key]):
-                # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read
-                # by whoever called it. Where they pile up, that is another rule's finding.
-                grown = _grown(readings) if grown is None else grown
-                if key[0] in grown or any(
-                    reading.tape.started or _constant(reading, built) for reading, _, built in loops[key]
-                ):
-                    used.add(key)
+        for reading, loop in _loops_of(readings):
+            key = (loop.event.at.span, loop.event.at.stack)
+            built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
+            loops.setdefault(key, []).append((reading, loop, built))
+            if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
+                unused[key] = reading, found
+        used = {key for key in unused if any(_used(*run) for run in loops[key])}
+        kept = [key for key in unused if key not in used and any(_kept(*run) for run in loops[key])]
+        grown = _grown(readings) if kept else []
+        # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
+        # called it. Where they pile up, that is another rule's finding.
+        used |= {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
         trained = {
             loop.event.at.span
             for reading in readings
@@ -95,6 +86,21 @@ class NeedlessGraph(Rule):
         )  # fmt: skip
 
 
+def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
+    """Yield the runs of loops that are no part of a forward pass and are begun with recording on."""
+    for reading in readings:
+        for loop in reading.loops.values():
+            # Where recording is off around the loop, something inside has switched it on again.
+            if not (loop.event.inside_forward or loop.event.hidden or loop.event.off):
+                yield reading, loop
+
+
+def _read_later(run: _LoopBuilt) -> bool:
+    """Return whether graphs that a run of a loop keeps may be read by who called it, or were kept for a loss."""
+    reading, _, built = run
+    return bool(reading.tape.started) or _constant(reading, built)
+
+
 def _walked_in(reading: Reading, loop: LoopRun) -> bool:
     """Return whether a backward ran in a run of a loop."""
     end = loop.end if loop.end is not None else len(reading.tape.events)
@@ -115,6 +121,8 @@ def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
 
 _Key = tuple[Span, tuple[Span, ...]]
 """Where a loop stands, and the calls that led to it."""
+_LoopBuilt = tuple[Reading, LoopRun, list[int]]
+"""A run of a loop, with the nodes that are built in it."""
 
 
 @dataclass(slots=True)
@@ -144,22 +152,32 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
     if any(loop.start < at < loop.end and isinstance(event, LeafEscape) for at, event in reading.gradient_events):
         # Unknown code that has the model differentiates it, perhaps.
         return None
-    nodes = reading.ledger.nodes
-    for certain in (True, False):
-        leading = reading.of_parameters if certain else reading.of_parameters | reading.of_made_models
-        trained = [node for node in built if node in leading]
-        own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
-        if own and any(_forward(reading, nodes[node]) for node in trained):
-            break
-    else:
-        return None
     for position, decision in reading.decisions:
         if position < loop.end and decision.text == _MODE:
             return None
         if loop.start < position < loop.end and _decides(decision, backwards):
             return None
+    nodes = reading.ledger.nodes
+    for certain in (True, False):
+        own = _of_forward(reading, loop, built, reading.of_parameters if certain else _of_models(reading))
+        if own:
+            break
+    else:
+        return None
     first = iteration_in(nodes[own[0]].at, loop)
     return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]], certain)
+
+
+def _of_models(reading: Reading) -> Set[int]:
+    return reading.of_parameters | reading.of_made_models
+
+
+def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: Set[int]) -> list[int]:
+    """Return the nodes of a loop's own that lead to some parameters; none where no layer is run in it."""
+    nodes = reading.ledger.nodes
+    trained = [node for node in built if node in leading]
+    own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
+    return own if any(_forward(reading, nodes[node]) for node in trained) else []
 
 
 def _within_another(
