@@ -396,6 +396,11 @@ class Code:
             return self.insert_before(body[1], lines)
         return self.insert_before(first, lines)
 
+    def delete_all(self, statements: Iterable[ast.stmt]) -> list[Change] | None:
+        """Take statements out; None where one of them cannot be."""
+        changes = [self.delete(statement) for statement in statements]
+        return None if None in changes else [change for change in changes if change is not None]
+
     def delete(self, statement: ast.stmt) -> Change | None:
         """Take a statement out with its lines; the last one of a block becomes `pass`."""
         if len(self.block(statement)) == 1 and not _continues_if(self, statement):
@@ -618,27 +623,25 @@ def targets(statement: ast.AST) -> list[ast.expr]:
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
     """Yield what a node binds, by name: the dotted path of an import, the value of an assignment, None otherwise."""
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        library = f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            first = alias.name.split(".")[0]
-            yield alias.asname or first, library + (alias.name if alias.asname is not None or library else first)
-    elif isinstance(node, (*_FUNCTIONS[:2], ast.ClassDef)):
-        yield node.name, None
-    elif isinstance(node, ast.arg):
-        yield node.arg, None
-    elif isinstance(node, (ast.With, ast.AsyncWith)):
-        for item in node.items:
-            if item.optional_vars is not None:
-                yield dotted(item.optional_vars) or "", item.context_expr
-    elif isinstance(node, ast.NamedExpr):
-        yield node.target.id, node.value
-    elif isinstance(node, ast.comprehension):
-        yield from ((inner.id, None) for inner in ast.walk(node.target) if isinstance(inner, ast.Name))
-    elif isinstance(node, ast.stmt):
-        alone = isinstance(node, ast.Assign) and len(node.targets) == 1 and dotted(node.targets[0]) is not None
-        for target in targets(node):
-            yield dotted(target) or "", node.value if isinstance(node, ast.Assign) and alone else None
+    match node:
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            library = f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in names:
+                first = alias.name.split(".")[0]
+                yield alias.asname or first, library + (alias.name if alias.asname is not None or library else first)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+            yield name, None
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            given = [(item.optional_vars, item.context_expr) for item in items]
+            yield from ((dotted(target) or "", value) for target, value in given if target is not None)
+        case ast.NamedExpr(target=target, value=value):
+            yield target.id, value
+        case ast.comprehension(target=target):
+            yield from ((inner.id, None) for inner in ast.walk(target) if isinstance(inner, ast.Name))
+        case ast.Assign(targets=[target], value=value) if (stored := dotted(target)) is not None:
+            yield stored, value
+        case ast.stmt():
+            yield from ((dotted(target) or "", None) for target in targets(node))
 
 
 def _are_simple(lines: Sequence[str]) -> bool:

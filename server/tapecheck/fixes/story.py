@@ -270,21 +270,14 @@ def _collide(
         return None
     if change is not None:
         place, newest = changes[id(change)]
-        # The backward before the change that ran over the same part, if any.
         node = problem.node if problem is not None else None
-        for other in reversed(list(ledger.traversals.values())):
-            if other.backward is second or marks[other.backward.id][0] > place:
-                continue
-            if node is not None and (node.id in other.executed or not reached.isdisjoint(other.executed)):
-                first = other.backward
-                break
         spoiled = {node.id} if node is not None else set()
+        before = [one for one in ledger.traversals.values() if marks[one.backward.id][0] <= place]
+        first = _ran_over(before, second, spoiled, reached)
     elif first is not None:
         place, newest = marks[first.id]
-        executed = ledger.traversals[first.id].executed
-        spoiled = {
-            number for number in executed if number in ledger.nodes and ledger.nodes[number].keeps != "no"
-        } & reached
+        executed = ledger.traversals[first.id].executed.keys() & ledger.nodes.keys()
+        spoiled = {number for number in executed if ledger.nodes[number].keeps != "no"} & reached
     executed_first = set(ledger.traversals[first.id].executed) if first is not None else set()
     return Collision(
         tape, ledger, second, index, first, marks[first.id][0] if first is not None else place, newest,
@@ -292,6 +285,16 @@ def _collide(
         {node: list(events) for node, events in binds.items()},
         {node: list(events) for node, events in holders.items()},
     )  # fmt: skip
+
+
+def _ran_over(
+    traversals: Sequence[Traversal], second: Backward, spoiled: set[int], reached: set[int]
+) -> Backward | None:
+    """Return the last backward, before another one, that ran over the same part of the graph."""
+    for other in reversed(traversals) if spoiled else ():
+        if other.backward is not second and not (spoiled | reached).isdisjoint(other.executed):
+            return other.backward
+    return None
 
 
 @dataclass(slots=True)
@@ -412,23 +415,26 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
     for statement in nodes:
         if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) or statement.value is None:
             continue
-        if not any(
-            (isinstance(read, ast.Attribute) and isinstance(target, ast.Attribute) and target.attr == last)
-            or dotted(target) == dotted(read)
-            for target in targets(statement)
-        ):
+        stored = targets(statement)
+        if not any(_is_named_alike(read, target) for target in stored):
             continue
         if known and owner is not None and code.owner(statement) is owner:
             found.append(statement)
             continue
         low, high = code.start(statement.value), code.end(statement.value)
         # Of several targets the one that is known to name it has it.
-        others = dotted(read) not in names and any(dotted(target) in names for target in targets(statement))
-        if (any(low <= place < high for place in places) and not others) or any(
-            dotted(part) in names for part in _values_of(statement.value)
-        ):
+        others = dotted(read) not in names and any(dotted(target) in names for target in stored)
+        made_here = not others and any(low <= place < high for place in places)
+        if made_here or any(dotted(part) in names for part in _values_of(statement.value)):
             found.append(statement)
     return found
+
+
+def _is_named_alike(read: ast.expr, target: ast.expr) -> bool:
+    """Return whether an expression may read what is stored to a target: the same name, or an attribute of that name."""
+    if isinstance(read, ast.Attribute) and isinstance(target, ast.Attribute) and target.attr == read.attr:
+        return True
+    return dotted(target) == dotted(read)
 
 
 def _values_of(value: ast.expr) -> list[ast.expr]:

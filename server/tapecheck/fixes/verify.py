@@ -58,6 +58,20 @@ _Place = tuple[str, str, int]
 """Code of a finding or kind of an exception, file and line."""
 
 
+def _settled(candidate: Candidate, sources: Mapping[str, Source], home: str) -> Changes | None:
+    """Return what a candidate changes, by file; None for nothing, or for changes that do not go together."""
+    by_file: dict[str, list[Change]] = {}
+    for change in candidate.changes:
+        by_file.setdefault(change.file or home, []).append(change)
+    settled: list[tuple[str, tuple[Change, ...]]] = []
+    for path, own in sorted(by_file.items()):
+        changes = settle(sources[path].text, own)
+        if changes is None:
+            return None
+        settled.append((path, changes))
+    return tuple(settled) if any(changes for _, changes in settled) else None
+
+
 class Verifier:
     """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused.
 
@@ -101,17 +115,8 @@ class Verifier:
 
         `sources` are the files that it may change, by path, `home` is the one that its changes are in by default.
         """
-        by_file: dict[str, list[Change]] = {}
-        for change in candidate.changes:
-            by_file.setdefault(change.file or home, []).append(change)
-        settled: dict[str, tuple[Change, ...]] = {}
-        for path, own in sorted(by_file.items()):
-            changes = settle(sources[path].text, own)
-            if changes is None:
-                return None
-            settled[path] = changes
-        tried = tuple(settled.items())
-        if not any(settled.values()) or tried in self._tried or self.left <= 0:
+        tried = _settled(candidate, sources, home)
+        if tried is None or tried in self._tried or self.left <= 0:
             return None
         self._tried.add(tried)
         where = self._where(tried)
@@ -137,30 +142,29 @@ class Verifier:
         if hidden:
             self.hides.append((candidate, self._as_found(hidden[0])))
             return None
-        title = candidate.title
-        names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
-        effect = candidate.effect
-        if names:
-            title = f"{title} (in {join(names)})"
-            effect = f"{effect} Other programs that use {join(names)} change with it."
         edits = tuple(
             Edit(TextIndex(sources[path].text).span(path, change.start, change.end), change.content)
             for path, changes in tried
             for change in changes
         )
-        if not lost:
-            visible = is_certain(self.finding.rests_on)
-            if candidate.safe and not visible:
-                effect = f"{effect} Code that is not visible may need it as it was."
-            supposes = any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried)
-            if candidate.safe and supposes:
-                effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
-            safe = candidate.safe and not names and visible and not supposes
-            wasted = where._wasted(after, places)
-            return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
-        some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
-        effect = f"{effect} {some} no gradient any more."
-        return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect, lost)
+        names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
+        title, effect = candidate.title, candidate.effect
+        if names:
+            title = f"{title} (in {join(names)})"
+            effect = f"{effect} Other programs that use {join(names)} change with it."
+        if lost:
+            some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
+            lacking = f"{some} no gradient any more"
+            return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
+        doubts = []
+        if not is_certain(self.finding.rests_on):
+            doubts.append("Code that is not visible may need it as it was.")
+        if any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried):
+            doubts.append("It fails where the value is no tensor: another call may pass a number.")
+        safe = candidate.safe and not names and not doubts
+        wasted = where._wasted(after, places)
+        effect = " ".join([effect, *(doubts if candidate.safe else ())])
+        return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
 
     def _where(self, tried: Changes) -> Verifier:
         """Return what tries changes: in the part of the program that the finding is about, where they are in it."""

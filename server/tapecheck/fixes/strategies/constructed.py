@@ -74,56 +74,62 @@ def _reading(code: Code, store: ast.Assign, collision: Collision, name: str) -> 
 
 
 def _moved(code: Code, store: ast.Assign, name: str, reading: ast.stmt) -> list[Change]:
-    constructor, method, owner = code.function(store), code.function(reading), code.owner(store)
+    method, owner = code.function(reading), code.owner(store)
+    assert owner is not None
+    replaced = _outside(code, store, name)
+    if replaced is None:
+        return []
+    text, keeping = replaced
+    insertion = code.insert_before(reading, [f"{name} = {text}"])
+    read_elsewhere = any(
+        not code.inside(load, method) and not code.inside(load, store) for load in code.loads(owner, name)
+    )
+    kept = _kept(code, store, keeping, read_elsewhere)
+    return [] if kept is None or insertion is None else [insertion, *kept]
+
+
+def _outside(code: Code, store: ast.Assign, name: str) -> tuple[str, list[str]] | None:
+    """Return what a constructor computes as a method can, and the lines that keep the constructor's own names for it;
+    None where the object has no name for one of them.
+    """
+    constructor, owner = code.function(store), code.owner(store)
     assert owner is not None
     own = {part.id for node in ast.walk(store.value) for part in _bound(node)}
-    local = {
-        part.id
-        for node in ast.walk(constructor)
-        if isinstance(node, ast.stmt)
-        for part in targets(node)
-        if isinstance(part, ast.Name)
-    }
+    stores = (part for node in ast.walk(constructor) if isinstance(node, ast.stmt) for part in targets(node))
+    local = {part.id for part in stores if isinstance(part, ast.Name)}
     local |= {node.arg for node in ast.walk(constructor) if isinstance(node, ast.arg)}
+    local -= {"self", *own, *dir(builtins)}
     needed: dict[str, str] = {}
     start, end = code.start(store.value), code.end(store.value)
     text = code.text[start:end]
-    names = [node for node in ast.walk(store.value) if isinstance(node, ast.Name)]
+    names = [node for node in ast.walk(store.value) if isinstance(node, ast.Name) and node.id in local]
     for node in sorted(names, key=code.start, reverse=True):
-        if node.id == "self" or node.id in own or node.id not in local or node.id in dir(builtins):
-            continue
         attribute = f"self.{node.id}"
         if code.stores(owner, attribute) or code.loads(owner, attribute):
             attribute = f"{attribute}_of_{name.rsplit('.', 1)[-1]}"
             if code.loads(owner, attribute):
-                return []
+                return None
         needed[node.id] = attribute
         low, high = code.start(node) - start, code.end(node) - start
         text = text[:low] + attribute + text[high:]
     if "\n" in text or "\r" in text:
         text = f"({text})"
-    insertion = code.insert_before(reading, [f"{name} = {text}"])
-    keeping = [f"{attribute} = {local_name}" for local_name, attribute in sorted(needed.items())]
-    elsewhere = [
-        load for load in code.loads(owner, name) if not code.inside(load, method) and not code.inside(load, store)
-    ]
-    kept: Change | None
-    if elsewhere:
-        kept = code.insert_after(store, keeping) if keeping else None
-        if keeping and kept is None:
-            return []
-    elif keeping:
-        indent = code.block_indent(store)
-        kept = code.replace(store, f"{code.index.newline}{indent}".join(keeping))
-        if len(keeping) > 1 and code.on_header_line(store):
-            return []
-    else:
-        kept = code.delete(store)
-        if kept is None:
-            return []
-    if insertion is None:
+    return text, [f"{attribute} = {local_name}" for local_name, attribute in sorted(needed.items())]
+
+
+def _kept(code: Code, store: ast.Assign, keeping: list[str], read_elsewhere: bool) -> list[Change] | None:
+    """Return what becomes of the statement in the constructor, with the lines that keep what is needed of it."""
+    if read_elsewhere and not keeping:
         return []
-    return [insertion, *([kept] if kept is not None else [])]
+    if read_elsewhere:
+        kept = code.insert_after(store, keeping)
+    elif not keeping:
+        kept = code.delete(store)
+    elif len(keeping) > 1 and code.on_header_line(store):
+        return None
+    else:
+        kept = code.replace(store, f"{code.index.newline}{code.block_indent(store)}".join(keeping))
+    return [kept] if kept is not None else None
 
 
 def _bound(node: ast.AST) -> Iterator[ast.Name]:

@@ -32,44 +32,48 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     if isinstance(facts, GradientCutFacts) and facts.how == "leaf":
         # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
         return
-    code = context.code
-    seen: set[tuple[Span, str]] = set()
-    cuts: list[Cut] = []
-    for tape in context.tapes:
-        for cut in cuts_of_finding(context, tape):
-            key = (cut.at.span, cut.how)
-            if key not in seen:
-                seen.add(key)
-                cuts.append(cut)
+    code, cuts = context.code, all_cuts(context)
     places = [frame for cut in cuts for frame in frames(cut.at)]
     choices = [ways_out(code, cut, places) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
     safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
     safe = safe and all(choices)
-    if raises and cuts and all(choices):
-        # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
-        copies = _copies_of_root(context)
-        for copied in copies:
-            combined = [*copied, *(change for ways in choices for change in ways[0])]
-            changes = list(dict.fromkeys(combined))
-            yield Candidate(_title(code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
-    if len(cuts) > 1 and all(choices):
-        for pick in range(max(len(ways) for ways in choices)):
-            combined = [change for ways in choices for change in ways[min(pick, len(ways) - 1)]]
-            changes = list(dict.fromkeys(combined))
-            yield Candidate(_title(code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
+    yield from _all_taken_out(context, cuts, choices, safe)
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
             alone = safe and len(cuts) == 1
             yield Candidate(_title(code, [cut], way), effect_of(raises), way, alone, f"cut {cut.at.line}")
-    for label in context.labels("cut"):
-        for way in _ways_at(code, label.span):
-            title = f"Take the cut on line {label.span.line} out"
-            yield Candidate(title, effect_of(raises), way, safe, f"cut {label.span.line}")
-    if not cuts:
-        for way in _ways_at(code, context.finding.span):
-            yield Candidate(f"Take the cut on line {context.finding.span.line} out", effect_of(raises), way, safe)
+    labelled = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
+    for span, group in labelled if cuts else [*labelled, (context.finding.span, "")]:
+        for way in _ways_at(code, span):
+            yield Candidate(f"Take the cut on line {span.line} out", effect_of(raises), way, safe, group)
+
+
+def _all_taken_out(
+    context: Context, cuts: list[Cut], choices: list[list[list[Change]]], safe: bool
+) -> Iterator[Candidate]:
+    """Take all cuts out together, where each of them can be."""
+    if not cuts or not all(choices):
+        return
+    raises = context.finding.code == BackwardWithoutGraph.code
+    first = [change for ways in choices for change in ways[0]]
+    # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
+    together = [[*copied, *first] for copied in _copies_of_root(context)] if raises else []
+    for pick in range(max(len(ways) for ways in choices)) if len(cuts) > 1 else ():
+        together.append([change for ways in choices for change in ways[min(pick, len(ways) - 1)]])
+    for combined in together:
+        changes = list(dict.fromkeys(combined))
+        yield Candidate(_title(context.code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
+
+
+def all_cuts(context: Context) -> list[Cut]:
+    """Return the cuts of a finding on all paths, one for each place and kind."""
+    found: dict[tuple[Span, str], Cut] = {}
+    for tape in context.tapes:
+        for cut in cuts_of_finding(context, tape):
+            found.setdefault((cut.at.span, cut.how), cut)
+    return list(found.values())
 
 
 def _inputs_seen(context: Context) -> bool:

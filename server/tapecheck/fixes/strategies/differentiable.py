@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
-from tapecheck.fixes.strategies.cuts import cuts_of_finding, is_copying, is_list
+from tapecheck.fixes.strategies.cuts import all_cuts, is_copying, is_list
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
-from tapecheck.tape import Cut, Span
+from tapecheck.tape import Span
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
+_CONVERTING = frozenset({"float", "np.array", "np.asarray", "numpy.array", "numpy.asarray"})
 _SAME_IN_TORCH = frozenset({
     "abs", "clip", "cos", "cosh", "dot", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "matmul", "maximum",
     "mean", "minimum", "prod", "sign", "sin", "sinh", "sqrt", "square", "sum", "tan", "tanh", "where",
@@ -32,6 +33,13 @@ class _Stay:
     changes: list[Change] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     possible: bool = True
+
+    def add(self, node: ast.stmt | ast.expr, changes: list[Change] | None) -> None:
+        """Add what takes a node out; None says that nothing can."""
+        self.possible = self.possible and changes is not None
+        if changes:
+            self.changes += changes
+            self.lines.append(node.lineno)
 
 
 def stay_in_torch(context: Context) -> Iterator[Candidate]:
@@ -101,69 +109,31 @@ def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> 
     return False
 
 
-def all_cuts(context: Context) -> list[Cut]:
-    found: dict[tuple[object, str], Cut] = {}
-    for tape in context.tapes:
-        for cut in cuts_of_finding(context, tape):
-            found.setdefault((cut.at.span, cut.how), cut)
-    return list(found.values())
-
-
 def _stay(code: Code, function: Function, spots: list[ast.expr], place: Span) -> _Stay:
     """Follow the values that were cut through a function, and take the conversions on their way out.
 
     What comes after the place of the finding and stores nothing (`print(loss.item())`) is not on that way.
     """
     stay = _Stay()
-    imported = code.imported()
-    inside = {
-        id(node)
-        for spot in spots
-        for node in ast.walk(spot)
-        if isinstance(node, ast.expr) and root_name(node) not in imported
-    }
-    names: set[str] = set()
-
-    def carries(node: ast.AST) -> bool:
-        return any(
-            id(part) in inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in names)
-            for part in ast.walk(node)
-        )
-
     nodes = sorted(
         (node for node in walk(function) if isinstance(node, (ast.stmt, ast.expr)) and node is not function),
         key=lambda node: (node.lineno, node.col_offset),
     )
-    # Twice: a loop hands a value on to lines above the one that stores it.
-    for _ in range(2):
-        for node in nodes:
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
-                if carries(node.value):
-                    names |= {name for part in targets(node) if (name := dotted(part)) is not None}
+    carries = _Carrying(code, spots, nodes)
     for node in nodes:
-        if isinstance(node, ast.stmt):
-            if _makes_leaf(node) and carries(node):
-                removed = code.delete(node)
-                stay.possible = stay.possible and removed is not None
-                if removed is not None:
-                    stay.changes.append(removed)
-                    stay.lines.append(node.lineno)
-            continue
         if not isinstance(node, (ast.Call, ast.Attribute)) or not carries(node):
+            if isinstance(node, ast.stmt) and _makes_leaf(node) and carries(node):
+                stay.add(node, code.delete_all([node]))
             continue
-        parent = code.parent(node)
+        parent, around = code.parent(node), code.statement(node)
         if isinstance(parent, ast.Expr) and _makes_leaf(parent):
             continue
-        around = code.statement(node)
         if isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path:
             continue
         taken = _take_out(code, node, carries)
+        stay.add(node, taken)
         if taken is None:
-            stay.possible = False
             return stay
-        if taken:
-            stay.changes += taken
-            stay.lines.append(node.lineno)
     useless = [node for node in nodes if isinstance(node, ast.Assign) and _says_nothing(code, node, stay.changes)]
     for node in useless:
         removed = code.delete(node)
@@ -172,6 +142,27 @@ def _stay(code: Code, function: Function, spots: list[ast.expr], place: Span) ->
             stay.changes = [change for change in stay.changes if not low <= change.start < high]
             stay.changes.append(removed)
     return stay
+
+
+class _Carrying:
+    """Says which nodes of a function hold some values, or what is computed from them."""
+
+    def __init__(self, code: Code, spots: list[ast.expr], nodes: Sequence[ast.AST]) -> None:
+        imported = code.imported()
+        parts = (node for spot in spots for node in ast.walk(spot) if isinstance(node, ast.expr))
+        self._inside = {id(node) for node in parts if root_name(node) not in imported}
+        self._names: set[str] = set()
+        # Twice: a loop hands a value on to lines above the one that stores it.
+        for node in (*nodes, *nodes):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                if self(node.value):
+                    self._names |= {name for part in targets(node) if (name := dotted(part)) is not None}
+
+    def __call__(self, node: ast.AST) -> bool:
+        return any(
+            id(part) in self._inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in self._names)
+            for part in ast.walk(node)
+        )
 
 
 def _makes_leaf(statement: ast.stmt) -> bool:
@@ -183,11 +174,10 @@ def _makes_leaf(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_"
 
 
-def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> list[Change] | None:
+def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) -> list[Change] | None:
     """Return the changes that take one conversion out, none where it is no conversion; None where that cannot be
     done.
     """
-    assert callable(carries)
     if isinstance(node, ast.Attribute):
         return [_without_suffix(code, node, node)] if node.attr == "data" and carries(node.value) else []
     called = dotted(node.func) or ""
@@ -201,22 +191,20 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> li
             return [_without_suffix(code, node, node.func)]
         return []
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if not any(carries(argument) for argument in given):
+    if not any(map(carries, given)):
         return []
     if owner in ("np", "numpy") and last not in ("array", "asarray"):
         if last not in _SAME_IN_TORCH:
             return None
         torch = code.torch()
         return [code.replace(node.func, f"{torch[0]}.{last}"), *torch[1]]
-    if not node.args or isinstance(node.args[0], ast.Starred):
+    converts = called in _CONVERTING or last in ("from_numpy", "Variable") or is_copying(called)
+    if not node.args or isinstance(node.args[0], ast.Starred) or not converts:
         return []
-    plain = called in ("float", "np.array", "np.asarray", "numpy.array", "numpy.asarray")
-    if plain or last == "from_numpy" or last == "Variable" or is_copying(called):
-        value = node.args[0]
-        if isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or is_list(code, value):
-            return None
-        return _only_argument(code, node, value)
-    return []
+    value = node.args[0]
+    if isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or is_list(code, value):
+        return None
+    return _only_argument(code, node, value)
 
 
 def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Change:
@@ -376,14 +364,7 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
     value: ast.expr = store.value
     seen: set[str] = set()
     for _ in range(4):
-        for node in ast.walk(value):
-            sides: list[ast.expr] = []
-            if isinstance(node, ast.Compare) and len(node.ops) == 1:
-                sides = [node.left, node.comparators[0]]
-            elif isinstance(node, ast.Call) and len(node.args) == 2:
-                sides = list(node.args)
-            if len(sides) != 2:
-                continue
+        for sides in map(_sides, ast.walk(value)):
             own = [any(part is picked or dotted(part) in names for part in ast.walk(side)) for side in sides]
             if own.count(True) == 1:
                 return _plain_classes(code, sides[own.index(False)])
@@ -402,6 +383,16 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
             return None
         value = stores[-1].value
     return None
+
+
+def _sides(node: ast.AST) -> list[ast.expr]:
+    """Return the two sides of a comparison, or the two arguments of a call."""
+    match node:
+        case ast.Compare(left=left, comparators=[right]):
+            return [left, right]
+        case ast.Call(args=[first, second]):
+            return [first, second]
+    return []
 
 
 def _plain_classes(code: Code, node: ast.expr) -> str | None:

@@ -44,32 +44,32 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         step for label in context.labels("step")
         if (step := code.statement_at(label.span)) is not None and steps_here(code, step, label.span)
     ]  # fmt: skip
-    for backward in backwards[:1]:
-        for span in frames(backward.at):
-            statement = code.statement_at(span)
-            if statement is None:
-                continue
-            for step in steps:
-                if changes := _step_after(code, clearing, step, statement):
-                    yield Candidate(
-                        f"Step after the backward (line {statement.lineno})", _LATER, changes, group="moved"
-                    )
-            pair = code.same_block(clearing, statement)
-            if pair is None or pair[0] is not clearing or pair[1] is clearing:
-                continue
-            block = code.block(clearing)
-            if block.index(pair[1]) < block.index(clearing):
-                change = code.insert_before(pair[1], lines)
-                if change is not None:
-                    yield Candidate(
-                        f"Clear before the backward (line {pair[1].lineno})", _LATER, [gone, change], group="moved"
-                    )
+    for span in frames(backwards[0].at) if backwards else ():
+        statement = code.statement_at(span)
+        if statement is None:
+            continue
+        for step in steps:
+            if changes := _step_after(code, clearing, step, statement):
+                yield Candidate(f"Step after the backward (line {statement.lineno})", _LATER, changes, group="moved")
+        place = _earlier_in_block(code, clearing, statement)
+        change = code.insert_before(place, lines) if place is not None else None
+        if place is not None and change is not None:
+            yield Candidate(f"Clear before the backward (line {place.lineno})", _LATER, [gone, change], group="moved")
     for step in steps:
         change = code.insert_after(step, lines)
         if change is not None:
             yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
     if context.labels("step"):
         yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+def _earlier_in_block(code: Code, clearing: ast.stmt, backward: ast.stmt) -> ast.stmt | None:
+    """Return the statement with a backward that stands before a clearing in its block."""
+    pair = code.same_block(clearing, backward)
+    if pair is None or pair[0] is not clearing or pair[1] is clearing:
+        return None
+    block = code.block(clearing)
+    return pair[1] if block.index(pair[1]) < block.index(clearing) else None
 
 
 def _step_after(code: Code, clearing: ast.stmt, step: ast.stmt, backward: ast.stmt) -> list[Change]:

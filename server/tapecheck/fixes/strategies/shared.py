@@ -22,36 +22,46 @@ def step_once(context: Context) -> Iterator[Candidate]:
 
     For an optimizer that learns from both losses: the step between the two backwards goes.
     """
-    code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
         if first is None or not collision.same_iteration:
             continue
         if not any(isinstance(event, Step) for event in collision.between()):
             continue
-        for one, other in call_pairs(code, first, second):
-            pair = code.same_block(one, other) if one is not other else None
-            if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
-                continue
-            losses = (loss_of(code, pair[0].value, one), loss_of(code, pair[1].value, one))
-            if pair[0].value is not one or pair[1].value is not other or None in losses:
-                continue
-            assert losses[0] is not None and losses[1] is not None
-            gone = _stepped_between(code, pair[0], pair[1])
-            if not gone or _stored_between(code, pair[0], pair[1], losses[0], losses[1]):
-                continue
-            summed = " + ".join(operand_of(code.segment(loss)) for loss in losses if loss is not None)
-            new = with_loss(code, other, losses[1], summed)
-            deletions = [code.delete(member) for member in (pair[0], *gone)]
-            if new is None or None in deletions:
-                continue
-            listing = f"`{summed}`" if len(summed) < 50 else "the sum of both losses"
-            yield Candidate(
-                f"Run one backward over {listing} and step once, instead of once for each loss",
-                "Both losses are learned from in one step, with the parameters that both were computed with.",
-                [new, *(change for change in deletions if change is not None)],
-            )
-            break
+        for one, other in call_pairs(context.code, first, second):
+            candidate = _stepped_once(context.code, one, other) if one is not other else None
+            if candidate is not None:
+                yield candidate
+                break
+
+
+def _stepped_once(code: Code, one: ast.Call, other: ast.Call) -> Candidate | None:
+    pair = call_statements(code, one, other)
+    losses = [loss for call in (one, other) if (loss := loss_of(code, call, one)) is not None]
+    if pair is None or len(losses) < 2:
+        return None
+    gone = _stepped_between(code, *pair)
+    if not gone or stored_between(code, *pair, *losses):
+        return None
+    summed = " + ".join(operand_of(code.segment(loss)) for loss in losses)
+    new = with_loss(code, other, losses[1], summed)
+    deletions = code.delete_all((pair[0], *gone))
+    if new is None or deletions is None:
+        return None
+    listing = f"`{summed}`" if len(summed) < 50 else "the sum of both losses"
+    return Candidate(
+        f"Run one backward over {listing} and step once, instead of once for each loss",
+        "Both losses are learned from in one step, with the parameters that both were computed with.",
+        [new, *deletions],
+    )
+
+
+def call_statements(code: Code, one: ast.Call, other: ast.Call) -> tuple[ast.Expr, ast.Expr] | None:
+    """Return the statements that two calls are, where they stand in one block."""
+    pair = code.same_block(one, other)
+    if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
+        return None
+    return (pair[0], pair[1]) if pair[0].value is one and pair[1].value is other else None
 
 
 def _stepped_between(code: Code, first: ast.stmt, second: ast.stmt) -> list[ast.stmt]:
@@ -72,7 +82,7 @@ def _stepped_between(code: Code, first: ast.stmt, second: ast.stmt) -> list[ast.
     return [] if kept and not cleared else [member for member in (*steps, *clearings) if member not in kept]
 
 
-def _stored_between(code: Code, first: ast.stmt, second: ast.stmt, *losses: ast.expr) -> bool:
+def stored_between(code: Code, first: ast.stmt, second: ast.stmt, *losses: ast.expr) -> bool:
     """Return whether a statement between two others of a block stores a name that one of the losses reads."""
     block = code.block(first)
     between = block[block.index(first) + 1 : block.index(second)]
@@ -257,30 +267,18 @@ def building_statements(code: Code, collision: Collision) -> list[ast.stmt] | No
             return None
         statements.setdefault(number, known[-1])
     # All in the block of the outermost call, or else in that of the function that both run in.
-    groups: dict[int, list[ast.stmt]] = {}
-    for statement in statements.values():
-        block = code.block(statement)
-        group = groups.setdefault(id(block), [])
-        if statement not in group:
-            group.append(statement)
-    if len(groups) != 1:
-        function = _common_function(code, collision, wanted)
-        if function is None:
-            return None
-        found = function
-    else:
-        found = next(iter(groups.values()))
-    found = sorted(found, key=lambda statement: statement.lineno)
+    blocks = {id(code.block(statement)) for statement in statements.values()}
+    found = list({id(statement): statement for statement in statements.values()}.values()) if len(blocks) == 1 else []
+    found.sort(key=lambda statement: statement.lineno)
     # A call that runs the second backward as well is around both, not before it.
     around = any(code.statement_at(frame) in found for frame in frames(collision.second.at))
-    if around or len(found) > MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
-        function = _common_function(code, collision, wanted)
-        if function is None or len(function) > MOST_STATEMENTS:
-            return None
-        if not all(isinstance(statement, ast.Assign) for statement in function):
-            return None
-        found = function
-    return found
+    if around or not _can_move(found):
+        found = _common_function(code, collision, wanted) or []
+    return found if _can_move(found) else None
+
+
+def _can_move(statements: list[ast.stmt]) -> bool:
+    return 0 < len(statements) <= MOST_STATEMENTS and all(isinstance(one, ast.Assign) for one in statements)
 
 
 def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list[ast.stmt] | None:
@@ -291,13 +289,8 @@ def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list
     function = code.function(second)
     found: list[ast.stmt] = []
     for number in sorted(wanted):
-        node = collision.ledger.nodes[number]
-        place = None
-        for frame in frames(node.at):
-            statement = code.statement_at(frame)
-            if statement is not None and code.function(statement) is function:
-                place = statement
-                break
+        places = map(code.statement_at, frames(collision.ledger.nodes[number].at))
+        place = next((one for one in places if one is not None and code.function(one) is function), None)
         if place is None:
             return None
         if place not in found:
@@ -376,23 +369,14 @@ def _repeat_behind(
     behind = {leaf for statement in rest for leaf in _applied(code, collision, statement)} & learned
     if not behind or behind & stepped:
         return
-    changes: list[list[str]] = []
     read: dict[str, None] = {}
+    lines: list[str] = []
     for statement in rest:
         text = code.segment(statement)
-        loads = [
-            node
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
-        ]
         if "\n" in text or "\r" in text:
             return
-        for node in sorted(loads, key=code.end, reverse=True):
-            place = code.end(node) - code.start(statement)
-            text = f"{text[:place]}.detach(){text[place:]}"
-            read[node.id] = None
-        changes.append([text])
-    for insertion, drop in _inserted(context, collision, needed, target, [line for lines in changes for line in lines]):
+        lines.append(_detached(code, statement, names, read))
+    for insertion, drop in _inserted(context, collision, needed, target, lines):
         listing = join(f"`{code.segment(part)}`" for statement in rest for part in targets(statement))
         title = f"Compute {listing} again from detached {' and '.join(f'`{name}`' for name in read)}"
         effect = (
@@ -402,6 +386,18 @@ def _repeat_behind(
         if drop:
             yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop], group="again")
         yield Candidate(title, effect, [insertion], group="again")
+
+
+def _detached(code: Code, statement: ast.stmt, names: set[str], read: dict[str, None]) -> str:
+    """Return a statement of one line that reads some names detached; `read` takes those that it has."""
+    text = code.segment(statement)
+    loads = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    for node in sorted(loads, key=code.end, reverse=True):
+        if node.id in names:
+            place = code.end(node) - code.start(statement)
+            text = f"{text[:place]}.detach(){text[place:]}"
+            read[node.id] = None
+    return text
 
 
 def _applied(code: Code, collision: Collision, statement: ast.stmt) -> set[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
-from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_create_graph
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
@@ -18,11 +18,13 @@ from tapecheck.fixes.strategies.shared import (
     MOST_STATEMENTS,
     building_statements,
     call_pairs,
+    call_statements,
     detach_shared,
     forward_again,
     loss_of,
     operand_of,
     step_once,
+    stored_between,
     with_loss,
 )
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
@@ -32,6 +34,7 @@ from tapecheck.tape import Backward, GradientCleared, Span, Step
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
 
 
+_SAME = "The gradients are the same: those of the sum are the sum of those that each loss gives."
 _TAKING_ALL = frozenset(
     {"cat", "concat", "enumerate", "fsum", "hstack", "list", "stack", "sum", "tuple", "vstack", "zip"}
 )
@@ -46,61 +49,43 @@ _SUMMING = _TAKING_ALL - {"enumerate", "list", "tuple", "zip"}
 
 def sum_losses(context: Context) -> Iterator[Candidate]:
     """Rewrite `a.backward(); b.backward()` to `(a + b).backward()`: the gradients are the same."""
-    code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
         if first is None or any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
             continue
-        for one, other in call_pairs(code, first, second):
+        for one, other in call_pairs(context.code, first, second):
             if one is other:
                 yield from _sum_in_loop(context, one)
-                continue
-            pair = code.same_block(one, other)
-            if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
-                continue
-            if pair[0].value is not one or pair[1].value is not other:
-                continue
-            # Every further backward between the two belongs into the same sum.
-            block = code.block(pair[0])
-            run = [
-                statement
-                for statement in block[block.index(pair[0]) : block.index(pair[1]) + 1]
-                if isinstance(statement, ast.Expr) and loss_of(code, statement.value, one) is not None
-            ]
-            losses = [loss_of(code, statement.value, one) for statement in run]
-            if len(run) < 2 or any(
-                _stored_between(code, block, run[place:], loss) for place, loss in enumerate(losses) if loss is not None
-            ):
-                continue
-            texts = [code.segment(loss) for loss in losses if loss is not None]
-            if len(set(texts)) < len(texts):
-                continue
-            call = run[-1].value
-            assert isinstance(call, ast.Call)
-            summed = " + ".join(operand_of(text) for text in texts)
-            new = with_loss(code, call, losses[-1], summed)
-            deletions = [code.delete(statement) for statement in run[:-1]]
-            if new is None or any(change is None for change in deletions):
-                continue
-            total = " + ".join(texts)
-            listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
-            yield Candidate(
-                f"Run one backward over {listing}",
-                "The gradients are the same: those of the sum are the sum of those that each loss gives.",
-                [new, *(change for change in deletions if change is not None)],
-                safe=context.stops,
-            )
-            break
+            elif (candidate := _summed(context, one, other)) is not None:
+                yield candidate
+                break
 
 
-def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
-    """Return whether a name that a loss is made of is assigned between its backward, the first, and the last one."""
-    names = {node.id for node in ast.walk(loss) if isinstance(node, ast.Name)}
-    for statement in block[block.index(run[0]) + 1 : block.index(run[-1])]:
-        for node in ast.walk(statement):
-            if any(root_name(target) in names for target in targets(node)):
-                return True
-    return False
+def _summed(context: Context, one: ast.Call, other: ast.Call) -> Candidate | None:
+    """Return one backward for two, and for every further one between them."""
+    code = context.code
+    pair = call_statements(code, one, other)
+    if pair is None:
+        return None
+    block = code.block(pair[0])
+    run = [
+        (statement, loss)
+        for statement in block[block.index(pair[0]) : block.index(pair[1]) + 1]
+        if isinstance(statement, ast.Expr) and (loss := loss_of(code, statement.value, one)) is not None
+    ]
+    last, call = run[-1][0] if run else pair[1], run[-1][0].value if run else other
+    texts = [code.segment(loss) for _, loss in run]
+    if len(run) < 2 or len(set(texts)) < len(texts) or not isinstance(call, ast.Call):
+        return None
+    if any(stored_between(code, statement, last, loss) for statement, loss in run):
+        return None
+    new = with_loss(code, call, run[-1][1], " + ".join(operand_of(text) for text in texts))
+    deletions = code.delete_all(statement for statement, _ in run[:-1])
+    if new is None or deletions is None:
+        return None
+    total = " + ".join(texts)
+    listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
+    return Candidate(f"Run one backward over {listing}", _SAME, [new, *deletions], safe=context.stops)
 
 
 def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
@@ -119,7 +104,7 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
     text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
     yield Candidate(
         f"Run one backward over the sum of `{code.segment(loop.iter)}`",
-        "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+        _SAME,
         [code.replace(loop, text)],
         safe=context.stops,
     )
@@ -135,37 +120,41 @@ def sum_over_loop(context: Context) -> Iterator[Candidate]:
         if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
             continue
         call = context.call_at(second.at.span)
-        statement = code.statement(call) if call is not None else None
-        loop = code.parent(statement) if statement is not None else None
-        if call is None or not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
+        found = _adds_up(code, call) if call is not None else None
+        if call is None or found is None:
             continue
-        loss = loss_of(code, call, call) if statement.value is call else None
-        uses = [node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("grad", "step")]
-        ends = [node for node in walk(loop) if isinstance(node, (ast.Break, ast.Continue, ast.Return))]
-        if loss is None or uses or ends or loop.end_lineno is None:
-            continue
-        name = next(
-            (free for free in ("total_loss", "loss_sum", "summed_loss") if not code.named(code.function(loop), free)),
-            None,
-        )
+        loop, statement, loss = found
+        names = ("total_loss", "loss_sum", "summed_loss")
+        name = next((free for free in names if not code.named(code.function(loop), free)), None)
         before = code.insert_before(loop, [f"{name} = 0"])
         behind = with_loss(code, call, loss, name or "")
         if name is None or before is None or behind is None:
             continue
         after = code.insert_after(loop, [behind.content.replace(f"({name}).", f"{name}.")])
-        if after is None:
-            continue
         text = code.segment(loss)
-        added = f"{name} = {name} + {operand_of(text)}" if "\n" not in text and "\r" not in text else None
-        if added is None:
+        if after is None or "\n" in text or "\r" in text:
             continue
         yield Candidate(
             "Add the losses up in the loop and run one backward behind it",
-            "The gradients are the same: those of the sum are the sum of those that each loss gives.",
-            [before, code.replace(statement, added), after],
+            _SAME,
+            [before, code.replace(statement, f"{name} = {name} + {operand_of(text)}"), after],
             safe=context.stops and not collision.walked_before,
             group="sum",
         )
+
+
+def _adds_up(code: Code, call: ast.Call) -> tuple[ast.For, ast.Expr, ast.expr] | None:
+    """Return the loop whose iterations a backward runs in, its statement and its loss, where nothing in the loop needs
+    the gradients.
+    """
+    statement = code.statement(call)
+    loop = code.parent(statement) if statement is not None else None
+    if not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
+        return None
+    loss = loss_of(code, call, call) if statement.value is call else None
+    uses = any(isinstance(node, ast.Attribute) and node.attr in ("grad", "step") for node in ast.walk(loop))
+    ends = any(isinstance(node, (ast.Break, ast.Continue, ast.Return)) for node in walk(loop))
+    return (loop, statement, loss) if loss is not None and not uses and not ends else None
 
 
 def call_once(context: Context) -> Iterator[Candidate]:
@@ -291,44 +280,42 @@ def forward_inside(context: Context) -> Iterator[Candidate]:
 def _move(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
     """Move statements from before a loop, or from around a closure, to where each backward finds them fresh."""
     code = context.code
-    home = code.function(needed[0])
-    inner = code.function(target)
-    loops = [loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)]
-    closure = inner is not home and isinstance(inner, ast.FunctionDef) and code.inside(inner, home)
-    if not loops and not closure:
+    around = _around(code, target, needed)
+    if around is None:
         return
-    body = inner.body if closure and isinstance(inner, ast.FunctionDef) else loops[0].body
-    container = inner if closure else loops[0]
-    moved = _with_what_follows(code, needed, container)
+    moved = _with_what_follows(code, needed, around)
     names = {root_name(part) for statement in moved or () for part in targets(statement)}
     if moved is None or None in names:
         return
-    needed = moved
-    place = _first_reading(body, names)
+    place = _first_reading(around.body, names)
     if place is None:
         return
-    lines: list[str] = []
-    for statement in needed:
-        text = code.lines_of(statement)
-        if text is None:
-            return
-        lines.extend(text)
-    insertion = code.insert_before(place, lines)
+    texts = [code.lines_of(statement) for statement in moved]
+    insertion = code.insert_before(place, [line for text in texts for line in text or ()]) if all(texts) else None
     if insertion is None:
         return
-    where = f"closure `{inner.name}`" if closure and isinstance(inner, ast.FunctionDef) else "loop"
-    computed = dict.fromkeys(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
-    listing = join(list(computed))
-    elsewhere = _read_outside(code, home, needed, container, names)
-    deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
-    if any(change is None for change in deletions):
+    where = f"closure `{around.name}`" if isinstance(around, ast.FunctionDef) else "loop"
+    computed = dict.fromkeys(f"`{code.segment(part)}`" for statement in moved for part in targets(statement))
+    elsewhere = _read_outside(code, code.function(needed[0]), moved, around, names)
+    deletions = code.delete_all(() if elsewhere else moved)
+    if deletions is None:
         return
     # Never safe: what was meant as a constant (an old policy, a target) would move with the parameters.
     yield Candidate(
-        f"Compute {listing} inside the {where}, anew from the parameters as they are then",
+        f"Compute {join(list(computed))} inside the {where}, anew from the parameters as they are then",
         "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
-        f"{where.split()[0]}, detach it instead.{_drawn_anew(code, needed, collision)}",
-        [insertion, *(change for change in deletions if change is not None)],
+        f"{where.split()[0]}, detach it instead.{_drawn_anew(code, moved, collision)}",
+        [insertion, *deletions],
+    )
+
+
+def _around(code: Code, target: ast.stmt, needed: list[ast.stmt]) -> ast.FunctionDef | LoopNode | None:
+    """Return the closure, or the loop, around a statement that some others are not in."""
+    home, inner = code.function(needed[0]), code.function(target)
+    if inner is not home and isinstance(inner, ast.FunctionDef) and code.inside(inner, home):
+        return inner
+    return next(
+        (loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)), None
     )
 
 

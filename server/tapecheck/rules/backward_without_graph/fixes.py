@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import dotted
-from tapecheck.fixes.strategies.cuts import remove_cut, switch_off_within
+from tapecheck.fixes.strategies.cuts import all_cuts, remove_cut, switch_off_within
 from tapecheck.fixes.strategies.differentiable import (
     CASTS,
     TO_INTEGERS,
-    all_cuts,
     draw_with_graph,
     ingredients_of,
     stay_in_torch,
@@ -33,19 +32,12 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
     for cut in all_cuts(context):
         if cut.how != "nondifferentiable":
             continue
-        node: ast.AST | None = code.expression_at(cut.at.span)
-        kept: ast.expr | None = None
-        what = "the comparison"
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.comparators[0], ast.Constant):
-            kept = node.left
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            integers = node.func.attr in TO_INTEGERS and not node.args
-            if not integers and node.func.attr in ("type", "to"):
-                integers = any((dotted(argument) or "").rsplit(".", 1)[-1] in _INTEGER_TYPES for argument in node.args)
-            if integers:
-                kept, what = node.func.value, f"`.{node.func.attr}()`"
+        node = code.expression_at(cut.at.span)
+        kept = _smooth(node)
         if kept is None or not isinstance(node, ast.expr):
             continue
+        called = node.func if isinstance(node, ast.Call) else None
+        what = f"`.{called.attr}()`" if isinstance(called, ast.Attribute) else "the comparison"
         # What only turns the truth values into numbers goes with them.
         outer: ast.expr = node
         while True:
@@ -65,6 +57,19 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
             [code.replace(outer, text)],
             group=f"threshold {cut.at.line}",
         )
+
+
+def _smooth(node: ast.AST | None) -> ast.expr | None:
+    """Return what a step is made of: the left side of a comparison with a constant, what is turned into integers."""
+    match node:
+        case ast.Compare(left=left, comparators=[ast.Constant()]):
+            return left
+        case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) if name in TO_INTEGERS:
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr="type" | "to"), args=args):
+            to_integers = any((dotted(part) or "").rsplit(".", 1)[-1] in _INTEGER_TYPES for part in args)
+            return value if to_integers else None
+    return None
 
 
 _INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "short", "uint8", "bool", "LongTensor"})

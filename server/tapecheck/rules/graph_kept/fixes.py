@@ -273,23 +273,22 @@ def _stored(
     code: Code, statement: ast.stmt, context: Context, everything: bool = False
 ) -> list[tuple[ast.expr, str | None]]:
     """Return the expressions that a statement stores, with the name that holds them."""
-    if isinstance(statement, ast.AugAssign):
-        return [(statement.value, dotted(statement.target))]
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        return [(statement.value, dotted(statement.target))]
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target, value = statement.targets[0], statement.value
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+    match statement:
+        case ast.AugAssign(target=target, value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [(value, dotted(target))]
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
             held = {event.holder for _, event in context.events_here(Hold) if isinstance(event, Hold)}
-            pairs = [(part, dotted(name)) for name, part in zip(target.elts, value.elts, strict=True)]
+            pairs = [(part, dotted(name)) for name, part in zip(names, values, strict=True)]
             return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
-        return [(value, dotted(target))]
+        case ast.Assign(targets=[target], value=value):
+            return [(value, dotted(target))]
     found: list[tuple[ast.expr, str | None]] = []
     low = context.place
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _STORING:
-            if node.args and low.line <= (node.end_lineno or 0) and node.lineno <= low.end_line:
-                found.append((node.args[-1], dotted(node.func.value)))
+        match node:
+            case ast.Call(func=ast.Attribute(value=holder, attr=name), args=[*_, given]) if name in _STORING:
+                if low.line <= (node.end_lineno or 0) and node.lineno <= low.end_line:
+                    found.append((given, dotted(holder)))
     return found
 
 

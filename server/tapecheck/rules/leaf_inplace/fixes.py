@@ -22,16 +22,12 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
     together = _run(code, statement)
     if len(together) > 1:
         runs.append(together)
-    # Every change of its kind in the file, each run of them under a header of its own.
-    everywhere: list[list[ast.stmt]] = []
-    for other in ast.walk(code.tree):
-        if isinstance(other, ast.stmt) and _changes_leaf(code, other) and not _quiet(code, other):
-            if not any(other in run for run in everywhere):
-                everywhere.append(_run(code, other))
+    everywhere = _runs(code)
     here = [run for run in everywhere if code.function(run[0]) is code.function(statement)]
     for group in ([runs[0]], runs[1:], here, everywhere):
         wrapped = [code.wrap(run[0], run[-1], f"with {torch}.no_grad():") for run in group]
-        if not wrapped or any(changes is None for changes in wrapped):
+        changes = [change for made in wrapped for change in made or ()]
+        if not wrapped or None in wrapped:
             continue
         several = len(group) > 1 or len(group[0]) > 1
         lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for run in group for member in run))
@@ -40,10 +36,20 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
             if several
             else f"Change the leaf under `{torch}.no_grad()`",
             "The value changes as written; autograd does not record the change.",
-            [*(change for changes in wrapped if changes is not None for change in changes), *needed],
+            [*changes, *needed],
             safe=context.stops,
             group="no_grad",
         )
+
+
+def _runs(code: Code) -> list[list[ast.stmt]]:
+    """Return every change of its kind in the file, in runs that can have a header of their own each."""
+    runs: list[list[ast.stmt]] = []
+    for other in ast.walk(code.tree):
+        if isinstance(other, ast.stmt) and _changes_leaf(code, other) and not _quiet(code, other):
+            if not any(other in run for run in runs):
+                runs.append(_run(code, other))
+    return runs
 
 
 def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:

@@ -57,29 +57,13 @@ def create_graph(context: Context) -> Iterator[Candidate]:
 def _grad_calls(context: Context) -> list[ast.Call]:
     """Return the calls that took the gradient without a graph, or handed keywords to what took it; likeliest first."""
     code = context.code
-    spans: list[Span] = []
-    for tape in context.tapes:
-        cuts = {event.id: event for event in tape.events if isinstance(event, Cut)}
-        labelled = {label.span.line for label in context.labels("cut", "built", "path")}
-        for other, backward in context.backwards_here():
-            if other is tape:
-                for root in backward.roots:
-                    for number in (*root.constant_terms, *root.cuts):
-                        cut = cuts.get(number)
-                        if cut is not None and cut.how == "grad":
-                            spans.extend(frames(cut.at))
-        for cut in cuts.values():
-            if cut.how == "grad" and any(frame.line in labelled for frame in frames(cut.at)):
-                spans.extend(frames(cut.at))
-    for label in context.labels("cut", "built", "path"):
-        spans.append(label.span)
+    labelled = [label.span for label in context.labels("cut", "built", "path")]
+    spans = [*_taken_at(context, {span.line for span in labelled}), *labelled]
     calls: list[ast.Call] = []
-    for span in spans:
-        inside = list(code.calls_in(span))
-        for call in inside:
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if call not in calls and (name == "grad" or passes_retain(call) is not None):
-                calls.append(call)
+    for call in (call for span in spans for call in code.calls_in(span)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if call not in calls and (name == "grad" or passes_retain(call) is not None):
+            calls.append(call)
     # Nothing on the tapes: the gradients taken in the function of the finding.
     statement = code.statement_at(context.finding.span)
     if not calls and statement is not None:
@@ -87,6 +71,21 @@ def _grad_calls(context: Context) -> list[ast.Call]:
             if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
                 calls.append(node)
     return calls
+
+
+def _taken_at(context: Context, lines: set[int]) -> Iterator[Span]:
+    """Yield where gradients without a graph were taken, with the calls that led there: those that are in a root of the
+    backward, and those of some lines.
+    """
+    for tape in context.tapes:
+        cuts = {event.id: event for event in tape.events if isinstance(event, Cut) and event.how == "grad"}
+        roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
+        for number in (number for root in roots for number in (*root.constant_terms, *root.cuts)):
+            if number in cuts:
+                yield from frames(cuts[number].at)
+        for cut in cuts.values():
+            if any(frame.line in lines for frame in frames(cut.at)):
+                yield from frames(cut.at)
 
 
 STRATEGIES: tuple[Strategy, ...] = (

@@ -57,8 +57,12 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             given = code.replace(call.args[place], "False")
             passed = "Pass `False` for `retain_graph`: nothing runs over this graph again"
             yield _dropped(passed, effect, given, _is_written(code, call, place))
+    yield from _drop_from_options(code, effect)
+
+
+def _drop_from_options(code: Code, effect: str) -> Iterator[Candidate]:
+    """Take it out of `options = {"retain_graph": True}` or `dict(retain_graph=True)`, handed over by `**options`."""
     for node in code.source.nodes_near("retain_graph"):
-        # `options = {"retain_graph": True}`, handed over by `**options`.
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "retain_graph":

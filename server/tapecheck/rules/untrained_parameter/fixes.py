@@ -51,47 +51,61 @@ def hand_over(context: Context) -> Iterator[Candidate]:
     if not isinstance(making, ast.Assign) or len(making.targets) != 1:
         return
     optimizer = dotted(making.targets[0])
-    if optimizer is not None and lacking.kind == "loose":
-        for span in _made(lacking):
-            made = code.statement_at(span)
-            name = dotted(made.targets[0]) if isinstance(made, ast.Assign) else None
-            line = f'{optimizer}.add_param_group({{"params": [{name}]}})'
-            pair = code.same_block(making, made) if made is not None else None
-            last = max(pair, key=lambda each: each.lineno) if pair is not None else None
-            change = code.insert_after(last, [line]) if name and last is not None else None
-            if change is not None:
-                yield Candidate(f"Hand `{name}` over: `{optimizer}.add_param_group`", EFFECT, [change], group="over")
+    if optimizer is None:
+        return
+    if lacking.kind == "loose":
+        yield from _loose(code, making, optimizer, lacking)
         return
     names = [name for name in context.finding.facts.parameters if "." in name]
-    if optimizer is None or not names:
-        return
-    if lacking.whole:
-        for span in added_to(context, lacking):
-            adding = code.statement_at(span)
-            if not isinstance(adding, ast.Assign):
-                continue
-            owner = code.segment(adding.targets[0])
-            parameters = f"{owner}.parameters()" if _is_module(adding.value) else f"[{owner}]"
-            change = code.insert_after(adding, [f'{optimizer}.add_param_group({{"params": {parameters}}})'])
-            if change is not None:
-                yield Candidate(f"Hand it over: `{optimizer}.add_param_group`", EFFECT, [change], group="over")
-        return
-    owner = names[0].partition(".")[0]
-    if all(name.partition(".")[0] != owner for name in lacking.siblings):
+    owner = names[0].partition(".")[0] if names else ""
+    if names and lacking.whole:
+        yield from _added(context, optimizer, lacking)
+    elif names and all(name.partition(".")[0] != owner for name in lacking.siblings):
         yield from _whole_module(code, making, optimizer, owner, lacking.calls)
-        return
+    elif names:
+        yield from _beside_a_sibling(code, making, optimizer, names[0], lacking)
+
+
+def _loose(code: Code, making: ast.Assign, optimizer: str, lacking: Lacking) -> Iterator[Candidate]:
+    """Hand over tensors that are in no module."""
+    for span in _made(lacking):
+        made = code.statement_at(span)
+        name = dotted(made.targets[0]) if isinstance(made, ast.Assign) else None
+        line = f'{optimizer}.add_param_group({{"params": [{name}]}})'
+        pair = code.same_block(making, made) if made is not None else None
+        last = max(pair, key=lambda each: each.lineno) if pair is not None else None
+        change = code.insert_after(last, [line]) if name and last is not None else None
+        if change is not None:
+            yield Candidate(f"Hand `{name}` over: `{optimizer}.add_param_group`", EFFECT, [change], group="over")
+
+
+def _added(context: Context, optimizer: str, lacking: Lacking) -> Iterator[Candidate]:
+    """Hand over what was added to a module that the optimizer has."""
+    code = context.code
+    for span in added_to(context, lacking):
+        adding = code.statement_at(span)
+        if not isinstance(adding, ast.Assign):
+            continue
+        owner = code.segment(adding.targets[0])
+        parameters = f"{owner}.parameters()" if _is_module(adding.value) else f"[{owner}]"
+        change = code.insert_after(adding, [f'{optimizer}.add_param_group({{"params": {parameters}}})'])
+        if change is not None:
+            yield Candidate(f"Hand it over: `{optimizer}.add_param_group`", EFFECT, [change], group="over")
+
+
+def _beside_a_sibling(
+    code: Code, making: ast.Assign, optimizer: str, name: str, lacking: Lacking
+) -> Iterator[Candidate]:
+    """Hand over `model.head` beside a sibling that was given: `model.body.parameters()`."""
     for node in ast.walk(making.value):
-        # A sibling that was given: `model.body.parameters()` beside what is at `model.head`.
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-            sibling = node.func.value
-            if not isinstance(sibling, ast.Attribute):
-                continue
-            part = _part(names[0], sibling.attr, lacking.siblings)
-            line = f'{optimizer}.add_param_group({{"params": {code.segment(sibling.value)}.{part}.parameters()}})'
-            change = code.insert_after(making, [line])
-            if change is not None:
-                yield Candidate(f"Hand `{part}` over, too: `{optimizer}.add_param_group`", EFFECT, [change])
-            return
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute() as sibling, attr="parameters")):
+                part = _part(name, sibling.attr, lacking.siblings)
+                parameters = f"{code.segment(sibling.value)}.{part}.parameters()"
+                change = code.insert_after(making, [f'{optimizer}.add_param_group({{"params": {parameters}}})'])
+                if change is not None:
+                    yield Candidate(f"Hand `{part}` over, too: `{optimizer}.add_param_group`", EFFECT, [change])
+                return
 
 
 def _whole_module(

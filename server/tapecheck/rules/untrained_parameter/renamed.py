@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, name_of
 from tapecheck.rules.reading import Reading, covered, with_sources
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.words import called_from, headline
@@ -60,28 +60,9 @@ def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:
     if not gradients.listed or gradients.all_escaped:
         return
     leaves = reading.ledger.leaves
-    first: dict[int, int] = {}
-    """Of each leaf that was made anew the one of an optimizer that it comes from."""
     anew: dict[int, list[Leaf]] = {}
-    listed = {
-        leaf: min(reading.optimizers_made[number][0][0] for number in numbers)
-        for leaf, numbers in gradients.steppable.items()
-    }
-    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
-    for leaf in leaves.values():
-        if not leaf.cuts or leaf.id in gradients.steppable:
-            continue
-        names = _names(reading, leaf.id)
-        cuts = with_sources(reading, leaf.cuts).values()
-        behind = sorted(set().union(*(covered(reading, cut) for cut in cuts)) & leaves.keys())
-        for number in behind:
-            base = first.get(number, number)
-            # What was made before the optimizer is a copy that somebody keeps beside what is trained.
-            late = leaf.at.iteration or made.get(leaf.id, 0) > listed.get(base, 0)
-            if late and base in gradients.steppable and names & _names(reading, base):
-                first[leaf.id] = base
-                anew.setdefault(base, []).append(leaf)
-                break
+    for leaf, base in _made_anew(reading, gradients):
+        anew.setdefault(base, []).append(leaf)
     for base, others in anew.items():
         added = [
             (moment, leaf) for leaf in others for moment in gradients.moments(leaf.id)
@@ -99,6 +80,30 @@ def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:
         if step is not None and owner is not None:
             remade = frozenset(identity(reading, leaf) for leaf in others)
             yield _Renamed(leaves[base], added[0][1], owner, step, added[0][0].at.span, remade)
+
+
+def _made_anew(reading: Reading, gradients: Gradients) -> Iterator[tuple[Leaf, int]]:
+    """Yield the leaves that are made of one that an optimizer has and have its name, each with that one."""
+    leaves = reading.ledger.leaves
+    first: dict[int, int] = {}
+    listed = {
+        leaf: min(reading.optimizers_made[number][0][0] for number in numbers)
+        for leaf, numbers in gradients.steppable.items()
+    }
+    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
+    for leaf in leaves.values():
+        if not leaf.cuts or leaf.id in gradients.steppable:
+            continue
+        names = _names(reading, leaf.id)
+        cuts = with_sources(reading, leaf.cuts).values()
+        behind = sorted(set().union(*(covered(reading, cut) for cut in cuts)) & leaves.keys())
+        for base in (first.get(number, number) for number in behind):
+            # What was made before the optimizer is a copy that somebody keeps beside what is trained.
+            late = leaf.at.iteration or made.get(leaf.id, 0) > listed.get(base, 0)
+            if late and base in gradients.steppable and names & _names(reading, base):
+                first[leaf.id] = base
+                yield leaf, base
+                break
 
 
 def _names(reading: Reading, leaf: int) -> set[str]:
