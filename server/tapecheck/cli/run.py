@@ -114,24 +114,27 @@ def run_script(options: argparse.Namespace) -> int:
         checked = by_cell(checked, program.source.cells)
     cut_short = _cut_short(result)
     checked.cut_short = bool(cut_short)
-    # The page is written even where the report cannot be (a terminal that was closed).
-    with contextlib.ExitStack() as last:
-        if options.html is not None:
-            last.callback(_write_page, options.html, page)
-        if options.output_format == "html":
-            if options.output_file is not None:
-                _write_page(options.output_file, page)
-            else:
-                write(html.render(page))
-        else:
-            shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
-            write_report([shown], Sources(), options, evidence=True, run=True)
-            if cut_short and not aside:
-                write(f"{cut_short}\n")
+    _show(checked, page, options, cut_short)
     if result.interrupted or result.how_ended == "cancelled":
         return 128 + (result.interrupted or signal.SIGINT)
     status = exit_status([checked], exit_zero=options.exit_zero)
     return CUT_SHORT if status == NOTHING_FOUND and cut_short and not options.exit_zero else status
+
+
+def _show(checked: Checked, page: html.Run, options: argparse.Namespace, cut_short: str) -> None:
+    """Write the report, and the page, even where the report cannot be written (a terminal that was closed)."""
+    with contextlib.ExitStack() as last:
+        if options.html is not None:
+            last.callback(_write_page, options.html, page)
+        if options.output_format != "html":
+            shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
+            write_report([shown], Sources(), options, evidence=True, run=True)
+            if cut_short and options.output_format in FOR_PEOPLE:
+                write(f"{cut_short}\n")
+        elif options.output_file is not None:
+            _write_page(options.output_file, page)
+        else:
+            write(html.render(page))
 
 
 def _misplaced(program: _Program, options: argparse.Namespace) -> list[str]:

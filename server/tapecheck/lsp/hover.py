@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -296,17 +296,7 @@ class Explainer(Telling):
             details.append(f"{part}reached by the backward{'s' * (len(lines) > 1)} on {each_line(lines)}")
         elif not runs and reading.complete:
             details.append("no backward reaches them")
-        frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves} & set(own)
-        if frozen:
-            of = "them" if len(frozen) == len(own) else f"{len(frozen)} of them"
-            details.append(f"`requires_grad` is switched off for {of}")
-        given = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
-        if reading.optimizers and all(one.complete == "yes" for one in reading.optimizers.values()):
-            held = len(given.intersection(own))
-            details.append(
-                f"an optimizer {'has' if frozen else 'updates'} them" if held == len(own)
-                else "no optimizer has them" if not held else f"an optimizer has {held} of {len(own)}"
-            )  # fmt: skip
+        details += _looked_after(reading, set(own))
         return page(f"{head} has {self.leaves(reading, own)}", details)
 
     def _no_step(self, reading: Reading) -> str:
@@ -337,3 +327,18 @@ class Explainer(Telling):
 def _operation(cut: Cut) -> Span:
     """Return the operation that cuts, in whatever call it is."""
     return cut.within[0] if cut.within else cut.at.span
+
+
+def _looked_after(reading: Reading, own: set[int]) -> Iterator[str]:
+    """Yield how many of some parameters are frozen, and how many an optimizer has."""
+    frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves} & own
+    if frozen:
+        of = "them" if len(frozen) == len(own) else f"{len(frozen)} of them"
+        yield f"`requires_grad` is switched off for {of}"
+    given = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
+    if reading.optimizers and all(one.complete == "yes" for one in reading.optimizers.values()):
+        held = len(given & own)
+        if held == len(own):
+            yield f"an optimizer {'has' if frozen else 'updates'} them"
+        else:
+            yield f"an optimizer has {held} of {len(own)}" if held else "no optimizer has them"

@@ -485,6 +485,20 @@ def record(
     return _recording(order, report, result, findings)
 
 
+def _ended(order: RunOrder, result: RunResult, *, failed: bool) -> str:
+    """Return how a run ended where that is news."""
+    if result.how_ended == "raised":
+        return result.detail if failed else ""
+    if result.how_ended == "cancelled":
+        after = _count(result.iterations, "iteration") if result.iterations else "some backward calls"
+        return f"cancelled after {after}"
+    if result.how_ended == "finished":
+        return ""
+    # Which loop the limit was reached in stands in the report.
+    where = re.sub(r" of the loop on line \d+$", "", result.detail)
+    return f"stopped {where}{_limit(order, result)}" if _cut_short(result) else where
+
+
 def _recording(order: RunOrder, report: Report, result: RunResult, findings: list[Finding]) -> Recording:
     """Return what a run says of a file, with its report."""
     findings = [_placed(finding, order) for finding in findings]
@@ -507,14 +521,7 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
     if result.how_ended == "raised":
         # An exception that is the finding's own is no news.
         recording.failed = recording.exit != 1
-        recording.ended = result.detail if recording.failed else ""
-    elif result.how_ended == "cancelled":
-        after = _count(result.iterations, "iteration") if result.iterations else "some backward calls"
-        recording.ended = f"cancelled after {after}"
-    elif result.how_ended != "finished":
-        # Which loop the limit was reached in stands in the report.
-        where = re.sub(r" of the loop on line \d+$", "", result.detail)
-        recording.ended = f"stopped {where}{_limit(order, result)}" if _cut_short(result) else where
+    recording.ended = _ended(order, result, failed=recording.failed)
     seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
     how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
     if result.how_ended == "raised":

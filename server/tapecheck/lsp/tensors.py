@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -12,7 +12,7 @@ from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, it
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import join, when
 from tapecheck.rules.words import line as line_of
-from tapecheck.tape import Bind, InPlace, Node, Saved, Span
+from tapecheck.tape import Bind, InPlace, Node, Saved, Site, Span
 
 _MAX_CALLS = 8
 _NEVER_FREED = "which no backward frees"
@@ -132,15 +132,15 @@ class Tensors:
             if (store.line, store.column) < (span.line, span.column) and not first <= store.line <= last
         ]
         chosen = before[-1] if before else None
-        if chosen not in bound and ("." in name or outline.scopes_at(span.line)[0] == scope):
-            loops = [loop for loop in outline.loops if loop[0] <= span.line <= loop[1]]
-            back = [one for one in bound if any(first <= one.line <= last for first, last in loops)]
-            if before and not back:
-                return []
+        if chosen not in bound:
+            back: Iterable[Span] = ()
+            # Else it is read in an inner function, which runs when everything around it is bound.
+            if "." in name or outline.scopes_at(span.line)[0] == scope:
+                loops = [loop for loop in outline.loops if loop[0] <= span.line <= loop[1]]
+                back = [one for one in bound if any(first <= one.line <= last for first, last in loops)]
+                if before and not back:
+                    return []
             chosen = max(back or bound, key=lambda one: (one.line, one.column))
-        elif chosen not in bound:
-            # Read in an inner function, which runs when everything around it is bound.
-            chosen = max(bound, key=lambda one: (one.line, one.column))
         return [one for one in bounds if one.span == chosen]
 
     # The story
@@ -268,22 +268,10 @@ class Tensors:
         """
         outline, bind, line = self.outline, one.bind.at.line, time.line
         scope = outline.scopes_at(bind)[0]
-        if outline.scopes_at(line)[0] != scope:
+        end_of = self._end_of(one, fate, line) if outline.scopes_at(line)[0] == scope else None
+        if end_of is None:
             return ""
-        change = self._change(one, fate)
-        run = fate.run
-        if change is not None:
-            event, saved, node = change
-            name = f"`{event.name or saved.name}`" if event.name or saved.name else "a tensor"
-            ended, site = "stale", event.at
-            changes = "updates parameters" if event.optimizer is not None else f"changes {name} in place"
-            why = f"{changes}, which {self.telling.op(node)} saved"
-        elif run is not None and fate.kind in _SURE:
-            (ended, why), site = _SURE[fate.kind], run.at
-            if fate.kept is not None and fate.kept.at.line >= line and fate.kept.at.file == run.at.file:
-                (ended, why), site = _SURE["kept"], fate.kept.at
-        else:
-            return ""
+        ended, why, site = end_of
         span = self.telling.near(site, bind)
         if span is None or outline.scopes_at(span.line)[0] != scope or outline.exclusive(line, span.line):
             return ""
@@ -299,16 +287,29 @@ class Tensors:
             return f"at this line: intact on the first iteration, {ended} on later ones, {before}"
         if time.before and loops & around:
             return f"at this line: the one of the iteration before, {ended} by line {end}"
-        always = ", on every iteration" if loops and not partly else ""
-        if line > end and ended == "fails":
-            return ""
         if line > end:
+            always = ", on every iteration" if loops and not partly else ""
             told = f"{ended}: line {end} {why}" if ended == "stale" else f"{ended} by line {end}"
-            return f"at this line: {told}{always}"
+            return "" if ended == "fails" else f"at this line: {told}{always}"
+        always = ", on every iteration" if loops and around and not partly else ""
         if fate.kept is not None and fate.kept.at.line < line and ended != "stale":
-            return f"at this line: kept by line {fate.kept.at.line}; line {end} {why}{always if around else ''}"
+            return f"at this line: kept by line {fate.kept.at.line}; line {end} {why}{always}"
         first = " on the first iteration, partly freed on later ones" if partly else ""
-        return f"at this line: intact{first}; line {end} {why}{always if around else ''}"
+        return f"at this line: intact{first}; line {end} {why}{always}"
+
+    def _end_of(self, one: _Bound, fate: _Fate, line: int) -> tuple[str, str, Site] | None:
+        """Return what the graph is once it is not intact any more, why, and where that happens."""
+        change, run = self._change(one, fate), fate.run
+        if change is not None:
+            event, saved, node = change
+            name = f"`{event.name or saved.name}`" if event.name or saved.name else "a tensor"
+            changes = "updates parameters" if event.optimizer is not None else f"changes {name} in place"
+            return "stale", f"{changes}, which {self.telling.op(node)} saved", event.at
+        if run is None or fate.kind not in _SURE:
+            return None
+        if fate.kept is not None and fate.kept.at.line >= line and fate.kept.at.file == run.at.file:
+            return (*_SURE["kept"], fate.kept.at)
+        return (*_SURE[fate.kind], run.at)
 
     def _change(self, one: _Bound, fate: _Fate) -> tuple[InPlace, Saved, Node] | None:
         """Return the first change in place after a binding that makes the graph stale, before a backward frees it."""

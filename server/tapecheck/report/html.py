@@ -24,7 +24,7 @@ from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
-from tapecheck.tape import Backward, End, Loop, LoopEnd, Measure, Raised, Span, Started, Tape
+from tapecheck.tape import Backward, End, Ledger, Loop, LoopEnd, Measure, Node, Raised, Span, Started, Tape
 from tapecheck.tape.ranks import STEP, parts
 
 if TYPE_CHECKING:
@@ -223,17 +223,8 @@ class _Shapes:
                 if len(groups) >= _MAX_GROUPS:
                     continue
                 group = places[key] = len(groups)
-                groups.append(
-                    {
-                        "at": self.files.place(node.at.span),
-                        "calls": [],
-                        "nodes": 0,
-                        "saved": 0,
-                        "state": "",
-                        "ops": [],
-                        "leaves": [],
-                    }
-                )
+                at = self.files.place(node.at.span)
+                groups.append({"at": at, "calls": [], "nodes": 0, "saved": 0, "state": "", "ops": [], "leaves": []})
                 ops.append(collections.Counter())
                 calls.append({})
             group_of[node.id] = group
@@ -248,15 +239,7 @@ class _Shapes:
                 entry["state"] = "kept" if item.backward.retain == "yes" else "freed"
         if problem is not None and problem.node is not None and problem.node.id in group_of:
             groups[group_of[problem.node.id]]["state"] = "stale" if problem.kind == "stale" else "gone"
-        edges: collections.Counter[tuple[int, int]] = collections.Counter()
-        leaves: dict[int, set[str]] = collections.defaultdict(set)
-        for node in nodes:
-            target = group_of.get(node.id)
-            for source in node.inputs:
-                if target is not None and source in group_of and group_of[source] != target:
-                    edges[group_of[source], target] += 1
-                elif target is not None and source in ledger.leaves:
-                    leaves[target].add(ledger.leaves[source].name or "a leaf")
+        edges, leaves = _edges(ledger, nodes, group_of)
         for group, entry in enumerate(groups):
             entry["ops"] = ops[group].most_common(6)
             # A file that has nothing else to show does not come into the page for them.
@@ -264,6 +247,20 @@ class _Shapes:
             entry["calls"] = [self.files.place(span) for span in sites[:_MAX_SITES]]
             entry["leaves"] = sorted(leaves[group])[:8]
         return {"groups": groups, "edges": [(*pair, count) for pair, count in sorted(edges.items())]}
+
+
+def _edges(
+    ledger: Ledger, nodes: Iterable[Node], group_of: dict[int, int]
+) -> tuple[collections.Counter[tuple[int, int]], dict[int, set[str]]]:
+    """Return how many nodes lead from group to group, and the names of the leaves that each group uses."""
+    edges: collections.Counter[tuple[int, int]] = collections.Counter()
+    leaves: dict[int, set[str]] = collections.defaultdict(set)
+    for target, source in ((group_of[node.id], one) for node in nodes if node.id in group_of for one in node.inputs):
+        if group_of.get(source, target) != target:
+            edges[group_of[source], target] += 1
+        elif source not in group_of and source in ledger.leaves:
+            leaves[target].add(ledger.leaves[source].name or "a leaf")
+    return edges, leaves
 
 
 def _alive(reading: Reading, lines: dict[int, int]) -> list[Alive]:
@@ -347,6 +344,18 @@ class _Part:
     last: int = 0
 
 
+def _kept_with(ledger: Ledger, numbers: Iterable[int]) -> tuple[set[int], bool]:
+    """Return the nodes that some others keep, with these, and whether that is all of them."""
+    met: set[int] = set()
+    stack = [number for number in numbers if number in ledger.nodes]
+    while stack and len(met) < _MAX_KEPT_NODES:
+        number = stack.pop()
+        if number not in met:
+            met.add(number)
+            stack += [source for source in ledger.nodes[number].inputs if source in ledger.nodes]
+    return met, not stack
+
+
 def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
     """Return what the holder of a TAPE201 kept at its last look: its graphs, by iteration and source line."""
     holder = finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
@@ -361,13 +370,7 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
     held = max(fitting, key=lambda one: len(one.last.nodes))
     numbers = sorted(held.last.nodes)
     roots, ledger = set(numbers), reading.ledger
-    met: set[int] = set()
-    stack = [number for number in numbers if number in ledger.nodes]
-    while stack and len(met) < _MAX_KEPT_NODES:
-        number = stack.pop()
-        if number not in met:
-            met.add(number)
-            stack += [source for source in ledger.nodes[number].inputs if source in ledger.nodes]
+    met, whole = _kept_with(ledger, numbers)
     steps: dict[int, dict[tuple[str, int], _Part]] = {}
     group_of: dict[int, tuple[int, tuple[str, int]]] = {}
     for number in sorted(met):
@@ -401,7 +404,7 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
     ends = (event.iterations for event in reading.tape.events if isinstance(event, LoopEnd) and event.loop == loop)
     return {
         "holder": held.holder, "index": held.last.index, "of": next(ends, 0), "line": held.loop.event.at.line,
-        "rows": rows, "edges": sorted(edges), "more": -1 if stack else len(steps) - len(shown), "tensors": len(numbers),
+        "rows": rows, "edges": sorted(edges), "more": len(steps) - len(shown) if whole else -1, "tensors": len(numbers),
     }  # fmt: skip
 
 

@@ -123,26 +123,31 @@ def render_finding(
         # The lines of a file that can no longer be read are listed without an excerpt.
         bar = f"{' ' * gutter} {paint('gutter', '|')}"
         rows.extend(drawn or [f"{bar} line {mark.span.line}: {mark.message}".rstrip(" :") for mark in inside])
+    tail = _tail(finding, further, fixes or [], trial, recorded=recorded)
+    if tail:
+        rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
+    for name, text in tail:
+        rows.extend(_remark(name, text, gutter, paint))
+        if name.startswith("fix (") and fixes:
+            rows.extend(_diff(fixes[0], sources, gutter, limit, paint))
+    return "\n".join(rows) + "\n"
+
+
+def _tail(
+    finding: Finding, further: Sequence[str], fixes: Sequence[Fix], trial: Tried | None, *, recorded: bool
+) -> list[tuple[str, str]]:
+    """Return what stands below the excerpts, each remark with its name; `further` are more lines of the message."""
     tail = [("note", note) for note in (*further, *finding.notes) if note.strip()]
     tail.append(("help", finding.help))
     if finding.evidence is not None:
         tail.append(("run", f"{finding.evidence.title}: {finding.evidence.detail}"))
     elif recorded:
         tail.append(("run", _INCONCLUSIVE))
-    preferred = fixes[0] if fixes else None
-    if preferred is not None:
-        tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
+    tail.extend((f"fix ({fix.applicability})", _fix_line(fix)) for fix in fixes[:1])
     if trial is not None:
         tail.append(("fix run", trial.text()))
-    tail.extend((f"or ({fix.applicability})", _fix_line(fix)) for fix in (fixes or [])[1:])
-    tail = [(name, text) for name, text in tail if text]
-    if tail:
-        rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
-    for name, text in tail:
-        rows.extend(_remark(name, text, gutter, paint))
-        if name.startswith("fix (") and preferred is not None:
-            rows.extend(_diff(preferred, sources, gutter, limit, paint))
-    return "\n".join(rows) + "\n"
+    tail.extend((f"or ({fix.applicability})", _fix_line(fix)) for fix in fixes[1:])
+    return [(name, text) for name, text in tail if text]
 
 
 def render_problem(

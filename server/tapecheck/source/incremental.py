@@ -80,9 +80,7 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
         return None
     if rest < count:
         # What is wrong may be told by the statement that follows, or be put right by it.
-        rest += 1
-        while rest < count and not _apart(before, rest):
-            rest += 1
+        rest = next((index for index in range(rest + 1, count) if _apart(before, index)), count)
         end = before.firsts[rest] if rest < count else len(lines)
         try:
             return [*above, *_part(lines, start, end), *before.tree.body[rest:]]

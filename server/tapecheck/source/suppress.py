@@ -286,17 +286,7 @@ def misspelt(source: Source) -> list[Misspelt]:
 
 def _attempts(comment: str) -> Iterator[tuple[int, int, str]]:
     """Yield where a comment has what is not read, from and to, and what was probably meant: empty where it is open."""
-    for match in _ANY_OF_OURS.finditer(comment):
-        read = _COMMENT.match(comment, match.start())
-        rest = (match["rest"] if match["rest"] is not None else match["more"]).strip()
-        # Behind a comment that is read with its brackets anything may stand: a reason.
-        if read is not None and read["rules"] is not None and not read["rules"].strip():
-            yield read.start(), read.end(), ""
-        if read is not None and (read["rules"] is not None or not _NAMED.match(rest)):
-            continue
-        meant = _meant(match["word"] or match["bare"] or "", rest)
-        if meant is not None:
-            yield match.start(), match.start() + len(match.group().rstrip()), meant
+    yield from _unread(comment)
     for match in _NEARLY.finditer(comment):
         tool = match["tool"].lower()
         if (tool, match["mark"]) == ("tapecheck", ":") or (_TOOL.match(tool) is None and not _is_near(tool)):
@@ -313,6 +303,21 @@ def _attempts(comment: str) -> Iterator[tuple[int, int, str]]:
         named = [rule_name(name) for name in _OURS.findall(match["rules"])]
         if named and not comment[: match.start()].rstrip().endswith("#"):
             yield match.start(), match.end(), f"# tapecheck: {match['verb'] or 'ignore'}[{', '.join(named)}]"
+
+
+def _unread(comment: str) -> Iterator[tuple[int, int, str]]:
+    """Yield what of those has the name of Tapecheck and is not read, or has empty brackets."""
+    for match in _ANY_OF_OURS.finditer(comment):
+        read = _COMMENT.match(comment, match.start())
+        rest = (match["rest"] if match["rest"] is not None else match["more"]).strip()
+        # Behind a comment that is read with its brackets anything may stand: a reason.
+        if read is not None and read["rules"] is not None and not read["rules"].strip():
+            yield read.start(), read.end(), ""
+        if read is not None and (read["rules"] is not None or not _NAMED.match(rest)):
+            continue
+        meant = _meant(match["word"] or match["bare"] or "", rest)
+        if meant is not None:
+            yield match.start(), match.start() + len(match.group().rstrip()), meant
 
 
 def _is_near(tool: str) -> bool:

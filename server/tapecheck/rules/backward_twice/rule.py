@@ -132,34 +132,36 @@ def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, ste
     return not below & set(optimizer.params)
 
 
+def _help_carried(reading: Reading, origin: Origin) -> str:
+    if origin.elements == "list":
+        return (
+            f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
+            f"`.detach()` each of them; if it collects them, empty it once its backward has run, "
+            f"`{origin.name}.clear()`, or store them detached where only their numbers are needed; if a part of "
+            "them is used again, store what they are computed from and compute them anew for each backward"
+        )
+    if origin.summed:
+        return (
+            "call backward on the loss of this iteration alone, or add up the losses in the loop and call backward "
+            "once after it"
+        )
+    if not origin.name:
+        return (
+            "cut the graph between iterations: `.detach()` what is kept for the next one, each element of a tuple or "
+            "list"
+        )
+    if _replaces_stepped(reading, origin):
+        return (
+            f"an optimizer steps `{origin.name}`, which has to stay that tensor: write the new value into it under "
+            f"`torch.no_grad()`, `{origin.name}.copy_(...)` or the in-place form of what changes it"
+        )
+    return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
+
+
 def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
     home = run.at.span
     if origin.kind == "carried":
-        if origin.elements == "list":
-            return (
-                f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
-                f"`.detach()` each of them; if it collects them, empty it once its backward has run, "
-                f"`{origin.name}.clear()`, or store them detached where only their numbers are needed; if a part of "
-                "them is used again, store what they are computed from and compute them anew for each backward"
-            )
-        if origin.summed:
-            return (
-                "call backward on the loss of this iteration alone, or add up the losses in the loop and "
-                "call "
-                "backward once after it"
-            )
-        if not origin.name:
-            return (
-                "cut the graph between iterations: `.detach()` what is kept for the next one, each element "
-                "of a tuple or "
-                "list"
-            )
-        if _replaces_stepped(reading, origin):
-            return (
-                f"an optimizer steps `{origin.name}`, which has to stay that tensor: write the new value into it under "
-                f"`torch.no_grad()`, `{origin.name}.copy_(...)` or the in-place form of what changes it"
-            )
-        return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
+        return _help_carried(reading, origin)
     if origin.kind == "outside":
         if _several_losses(reading, freeing, run):
             return (

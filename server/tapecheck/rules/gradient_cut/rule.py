@@ -604,18 +604,18 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
         run = cause.run.position
         following = next((position for position in runs if position > run), math.inf)
         after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), math.inf) for leaf in cause.lost}
-        if all(
-            step < math.inf and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
-            for leaf, step in after.items()
-        ):
+        if all(_clears_before(reading, leaf, run, step) for leaf, step in after.items()):
             cleared.append(cause)
         else:
             (kept if any(step < following for step in after.values()) else others).append(cause)
     lost = set().union(*(cause.lost for cause in kept))
     found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
-    if found or any(cause.how == "leaf" for cause in cleared):
-        return found or [cause for cause in cleared if cause.how == "leaf"]
-    return _cut_last(cleared, steps)
+    return found or [cause for cause in cleared if cause.how == "leaf"] or _cut_last(cleared, steps)
+
+
+def _clears_before(reading: Reading, leaf: int, run: int, step: float) -> bool:
+    """Return whether a leaf has a step, and its gradient is cleared between a backward and that."""
+    return step < math.inf and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
 
 
 def _cut_last(causes: list[_Cause], steps: Mapping[int, Sequence[int]]) -> list[_Cause]:

@@ -37,17 +37,14 @@ class NeedlessRetainGraph(Rule):
                 retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
                 if any(run.backward.retain_span is None for run in retaining):
                     elsewhere.add(span)
+                whole = reading.complete or reading.tape.left_over
                 if not retaining or span in needed:
                     continue
-                whole = reading.complete or reading.tape.left_over
                 if span in chains or not whole or not _all_needless(reading, retaining):
                     needed.add(span)
-                    continue
-                if not reading.complete:
-                    continue
-                sure = next((run for run in retaining if run.backward.retain_argument == "yes"), retaining[0])
-                if span not in seen or seen[span].backward.retain_argument != "yes":
-                    seen[span] = sure
+                elif reading.complete:
+                    known = [seen[span]] if span in seen and _always(seen[span]) else []
+                    seen[span] = max([*known, *retaining], key=_always)
         if elsewhere & needed:
             needed |= elsewhere
         return [self._finding(run) for span, run in seen.items() if span not in needed]
@@ -55,8 +52,7 @@ class NeedlessRetainGraph(Rule):
     def _finding(self, run: Run) -> Finding:
         home = run.at.span
         argument = run.backward.retain_span
-        always = run.backward.retain_argument == "yes"
-        message = "unnecessary `retain_graph=True`" if always else "unnecessary `retain_graph` argument"
+        message = "unnecessary `retain_graph=True`" if _always(run) else "unnecessary `retain_graph` argument"
         return Finding(
             self.code, self.name, self.severity, home, message,
             "remove the argument: same gradients, and the graph's memory is released during this call",
@@ -64,6 +60,10 @@ class NeedlessRetainGraph(Rule):
             facts=NeedlessRetainGraphFacts(argument=argument, call=run.backward.call),
             notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
         )  # fmt: skip
+
+
+def _always(run: Run) -> bool:
+    return run.backward.retain_argument == "yes"
 
 
 def _walks_the_unknown(reading: Reading, run: Run) -> bool:
