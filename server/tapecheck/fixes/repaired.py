@@ -40,26 +40,27 @@ def unrepaired(
     than its indent), or something is trained that was not.
     """
     left = {(one.code, one.span.file, one.span.line) for one in after}
+    there = (mended.span.file, mended.span.line) if mended is not None else None
     gone = [
         one
         for one in before
         if one.code not in _WASTE
-        and (mended is None or (one.span.file, one.span.line) != (mended.span.file, mended.span.line))
-        and not any((one.code, one.span.file, line) in left for line in lines.lines(one.span))
+        and (one.span.file, one.span.line) != there
+        and not any((one.code, *place) in left for place in _moved(one, lines))
         and not any(lines.rewritten(span) for span in _named(one))
     ]
-    if not gone:
-        return []
-    if any(one.code not in RAISING for one in gone) and _trains_more(was, now, lines):
-        gone = [one for one in gone if one.code in RAISING]
-    if any(one.code in RAISING for one in gone):
-        met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)}
-        gone = [
-            one
-            for one in gone
-            if one.code not in RAISING or not any((one.span.file, line) in met for line in lines.lines(one.span))
-        ]
-    return gone
+    raising = [one for one in gone if one.code in RAISING]
+    if len(raising) < len(gone) and _trains_more(was, now, lines):
+        gone = raising
+    if not raising:
+        return gone
+    met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)}
+    return [one for one in gone if one.code not in RAISING or met.isdisjoint(_moved(one, lines))]
+
+
+def _moved(finding: Finding, lines: MovedLines) -> list[tuple[str, int]]:
+    """Return the lines, by file, that a finding is on after a change."""
+    return [(finding.span.file, line) for line in lines.lines(finding.span)]
 
 
 def _named(finding: Finding) -> list[Span]:

@@ -148,22 +148,28 @@ class Verifier:
             for change in changes
         )
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
+        supposes = any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried)
+        return self._held(candidate, edits, names, lost, where._wasted(after, places), supposes=supposes)
+
+    def _held(
+        self, candidate: Candidate, edits: tuple[Edit, ...], names: list[str], lost: int, wasted: int, *, supposes: bool
+    ) -> Fix:
+        """Return a candidate that holds as a fix, with what else is to be known of it: the other files that it changes,
+        how many parameters get no gradient any more, whether it fails where a value is no tensor.
+        """
         title, effect = candidate.title, candidate.effect
         if names:
             title = f"{title} (in {join(names)})"
             effect = f"{effect} Other programs that use {join(names)} change with it."
         if lost:
-            some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
-            lacking = f"{some} no gradient any more"
+            lacking = f"{'1 parameter gets' if lost == 1 else f'{lost} parameters get'} no gradient any more"
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
-        doubts = []
-        if not is_certain(self.finding.rests_on):
-            doubts.append("Code that is not visible may need it as it was.")
-        if any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried):
-            doubts.append("It fails where the value is no tensor: another call may pass a number.")
-        safe = candidate.safe and not names and not doubts
-        wasted = where._wasted(after, places)
-        effect = " ".join([effect, *(doubts if candidate.safe else ())])
+        visible = is_certain(self.finding.rests_on)
+        if candidate.safe and not visible:
+            effect = f"{effect} Code that is not visible may need it as it was."
+        if candidate.safe and supposes:
+            effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
+        safe = candidate.safe and not names and visible and not supposes
         return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
 
     def _where(self, tried: Changes) -> Verifier:

@@ -29,18 +29,16 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
     inside = list(_sites_within(context, statement))
     if any(isinstance(event, (Escape, LeafEscape)) for _, event in inside):
         return "may"
-    entered = {span for site, _ in inside for span in site.stack}
-    if any(_speaks_of_backward(context, file) for file in {span.file for site, _ in inside for span in frames(site)}):
+    places = [span for site, _ in inside for span in frames(site)]
+    if any(_speaks_of_backward(context, file) for file in {span.file for span in places}):
         return "may"
-    seen = entered | {site.span for site, event in inside if isinstance(event, Node) and event.linked != "may"}
-    lines = {span.line for site, _ in inside for span in frames(site) if span.file == code.source.path}
+    seen = {span for site, _ in inside for span in site.stack}
+    seen |= {site.span for site, event in inside if isinstance(event, Node) and event.linked != "may"}
+    lines = {span.line for span in places if span.file == code.source.path}
     given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
-    for call in reach.opaque:
-        if any(code.spans(call, span) for span in seen):
-            continue
-        if given or (call.lineno not in lines and not _gets_plain_values(call)):
-            return "may"
-    return "no"
+    unseen = (call for call in reach.opaque if not any(code.spans(call, span) for span in seen))
+    acts = any(given or (call.lineno not in lines and not _gets_plain_values(call)) for call in unseen)
+    return "may" if acts else "no"
 
 
 def _gets_plain_values(call: ast.Call) -> bool:

@@ -119,20 +119,19 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
             return []
     if bool(wanted) == bool(groups) or len(groups) > 1:
         return []
-    arguments = [code.segment(call.func.value)]
+    owners = list(wanted)
     if wanted:
-        owners = list(wanted)
-        arguments.append(owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]")
+        inputs = owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]"
     else:
-        owners_text = next(iter(groups))
-        arguments.append(owners_text if owners_text.startswith("list(") else f"list({owners_text})")
+        (text,) = groups
+        inputs = text if text.startswith("list(") else f"list({text})"
+    arguments = [code.segment(call.func.value), inputs]
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
     if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
         arguments.append(f"grad_outputs={code.segment(given)}")
     text = f"{torch}.autograd.grad({', '.join(arguments)}, create_graph=True)"
-    names = list(wanted.values()) or list(groups.values())
-    single = len(wanted) == 1
-    changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if single else ''}"))
+    names = [*wanted.values(), *groups.values()]
+    changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if len(wanted) == 1 else ''}"))
     return list(dict.fromkeys(changes))
 
 

@@ -154,44 +154,41 @@ def _everywhere(
     context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
     for shape in _shapes(context, group):
-        changes: list[Change] = []
-        placed: list[_Place] = []
-        for carrier in group:
-            found = place(context, collision, carrier, shape)
-            if found is None:
-                break
-            placed.append(found)
-            changes.extend(found.changes)
+        placed = [found for carrier in group if (found := place(context, collision, carrier, shape)) is not None]
+        changes = [change for found in placed for change in found.changes]
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
         names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
-        leaves = collision.leaves(set().union(*(carrier.sources for carrier in group)))
-        untrained = collision.trains_none_of(leaves)
-        # Where an earlier backward went through already, it has learned over the iterations until now.
-        first_time = context.stops and not narrow and not collision.walked_before
-        # A norm over all gradients feels those of the untrained too.
-        same = untrained and not context.caught and "clip_grad" not in context.code.text
-        # Nor may it have learned through the place that is detached: a loop over old and new values reads both there.
-        at_read = placed[0].where in (_READ, _BEFORE)
-        through = at_read and any(_learned_through(collision, carrier) for carrier in group)
-        safe = (first_time and not through) or same
+        untrained = collision.trains_none_of(collision.leaves(set().union(*(carrier.sources for carrier in group))))
+        safe = _keeps_training(context, collision, group, placed[0].where, narrow=narrow, untrained=untrained)
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
-        where = placed[0].where
-        if len(group) > 1:
-            where = where.replace("it is", "they are")
+        where = placed[0].where.replace("it is", "they are") if len(group) > 1 else placed[0].where
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         group_name = "narrow" if narrow else "between"
         effect = _NARROW if narrow else _EFFECT
         meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
         if untrained:
             meaning, effect = "nothing before it is trained", _UNTRAINED
+        title = f"Detach {names} {where}"
         if dropped:
-            title = f"Detach {names} {where} and drop `retain_graph=True`: {meaning}"
-            yield Candidate(title, effect, [*changes, *dropped], safe, group_name, fallback=narrow)
-        title = f"Detach {names} {where}: {meaning}"
-        yield Candidate(title, effect, changes, safe, group_name, fallback=narrow)
+            both = f"{title} and drop `retain_graph=True`: {meaning}"
+            yield Candidate(both, effect, [*changes, *dropped], safe, group_name, fallback=narrow)
+        yield Candidate(f"{title}: {meaning}", effect, changes, safe, group_name, fallback=narrow)
+
+
+def _keeps_training(
+    context: Context, collision: Collision, group: list[Carrier], where: str, *, narrow: bool, untrained: bool
+) -> bool:
+    """Return whether a program that is detached at a place learns what it did before."""
+    # A norm over all gradients feels those of the untrained too.
+    if untrained and not context.caught and "clip_grad" not in context.code.text:
+        return True
+    # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
+    # learned through the place that is detached: a loop over old and new values reads both there.
+    through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
+    return context.stops and not narrow and not collision.walked_before and not through
 
 
 def _written(code: Code, carrier: Carrier) -> str:

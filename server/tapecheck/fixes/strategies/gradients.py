@@ -23,10 +23,9 @@ def steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
 
 def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     """Move the step that lacks the gradients, or the clearing, so that the step has them; or take the clearing out."""
-    finding, code = context.finding, context.code
-    facts = finding.facts
+    code, facts = context.code, context.finding.facts
     early = isinstance(facts, GradientCutFacts) and facts.how == "cleared"
-    cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else finding.span if early else None
+    cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else context.finding.span if early else None
     if cleared is None:
         return
     clearing = _whole_clearing(code, code.statement_at(cleared))
@@ -35,11 +34,8 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     gone, lines = code.delete(clearing), code.lines_of(clearing)
     if gone is None or lines is None:
         return
-    filling = {label.span for label in context.labels("path")} if early else set()
-    backwards = [
-        event for tape in context.tapes for event in tape.events
-        if isinstance(event, Backward) and event.at.span in filling
-    ] or [backward for _, backward in context.backwards_here()]  # fmt: skip
+    backwards = _filling(context) if early else []
+    backwards = backwards or [backward for _, backward in context.backwards_here()]
     steps = [
         step for label in context.labels("step")
         if (step := code.statement_at(label.span)) is not None and steps_here(code, step, label.span)
@@ -61,6 +57,13 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
             yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
     if context.labels("step"):
         yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+def _filling(context: Context) -> list[Backward]:
+    """Return the backward calls whose gradients a clearing throws away."""
+    filling = {label.span for label in context.labels("path")}
+    events = (event for tape in context.tapes for event in tape.events)
+    return [event for event in events if isinstance(event, Backward) and event.at.span in filling]
 
 
 def _earlier_in_block(code: Code, clearing: ast.stmt, backward: ast.stmt) -> ast.stmt | None:

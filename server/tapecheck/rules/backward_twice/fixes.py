@@ -488,15 +488,17 @@ def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
             filled.append(node.lineno)
     if not filled or (read and min(read) < min(filled)):
         return False
-    others = {
-        dotted(node.func.value)
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING
-    } - {name}
+    fills = (node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in _FILLING)
+    others = {dotted(node.value) for node in fills if _is_called(code, node)} - {name}
     return not any(
         isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in others and not _fills(code, node)
         for node in ast.walk(loop)
     )
+
+
+def _is_called(code: Code, node: ast.expr) -> bool:
+    parent = code.parent(node)
+    return isinstance(parent, ast.Call) and parent.func is node
 
 
 def _fills(code: Code, node: ast.expr) -> bool:

@@ -117,22 +117,16 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         return "unknown", None, set()
     cleared: dict[int, Moment] = {}
     unowned: dict[int, Moment | None] = {}
-    for number in run.traversal.executed:
-        if number not in reading.ledger.leaves:
-            continue
-        if gradients.unseen(number):
-            return "unknown", None, set()
-        moments = [moment for moment in gradients.moments(number) if moment.position > run.position]
-        if number in gradients.steppable:
-            moment = next((moment for moment in moments if moment.kind != "added"), None)
-            if moment is None or moment.kind != "cleared":
-                return "left" if moment is None else "used", None, set()
-            cleared[number] = moment
-        elif looked_at(moments):
-            return "used", None, set()
-        elif gradients.listed and reading.ledger.leaves[number].parameter:
+    for number in [number for number in run.traversal.executed if number in reading.ledger.leaves]:
+        fate, moment = _fate_of(gradients, run, number)
+        if fate != "discarded":
+            return fate, None, set()
+        if number not in gradients.steppable:
             # Parameters that no optimizer has, and the program clears them as if one had.
-            unowned[number] = next((moment for moment in moments if moment.kind == "cleared"), None)
+            if gradients.listed and reading.ledger.leaves[number].parameter:
+                unowned[number] = moment
+        elif moment is not None:
+            cleared[number] = moment
     last = max((moment.position for moment in cleared.values()), default=run.position)
     if not cleared and None in unowned.values():
         return "left", None, set()
@@ -145,6 +139,20 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
         return "unknown", None, set()
     return "discarded", min(cleared.values(), key=lambda moment: moment.position), set(cleared)
+
+
+def _fate_of(gradients: Gradients, run: Run, leaf: int) -> tuple[_Fate, Moment | None]:
+    """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does."""
+    if gradients.unseen(leaf):
+        return "unknown", None
+    moments = [moment for moment in gradients.moments(leaf) if moment.position > run.position]
+    if leaf not in gradients.steppable:
+        cleared = next((moment for moment in moments if moment.kind == "cleared"), None)
+        return ("used", None) if looked_at(moments) else ("discarded", cleared)
+    first = next((moment for moment in moments if moment.kind != "added"), None)
+    if first is None:
+        return "left", None
+    return ("discarded", first) if first.kind == "cleared" else ("used", None)
 
 
 def _reads_inside(gradients: Gradients, run: Run) -> bool:

@@ -39,12 +39,12 @@ class GraphKeptAcrossIterations(Rule):
             grown.append((reading, growths))
         wanted = {_place(growth.held) for _, growths in grown for growth in growths}
         excused = _told_by_failures(readings, wanted) if wanted else set()
-        for reading in readings if wanted else ():
-            for held in reading.held:
-                if _place(held) in wanted - excused and (
-                    _backwarded_later(reading, held) or _begun_anew(reading, held)
-                ):
-                    excused.add(_place(held))
+        excused |= {
+            _place(held)
+            for reading in (readings if wanted else ())
+            for held in reading.held
+            if _place(held) in wanted - excused and (_backwarded_later(reading, held) or _begun_anew(reading, held))
+        }
         for place in wanted - excused:
             emptied = _emptied(place, grown)
             if emptied == "yes":
@@ -78,17 +78,6 @@ class GraphKeptAcrossIterations(Rule):
         severity: Severity = "warning" if kept and not within else "info"
         freeing = _freeing(reading, growth)
         holder = reading.written(held.holder, store)
-        note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
-        if within:
-            note += "; all of them belong to one forward pass, made before the loop"
-        elif kept and freeing is None:
-            note += "; no backward frees them: the activations of all iterations stay in memory"
-        elif kept:
-            note += "; some are never freed and keep their activations in memory"
-        elif freeing is not None:
-            note += "; their activations are freed; the graph and the kept tensors themselves grow"
-        else:
-            note += "; they saved no activations; the graph and the kept tensors themselves grow"
         labels = []
         example = growth.example
         if example is not None and example.at.line != home.line:
@@ -100,6 +89,8 @@ class GraphKeptAcrossIterations(Rule):
             labels.append(Label(stored, f"{quoted(holder, 'it')} is stored for the next iteration", "kept"))
         labels += [label for label in called_from(reading, store, store) if label.span != home]
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
+        note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
+        note += _of_activations(kept=kept, within=within, freed=freeing is not None)
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
             _help(reading, growth, holder, kept, freeing is not None), tuple(labels), certain,
@@ -110,6 +101,19 @@ class GraphKeptAcrossIterations(Rule):
             ),
             notes=(note,) if again else (note, "by default this loop has no second iteration"),
         )  # fmt: skip
+
+
+def _of_activations(*, kept: bool, within: bool, freed: bool) -> str:
+    """Return what is said of the tensors that kept nodes have saved: whether some stay, of one forward pass alone."""
+    if within:
+        return "; all of them belong to one forward pass, made before the loop"
+    if kept and not freed:
+        return "; no backward frees them: the activations of all iterations stay in memory"
+    if kept:
+        return "; some are never freed and keep their activations in memory"
+    if freed:
+        return "; their activations are freed; the graph and the kept tensors themselves grow"
+    return "; they saved no activations; the graph and the kept tensors themselves grow"
 
 
 def said_at(store: Site, loop: LoopRun) -> Span:

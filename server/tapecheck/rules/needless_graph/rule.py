@@ -57,13 +57,12 @@ class NeedlessGraph(Rule):
         cutting = _cutting(readings) if unused.keys() - used else set()
         told: dict[Span, Finding] = {}
         for key, (reading, found) in unused.items():
-            if found.loop.event.trains and key[0] not in trained:
-                # It trains once a condition is met that no iteration seen here has met.
-                continue
+            # One that trains does so once a condition is met that no iteration seen here has met.
+            is_told = key not in used and (key[0] in trained or not found.loop.event.trains)
             # What such a loop computes was meant to be trained on: where the graph is lost is the finding.
-            if _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
+            if not is_told or _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
                 continue
-            if key not in used and key[0] not in told and not _within_another(reading, found, unused, used):
+            if key[0] not in told and not _within_another(reading, found, unused, used):
                 told[key[0]] = self._finding(reading, found)
         return list(told.values())
 

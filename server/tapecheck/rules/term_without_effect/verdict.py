@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
 from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.reading import MERGES, plain
+from tapecheck.rules.reading import MERGES, Run, plain
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.term_without_effect.rule import Term, terms_of
 from tapecheck.source import SourceError, read_source
@@ -19,24 +20,10 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     runs = [item for item in story.reading.runs if item.backward.accumulates]
     if not story.count(finding.span):
         return not_reached(story, finding)
-    nodes = story.reading.ledger.nodes
     constant = isinstance(finding.facts, TermWithoutEffectFacts) and finding.facts.constant
-    numbers = _numbers_added(story, finding) if constant else 0
-    merges = found = 0
-    for item in runs:
-        if constant:
-            # Of a constant term nothing is on the tape but that the sum has one input only.
-            here = [
-                nodes[number] for number in item.traversal.executed
-                if number in nodes and plain(nodes[number].op) in MERGES
-                and story.at(finding.span, nodes[number].at.span)
-            ]  # fmt: skip
-            merges, found = merges + bool(here), found + (sum(len(node.inputs) == 1 for node in here) > numbers)
-            continue
-        terms = [term for term in terms_of(story.reading, item) if story.at(finding.span, term.merge.at.span)]
-        if terms:
-            lost = any(term.reaches == "no" or _of_new_leaves(story, term) for term in terms)
-            merges, found = merges + 1, found + lost
+    # Of the sums of each backward that had one, whether a term was without effect.
+    lost = list(_lost_constants(story, finding, runs) if constant else _lost_terms(story, finding, runs))
+    merges, found = len(lost), sum(lost)
     if not merges:
         return None
     if found and not constant:
@@ -51,6 +38,25 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             {"runs": merges, "without": found},
         )  # fmt: skip
     return None if found else Evidence("refuted", f"every term had a gradient that a step used, {times(merges)}")
+
+
+def _lost_constants(story: Story, finding: Finding, runs: Sequence[Run]) -> Iterator[bool]:
+    """Yield for each backward with the sum whether a term is constant: all that the tape has is a sum of one input."""
+    nodes = story.reading.ledger.nodes
+    numbers = _numbers_added(story, finding)
+    for run in runs:
+        walked = [nodes[number] for number in run.traversal.executed if number in nodes]
+        here = [node for node in walked if plain(node.op) in MERGES and story.at(finding.span, node.at.span)]
+        if here:
+            yield sum(len(node.inputs) == 1 for node in here) > numbers
+
+
+def _lost_terms(story: Story, finding: Finding, runs: Sequence[Run]) -> Iterator[bool]:
+    """Yield for each backward with the sum whether no gradient of a term came to what was stepped next."""
+    for run in runs:
+        terms = [term for term in terms_of(story.reading, run) if story.at(finding.span, term.merge.at.span)]
+        if terms:
+            yield any(term.reaches == "no" or _of_new_leaves(story, term) for term in terms)
 
 
 def _of_new_leaves(story: Story, term: Term) -> bool:

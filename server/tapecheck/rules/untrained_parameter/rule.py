@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
@@ -60,34 +61,34 @@ class UntrainedParameter(Rule):
         verb = "are" if plural else "is"
         forms = [f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"]
         message = listed(forms, named, known) if named else "a parameter is in no optimizer: it is never trained"
-        for leaf in story.leaves:
-            if leaf.at.file == home.file and leaf.at.line != home.line:
-                labels.append(Label(leaf.at.span, f"`{leaf.name}` is made here", "built"))
-        what = "without them" if plural else "without it"
+        what, it = ("without them", "them") if plural else ("without it", "it")
+        labels += [
+            Label(leaf.at.span, f"`{leaf.name}` is made here", "built")
+            for leaf in story.leaves
+            if leaf.at.file == home.file and leaf.at.line != home.line
+        ]
         if optimizer.at.span != home:
             labels.append(Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step"))
-        labels.append(Label(story.run.at.span, f"gives {'them' if plural else 'it'} gradients", "path"))
+        labels.append(Label(story.run.at.span, f"gives {it} gradients", "path"))
         labels += called_from(reading, at, at)
         siblings = [reading.ledger.leaves[leaf].name for leaf in optimizer.params if leaf in reading.ledger.leaves]
         owner = _owner(first.name)
         shared = not owner or any(_owner(name) == owner for name in siblings)
         note, advice = _why(event, optimizer, owner, plural, shared)
-        notes = [note]
-        if any(f"`{name}`" not in message for name in named):
-            rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
-            notes.insert(0, f"never trained: {join(rest)}")
+        rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
+        more = [f"never trained: {join(rest)}"] if any(f"`{name}`" not in message for name in named) else []
         return Finding(
             self.code, self.name, self.severity, home, message, advice, tuple(labels),
             facts=UntrainedParameterFacts(
                 parameters=tuple(names), backward=story.run.at.span,
                 lacking=Lacking(
-                    kind="registered" if event.registered else "unregistered" if event.whole else "loose",
+                    kind=_kind(event),
                     whole=event.whole, siblings=tuple(siblings[:64]), optimizer=optimizer.at.span,
                     calls=tuple(span for leaf in story.leaves[:1] for span in leaf.at.stack),
                     made=tuple(leaf.at.span for leaf in story.leaves),
                 ),
             ),
-            notes=tuple(notes),
+            notes=(*more, note),
         )  # fmt: skip
 
 
@@ -97,6 +98,10 @@ class _Story:
     event: LeftOut
     run: Run
     leaves: list[Leaf] = field(default_factory=list)
+
+
+def _kind(event: LeftOut) -> Literal["registered", "unregistered", "loose"]:
+    return "registered" if event.registered else "unregistered" if event.whole else "loose"
 
 
 def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared: bool) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 from tapecheck.record.places import reached_there
 from tapecheck.record.story import Story, matches
 from tapecheck.record.verdicts import not_reached
@@ -13,15 +15,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.reading.steps:
         return not_reached(story, finding) if not story.count(finding.span) else None
     leaves = story.reading.ledger.leaves
-    found = story.left_out
     named = [name for name in finding.facts.parameters if name]
     reached = reached_there(story, finding)
-    if reached is not None:
-        found = {number: steps for number, steps in found.items() if number in reached or number not in leaves}
-    mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
-    # What no variable leads to has no name in the run.
-    mine = mine or {n: s for n, s in found.items() if n not in leaves or not leaves[n].name}
-    if mine:
+    if mine := _left_out(story, named, reached):
         names = [leaves[number].name for number in mine if number in leaves and leaves[number].name] or named
         verb = "was" if len(mine) == 1 else "were"
         shown = names_text(names, max(len(mine) - len(names), 0))
@@ -37,3 +33,14 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if story.compared >= 2 and seen:
         return Evidence("refuted", "what had gradients was stepped by an optimizer, or changed in another way")
     return None
+
+
+def _left_out(story: Story, named: Sequence[str], reached: Container[int] | None) -> dict[int, int]:
+    """Return the leaves of some names that no optimizer has, else those without a name, with how many steps saw each a
+    gradient.
+    """
+    leaves = story.reading.ledger.leaves
+    found = {n: steps for n, steps in story.left_out.items() if reached is None or n in reached or n not in leaves}
+    mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
+    # What no variable leads to has no name in the run.
+    return mine or {n: s for n, s in found.items() if n not in leaves or not leaves[n].name}
