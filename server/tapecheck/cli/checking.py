@@ -24,7 +24,7 @@ from tapecheck.source.selection import Selection, Wanted
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
-    from tapecheck.check import Report
+    from tapecheck.check import Memory, Report
     from tapecheck.cli.choosing import Chooser
     from tapecheck.cli.fixing import Hides
     from tapecheck.fixes import Effort, Fix
@@ -102,25 +102,30 @@ def check_program(
         return checked, None
     _tell(checked, report)
     if wanted.fixes and checked.findings:
-        from tapecheck.fixes import Effort, fixes_for
-
-        effort = Effort()
-        checked.fixes = [[] for _ in checked.findings]
-        places = {id(finding): index for index, finding in enumerate(checked.findings)}
-        for finding in errors_first(checked.findings):
-            try:
-                checked.fixes[places[id(finding)]] = fixes_for(report, finding, memory=memory, effort=effort)
-            except Exception as error:
-                message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
-                checked.problems.append(Problem("internal-error", message))
-        for finding, why in effort.without:
-            finding.notes += (f"no fix: {why}",)
-        checked.incomplete += untried(effort, len(checked.findings))
+        _add_fixes(checked, report, memory)
     if comments:
         _add_unused(checked, report, wanted)
     if folder is not None and source.cells is None and not checked.problems:
         cache.save(folder, source, asked, report, checked)
     return checked, source
+
+
+def _add_fixes(checked: Checked, report: Report, memory: Memory) -> None:
+    """Add the fixes of the findings, those of errors first: what they may cost together is limited."""
+    from tapecheck.fixes import Effort, fixes_for
+
+    effort = Effort()
+    checked.fixes = [[] for _ in checked.findings]
+    places = {id(finding): index for index, finding in enumerate(checked.findings)}
+    for finding in errors_first(checked.findings):
+        try:
+            checked.fixes[places[id(finding)]] = fixes_for(report, finding, memory=memory, effort=effort)
+        except Exception as error:
+            message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
+            checked.problems.append(Problem("internal-error", message))
+    for finding, why in effort.without:
+        finding.notes += (f"no fix: {why}",)
+    checked.incomplete += untried(effort, len(checked.findings))
 
 
 def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:

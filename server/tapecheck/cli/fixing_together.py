@@ -245,16 +245,10 @@ class Together:
                 words = f"{line}, {not_made(hidden, home.now.path)}"
                 home.checked.refused.append(f"{finding.code} {words}")
                 continue
-            before = [(known, known.now) for known, _ in edited.values()]
-            for known, document in edited.values():
-                known.now = document
-            state = self._state()
-            if state in states:
-                for known, document in before:
-                    known.now = document
+            files = [known for known, _ in edited.values()]
+            if not self._goes_on(list(edited.values()), states):
                 continue
-            states.add(state)
-            teller = home if any(known is home for known, _ in before) else before[0][0]
+            teller = home if any(known is home for known in files) else files[0]
             teller.done.append(f"{finding.code} {line}")
             if self.wanted.lines:
                 # The check of the file by itself may have found nothing there, or nothing that is safe to mend.
@@ -265,6 +259,19 @@ class Together:
                 known.others |= (edited.keys() | rests_on) - {path}
             return True
         return False
+
+    def _goes_on(self, edited: list[tuple[_File, Document]], states: set[tuple[str, ...]]) -> bool:
+        """Make edits, unless they lead back to a state that the files had before; return whether they are made."""
+        before = [(known, known.now) for known, _ in edited]
+        for known, document in edited:
+            known.now = document
+        state = self._state()
+        if state in states:
+            for known, document in before:
+                known.now = document
+            return False
+        states.add(state)
+        return True
 
     def _edited(self, fix: Fix) -> dict[str, tuple[_File, Document]] | None:
         """Return the files of a fix with its edits made; None where one of them cannot be edited so."""

@@ -59,32 +59,33 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
     holders: dict[str, None] = {}
     ended = "its writer died"
     for event in tape.events:
-        if isinstance(event, Backward):
-            calls += not event.succeeded
-            inner = event.at.iteration[-1][0] if event.at.iteration else None
-            if inner in places and not event.succeeded:
-                training.add(places[inner])
-        elif isinstance(event, Loop):
-            places[event.id] = event.at.span
-        elif isinstance(event, Iteration):
-            iterations[event.loop] += 1
-        elif isinstance(event, Node):
-            nodes += 1
-        elif isinstance(event, Raised):
-            raised.append(f"{event.exception} on line {event.at.line}" + (" (caught)" if event.caught else ""))
-        elif isinstance(event, Hold):
-            holders[event.holder] = None
-        elif isinstance(event, Measure):
-            # All that lives is looked at less often than what a holder keeps of it.
-            name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
-            if name is not None:
-                most[name] = max(most.get(name, 0), int(event.value))
-            elif event.name == "passed-calls":
+        match event:
+            case Backward(succeeded=False):
+                calls += 1
+                inner = event.at.iteration[-1][0] if event.at.iteration else None
+                if inner in places:
+                    training.add(places[inner])
+            case Loop():
+                places[event.id] = event.at.span
+            case Iteration():
+                iterations[event.loop] += 1
+            case Node():
+                nodes += 1
+            case Raised():
+                raised.append(f"{event.exception} on line {event.at.line}" + (" (caught)" if event.caught else ""))
+            case Hold():
+                holders[event.holder] = None
+            case Measure(name="passed-calls"):
                 passed = int(event.value)
-            elif event.name == "passed-iterations":
+            case Measure(name="passed-iterations"):
                 skipped = int(event.value)
-        elif isinstance(event, End):
-            ended = event.how + (f": {event.detail}" if event.detail else "")
+            case Measure():
+                # All that lives is looked at less often than what a holder keeps of it.
+                name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
+                if name is not None:
+                    most[name] = max(most.get(name, 0), int(event.value))
+            case End():
+                ended = event.how + (f": {event.detail}" if event.detail else "")
     counted = sum(count for loop, count in iterations.items() if places.get(loop) in training)
     return Summary(
         ended, calls + passed, counted + skipped, nodes, most.get("nodes_alive"), most.get("saved_bytes_alive"),

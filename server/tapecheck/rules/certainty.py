@@ -108,25 +108,23 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         built = _built(finding, reading) if rule.raises else None
         for position, event in reading.assumed:
+            assumption = Assumption(event.kind, event.at.span, event.text)
+            met = not event.about or not chain.isdisjoint(event.about)
             if event.kind == "default":
                 # Its other values were tried: they do not show the finding.
-                yield Assumption(event.kind, event.at.span, event.text), False
-                continue
-            if event.kind == "count":
+                yield assumption, False
+            elif event.kind == "count":
                 # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
-                if rule.raises and (not event.about or not chain.isdisjoint(event.about)):
-                    yield Assumption(event.kind, event.at.span, event.text), True
-                continue
-            if position > end and event.kind not in _OF_RECORDING:
+                if rule.raises and met:
+                    yield assumption, True
+            elif position > end and event.kind not in _OF_RECORDING:
                 # It has happened by then; those are noted when what they are about has ended.
                 continue
-            if built is not None and built < position and _of_leaves(reading, event):
+            elif built is None or built >= position or not _of_leaves(reading, event):
                 # Nobody comes from a parameter to a graph that was built before.
-                continue
-            touches = not event.about or not chain.isdisjoint(event.about)
-            touches = touches or (rule.of_absence and event.kind == "base")
-            if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
-                yield Assumption(event.kind, event.at.span, event.text), touches
+                touches = met or (rule.of_absence and event.kind == "base")
+                if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
+                    yield assumption, touches
 
 
 def _of_leaves(reading: Reading, event: Assumed) -> bool:

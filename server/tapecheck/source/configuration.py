@@ -342,27 +342,29 @@ class _Reader:
                 hint = "; its keys belong at the top of the file"
             self.wrong(f"unknown key `{self.prefix}{key}`{hint}")
             return None
-        kind = KEYS[key].kind
-        if kind == "rules":
-            return self.rules(key, value)
-        if kind in ("strings", "patterns"):
-            return self.strings(key, value, patterns=kind == "patterns")
-        if kind == "flag":
-            return self.of_type(key, value, bool, "true or false")
-        if kind == "level":
-            return self.one_of(key, value, LEVELS)
-        if kind == "string":
-            return self.of_type(key, value, str, "a string")
-        if not isinstance(value, dict):
-            return self.of_type(key, value, dict, "a table")
-        if kind == "severities":
-            levels = {name: self.one_of(f"{key}.{name}", level, SEVERITIES) for name, level in value.items()}
-            return tuple((rule_name(name), level) for name, level in levels.items() if level is not None)
-        rules = {
-            pattern: self.rules(f'{key}."{pattern}"', names)
-            for pattern, names in value.items()
-            if self.pattern(key, pattern)
-        }
+        match KEYS[key].kind:
+            case "rules":
+                return self.rules(key, value)
+            case "strings" | "patterns" as kind:
+                return self.strings(key, value, patterns=kind == "patterns")
+            case "flag":
+                return self.of_type(key, value, bool, "true or false")
+            case "level":
+                return self.one_of(key, value, LEVELS)
+            case "string":
+                return self.of_type(key, value, str, "a string")
+            case kind if isinstance(value, dict):
+                return self.severities(key, value) if kind == "severities" else self.per_pattern(key, value)
+        return self.of_type(key, value, dict, "a table")
+
+    def severities(self, key: str, table: dict[str, object]) -> tuple[tuple[str, str], ...]:
+        levels = {name: self.one_of(f"{key}.{name}", level, SEVERITIES) for name, level in table.items()}
+        return tuple((rule_name(name), level) for name, level in levels.items() if level is not None)
+
+    def per_pattern(self, key: str, table: dict[str, object]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return the rules that each pattern of a table names."""
+        good = {pattern: names for pattern, names in table.items() if self.pattern(key, pattern)}
+        rules = {pattern: self.rules(f'{key}."{pattern}"', names) for pattern, names in good.items()}
         return tuple((pattern, names) for pattern, names in rules.items() if names is not None)
 
     def of_type(self, key: str, value: object, kind: type, said: str) -> object:

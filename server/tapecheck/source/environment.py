@@ -222,30 +222,27 @@ def _read_finder(text: str | None, found: Environment) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            target: ast.expr = node.target
-            value = node.value
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-        else:
-            continue
-        if not isinstance(target, ast.Name) or target.id not in ("MAPPING", "NAMESPACES"):
-            continue
-        try:
-            table = ast.literal_eval(value)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if not isinstance(table, dict):
-            continue
-        for name, where in table.items():
-            if not isinstance(name, str):
-                continue
-            if target.id == "MAPPING" and isinstance(where, str):
-                folders = _elsewhere([where])
-                if folders:
-                    found.mapping.setdefault(name, folders[0])
-            elif target.id == "NAMESPACES" and isinstance(where, list):
-                found.namespaces.setdefault(name, []).extend(_elsewhere(where))
+        match node:
+            case (
+                ast.AnnAssign(target=ast.Name(id="MAPPING" | "NAMESPACES" as kind), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id="MAPPING" | "NAMESPACES" as kind)], value=value)
+            ):
+                _read_table(kind, value, found)
+
+
+def _read_table(kind: str, value: ast.expr, found: Environment) -> None:
+    try:
+        table = ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return
+    rows = table.items() if isinstance(table, dict) else ()
+    for name, where in ((name, where) for name, where in rows if isinstance(name, str)):
+        if kind == "MAPPING" and isinstance(where, str):
+            folders = _elsewhere([where])
+            if folders:
+                found.mapping.setdefault(name, folders[0])
+        elif kind == "NAMESPACES" and isinstance(where, list):
+            found.namespaces.setdefault(name, []).extend(_elsewhere(where))
 
 
 def _elsewhere(paths: list[object]) -> list[str]:

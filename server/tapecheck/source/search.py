@@ -269,18 +269,24 @@ class Search:
                 own = own or place.own
         environment = self._environment
         if environment is not None and name:
-            target = environment.mapping.get(name)
-            if target is not None:
-                if view.is_file(target, _INIT):
-                    return Found(target + os.sep + _INIT, (target,))
-                if view.is_file(os.path.dirname(target), os.path.basename(target) + ".py"):
-                    return Found(target + ".py")
+            mapped = self._mapped(environment.mapping.get(name))
+            if mapped is not None:
+                return mapped
             more = environment.namespaces.get(name, ())
             own = own or bool(more)
             spaces += [folder for folder in more if folder not in spaces]
         if not spaces:
             return None
         return Found(None, tuple(spaces)) if own else _LIBRARY
+
+    def _mapped(self, target: str | None) -> Found | None:
+        """Return the package or module that a finder of an editable project maps a name to."""
+        if target is None:
+            return None
+        if self.view.is_file(target, _INIT):
+            return Found(target + os.sep + _INIT, (target,))
+        is_module = self.view.is_file(os.path.dirname(target), os.path.basename(target) + ".py")
+        return Found(target + ".py") if is_module else None
 
     def _judged(self, found: Found, place: Place) -> Found:
         """Return what was found, or a library where it is an installed package other than the program's own."""

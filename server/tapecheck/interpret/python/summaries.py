@@ -606,68 +606,74 @@ class _Again:
         self.site = site = self._sites()
         node, cuts, storage = self.node, self.cuts, self.number_of
         begun, shift, nodes = summary.begun.ids, self.begun.ids - summary.begun.ids, self._nodes
-        loops = self.begun.loops - summary.begun.loops
         fresh = summary.begun.storages
         versions = self._versions
-        provisional = ledger.provisional
         graphs = {
             number: unknown.name
             for unknown, (_, number) in zip(self.given.unknowns, summary.stored)
             if number is not None
         }
-        provisional.update([number + shift for number in summary.provisional])
+        ledger.provisional.update([number + shift for number in summary.provisional])
         for event in summary.events:
-            made: Event
-            if isinstance(event, Node):
-                saved = event.saved
-                if saved:
-                    saved = tuple([
-                        Saved(
-                            storage(one.storage),
-                            one.version if one.storage > fresh else one.version + versions.get(one.storage, 0),
-                            one.name, node(one.of), one.fact,
-                        )
-                        for one in saved
-                    ])  # fmt: skip
-                inputs = tuple([
-                    number + shift if number > begun else nodes.get(number, number) for number in event.inputs
+            if not isinstance(event, Node):
+                self._write_other(event)
+                continue
+            saved = event.saved
+            if saved:
+                saved = tuple([
+                    Saved(
+                        storage(one.storage),
+                        one.version if one.storage > fresh else one.version + versions.get(one.storage, 0),
+                        one.name, node(one.of), one.fact,
+                    )
+                    for one in saved
                 ])  # fmt: skip
-                number = event.id + shift
-                own = graphs.get(event.id)
-                made = ledger.nodes[number] = Node(
-                    number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
-                    event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
-                    event.recomputes,
-                )  # fmt: skip
-            elif isinstance(event, Bind):
+            inputs = tuple([
+                number + shift if number > begun else nodes.get(number, number) for number in event.inputs
+            ])  # fmt: skip
+            number = event.id + shift
+            own = graphs.get(event.id)
+            made = ledger.nodes[number] = Node(
+                number, event.op if own is None else f"graph of {own}", site(event.at), inputs, saved, event.keeps,
+                event.linked, cuts(event.cuts) if event.cuts else (), event.graph_of if own is None else own,
+                event.recomputes,
+            )  # fmt: skip
+            written.append(made)
+
+    def _write_other(self, event: Event) -> None:
+        """Write an event that builds no node."""
+        site, node, cuts, loops = self.site, self.node, self.cuts, self.begun.loops - self.summary.begun.loops
+        made: Event
+        match event:
+            case Bind():
                 made = Bind(site(event.at), event.name, node(event.node), cuts(event.cuts), event.item)
-            elif isinstance(event, InPlace):
+            case InPlace():
                 made = InPlace(
-                    site(event.at), storage(event.storage), event.how, self._name(event.name), node(event.leaf),
+                    site(event.at), self.number_of(event.storage), event.how, self._name(event.name), node(event.leaf),
                     event.grad_mode, event.bumps, event.optimizer, event.on_view,
                     tuple([node(number) or number for number in event.lost]), event.refused,
                 )  # fmt: skip
-                ledger.feed(made)
-            elif isinstance(event, Cut):
+            case Cut():
                 made = self._cut(event, site)
-                ledger.feed(made)
-            elif isinstance(event, Loop):
+            case Loop():
                 made = Loop(
                     event.id + loops, site(event.at), event.inside_forward, event.hidden, event.off, event.trains
                 )
-            elif isinstance(event, Iteration):
+            case Iteration():
                 made = Iteration(event.loop + loops, event.index)
-            elif isinstance(event, Decision):
+            case Decision():
                 cut = cuts(event.cuts) if event.cuts else ()
                 made = Decision(site(event.at), event.text, event.taken, event.end_line, event.counted, cut)
-            elif isinstance(event, Assumed):
+            case Assumed():
                 about = tuple([node(number) or number for number in event.about])
                 made = Assumed(site(event.at), event.kind, event.text, about)
-            elif isinstance(event, LoopEnd):
+            case LoopEnd():
                 made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual)
-            else:
-                continue
-            written.append(made)
+            case _:
+                return
+        if isinstance(made, (InPlace, Cut)):
+            self.world.writer.ledger.feed(made)
+        self.world.writer.tape.events.append(made)
 
     def _shape(self, old: Value, then: Unknown, whole: Unknown | None = None) -> Unknown:
         """Return a shape, or a number in it, like one of that call, with all that it was asked for."""

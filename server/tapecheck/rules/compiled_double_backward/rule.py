@@ -54,27 +54,23 @@ class CompiledDoubleBackward(Rule):
 
 
 def _doubles(reading: Reading) -> Iterator[_Double]:
-    ledger = reading.ledger
-    if not ledger.regions:
-        return
-    for first in reading.runs:
-        backward = first.backward
-        if backward.create != "yes" or first.traversal.problem is not None:
+    regions = reading.ledger.regions
+    for first in reading.runs if regions else ():
+        if first.backward.create != "yes" or first.traversal.problem is not None:
             continue
-        walked = {node for node, fact in first.traversal.executed.items() if fact == "yes" and node in ledger.regions}
-        calls = [ledger.regions[node].call for node in walked]
-        call = next((each for each in calls if each.whole == "yes"), None)
-        if call is None:
-            continue
-        end = next((run.position for run in reading.runs if run.position > first.position), len(reading.tape.events))
-        built = {
-            number
-            for number in reading.nodes_between(first.position, end)
-            if ledger.nodes[number].op == GRADIENT
-            and ledger.nodes[number].at.span == first.at.span
-            and walked.intersection(ledger.nodes[number].inputs)
-        }
+        walked = {node for node, fact in first.traversal.executed.items() if fact == "yes" and node in regions}
+        call = next((one for one in (regions[node].call for node in walked) if one.whole == "yes"), None)
+        built = _gradients(reading, first, walked) if call is not None else set()
         for run in reading.runs:
-            if run.position > first.position and any(run.traversal.executed.get(number) == "yes" for number in built):
+            executed = run.traversal.executed if run.position > first.position else {}
+            if call is not None and any(executed.get(number) == "yes" for number in built):
                 yield _Double(run, first, call)
                 return
+
+
+def _gradients(reading: Reading, run: Run, walked: set[int]) -> set[int]:
+    """Return the nodes of the gradients that a backward computes of some others."""
+    nodes = reading.ledger.nodes
+    end = next((other.position for other in reading.runs if other.position > run.position), len(reading.tape.events))
+    made = [nodes[number] for number in reading.nodes_between(run.position, end) if nodes[number].op == GRADIENT]
+    return {node.id for node in made if node.at.span == run.at.span and walked.intersection(node.inputs)}

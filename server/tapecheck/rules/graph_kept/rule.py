@@ -517,26 +517,27 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     chosen = sorted({*indexes[:_SAMPLES], *indexes[-_SAMPLES:]})
     reached = {index: reading.ledger.ancestry(held.nodes[index]).keys() for index in chosen}
     for index in chosen:
-        position, direct = held.positions[index], held.nodes[index]
-        later = [run for run in reading.runs if run.position > position]
-        escapes = [escape for place, escape in reading.escapes if place > position]
-        if not later and not escapes:
-            continue
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
+        later = [run for run in reading.runs if run.position > held.positions[index]]
         if any(_walked_and_let_go(reading, held, run, old, reached) for run in later):
             if not _aimed_at(reading, held, reached[index]):
                 return True
-        if any(reading.ledger.is_freed(node) != "no" for node in old):
-            continue
-        used = _constant_later(reading, direct, position)
-        # What is used so and kept on is a queue or a running value that was to be cut where it is stored.
-        if used is not None and not _kept_on(reading, held.holder, old, used):
+        if all(reading.ledger.is_freed(node) == "no" for node in old) and _handed_on(reading, held, index, old):
             return True
-        if escapes:
-            gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
-            if direct & gone.keys():
-                return True
     return False
+
+
+def _handed_on(reading: Reading, held: Held, index: int, old: set[int]) -> bool:
+    """Return whether what an iteration held is a constant in a later loss, or is handed to somebody else; `old` are the
+    nodes that it and earlier ones built.
+    """
+    position, direct = held.positions[index], held.nodes[index]
+    used = _constant_later(reading, direct, position)
+    # What is used so and kept on is a queue or a running value that was to be cut where it is stored.
+    if used is not None and not _kept_on(reading, held.holder, old, used):
+        return True
+    given = [node for place, escape in reading.escapes if place > position for node in escape.nodes]
+    return bool(given) and not direct.isdisjoint(reading.ledger.ancestry(given))
 
 
 def _begun_anew(reading: Reading, held: Held) -> bool:
