@@ -196,8 +196,24 @@ def _without_refuted(checked: Checked) -> Checked:
     )
 
 
+def _checked_script(options: argparse.Namespace, wanted: CheckOptions) -> tuple[str | None, Checked, Source | None]:
+    """Check the script or module that is to be run; a module that no file is found for is run unchecked."""
+    if options.module is not None:
+        if not options.module:
+            raise UsageError("-m needs the name of a module")
+        options.script, *options.arguments = options.module
+        file = _file_of(options.script)
+        if file is None:
+            return None, Checked(options.script, checked=False), None
+        return file, *check_program(file, wanted)
+    if is_folder(options.script):
+        raise UsageError(f"{options.script}: is a directory: name a script in it")
+    if not is_file(options.script):
+        raise UsageError(f"{options.script}: no such file")
+    return options.script, *check_program(options.script, wanted)
+
+
 def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
-    source: Source | None = None
     if options.module is None and options.script is None:
         _from_project(options, wanted.projects.setup)
     if options.python is None:
@@ -205,21 +221,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     # What the program imports is what the interpreter that runs it would find.
     setup = wanted.projects.setup.with_interpreters({"": options.python})
     wanted = dataclasses.replace(wanted, projects=Projects(setup))
-    if options.module is not None:
-        if not options.module:
-            raise UsageError("-m needs the name of a module")
-        options.script, *options.arguments = options.module
-        file = _file_of(options.script)
-        checked, source = (
-            check_program(file, wanted) if file is not None else (Checked(options.script, checked=False), None)
-        )
-    else:
-        if is_folder(options.script):
-            raise UsageError(f"{options.script}: is a directory: name a script in it")
-        if not is_file(options.script):
-            raise UsageError(f"{options.script}: no such file")
-        file = options.script
-        checked, source = check_program(options.script, wanted)
+    file, checked, source = _checked_script(options, wanted)
     project = wanted.projects.of(checked.path)
     require_configuration([project])
     program = _Program(checked, source, RunRequest(options.script), project)

@@ -102,16 +102,15 @@ def fixes_for(
 
     effort = Effort(left=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
+    sources = {path: known.source for path, known in codes.items()}
     part = None
     if check is None:
         # The edits of a fix leave most of a file as it was.
         within = partial(checking.check, cancelled=cancelled, project=report.project)
         check = partial(within, memory=_beside(memory))
         part = partial(_part_of, report, finding, codes.get(report.source.path), memory, within, open_files, effort)
-    events = sum(len(tape.events) for tape in report.interpretation.tapes)
-    long = events > LONG
-    tries = MAX_TRIES // 2 if long else MAX_TRIES
-    verifier = Verifier(report, finding, check, tries, open_files, effort.analysed, part)
+    share = 2 if sum(len(tape.events) for tape in report.interpretation.tapes) > LONG else 1
+    verifier = Verifier(report, finding, check, MAX_TRIES // share, open_files, effort.analysed, part)
     found: list[Fix] = []
     groups: set[str] = set()
     for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
@@ -124,15 +123,15 @@ def fixes_for(
         if candidate.group in groups or (candidate.fallback and found):
             continue
         before = effort.analysed.work
-        fix = verifier.fix(candidate, {path: known.source for path, known in codes.items()}, code.source.path)
+        fix = verifier.fix(candidate, sources, code.source.path)
         effort.left -= effort.analysed.work - before
         # Who chooses among fixes reads their titles: what reads the same is offered once.
-        if fix is not None and all(fix.title != other.title for other in found):
-            if not found:
-                verifier.left = min(verifier.left, TRIES_FOR_MORE // 2 if long else TRIES_FOR_MORE)
-            found.append(fix)
-            if candidate.group:
-                groups.add(candidate.group)
+        if fix is None or any(fix.title == other.title for other in found):
+            continue
+        if not found:
+            verifier.left = min(verifier.left, TRIES_FOR_MORE // share)
+        found.append(fix)
+        groups |= {candidate.group} - {""}
     if not found and (why := verifier.why_none):
         effort.without.append((finding, why))
     effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]

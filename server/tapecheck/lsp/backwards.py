@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, iteration, page, walked
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -135,26 +137,18 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
 def explain_retain(telling: Telling, span: Span) -> str:
     """Return the hover on `retain_graph`: which calls need it, or that none does."""
     needing: list[str] = []
-    growing = told = False
+    told = growing = created = False
     whole = True
-    created = False
     for reading in telling.readings:
-        own = {run.backward.id for run in reading.runs if run.backward.retain_span == span}
+        own = [run for run in reading.runs if run.backward.retain_span == span]
         if not own:
             continue
         whole = whole and reading.complete
-        for run in reading.runs:
-            told = told or (run.backward.id in own and telling.reported(run.at.span, GrowingChain.code))
-            created = created or (run.backward.id in own and run.backward.create == "yes")
-            users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
-            if not users:
-                continue
-            built = telling.lines((reading.ledger.nodes[node].at for node in users), span.line)
-            itself = run.backward.id in own
-            other = f"the {_kind(run)} on {line_of(run.at.span, span)}"
-            where = "this same call, later on," if itself else other
-            needing.append(f"{where} walks the nodes built on {built} again")
-        growing = growing or any(run.backward.id in own for chain in reading.growing_chains for run in chain.runs)
+        told = told or any(telling.reported(run.at.span, GrowingChain.code) for run in own)
+        created = created or any(run.backward.create == "yes" for run in own)
+        ids = {run.backward.id for run in own}
+        growing = growing or any(run.backward.id in ids for chain in reading.growing_chains for run in chain.runs)
+        needing += _needed_by(telling, reading, ids, span)
     details = list(dict.fromkeys(needing))[:MAX_NAMES]
     if created:
         head = "**`retain_graph`** is implied by `create_graph=True`"
@@ -167,6 +161,17 @@ def explain_retain(telling: Telling, span: Span) -> str:
     if growing and not told:
         details.append("each backward walks the graphs of all earlier iterations: slower every time")
     return page(head, details)
+
+
+def _needed_by(telling: Telling, reading: Reading, own: set[int], span: Span) -> Iterator[str]:
+    """Yield which calls walk again what some backward calls on a place retain."""
+    for run in reading.runs:
+        users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
+        if users:
+            built = telling.lines((reading.ledger.nodes[node].at for node in users), span.line)
+            other = f"the {_kind(run)} on {line_of(run.at.span, span)}"
+            where = "this same call, later on," if run.backward.id in own else other
+            yield f"{where} walks the nodes built on {built} again"
 
 
 def _kind(run: Run) -> str:

@@ -83,13 +83,7 @@ class Explainer(Telling):
 
     def _cut(self, line: int, column: int) -> Hover | None:
         """Return what an expression at a place cuts off: `.detach()`, `.item()`, a computation under `no_grad`."""
-        cuts: list[tuple[Reading, Cut, Span]] = []
-        for reading in self.readings:
-            for event in reading.tape.events:
-                if isinstance(event, Cut) and (event.nodes or event.leaves or event.how == "checkpoint"):
-                    spans = self._under_no_grad(event) if event.how == "no_grad" else [event.at.span]
-                    at = [span for span in spans if span.file == self.source.path and inside(span, line, column)]
-                    cuts += [(reading, event, span) for span in at[:1]]
+        cuts = list(self._cuts_at(line, column))
         if not cuts:
             return None
         span = max((span for _, _, span in cuts), key=lambda one: (one.line, one.column, -one.end_line))
@@ -103,6 +97,15 @@ class Explainer(Telling):
             if other is reading and there == span and (event.at.iteration == cut.at.iteration or cut.how == "frozen")
         ]
         return Hover(self._explain_cut(reading, same, span), span)
+
+    def _cuts_at(self, line: int, column: int) -> Iterator[tuple[Reading, Cut, Span]]:
+        """Yield the cuts of what is computed at a place, each with where that stands."""
+        for reading in self.readings:
+            for event in reading.tape.events:
+                if isinstance(event, Cut) and (event.nodes or event.leaves or event.how == "checkpoint"):
+                    spans = self._under_no_grad(event) if event.how == "no_grad" else [event.at.span]
+                    at = [span for span in spans if span.file == self.source.path and inside(span, line, column)]
+                    yield from ((reading, event, span) for span in at[:1])
 
     def _under_no_grad(self, cut: Cut) -> list[Span]:
         """Return what is computed under the `no_grad` that cuts: the operation, and the calls around it within it."""

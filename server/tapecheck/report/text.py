@@ -354,12 +354,8 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     beyond = sum(file.shared for file in files)
     left = f"Fixes in {count(beyond, 'file')} also edit files that were not named.\n" if beyond else ""
     left += "".join(f"Not made: {printable(line)}.\n" for file in files for line in file.refused)
-    if not done and any(file.withheld for file in files):
-        return f"Nothing was written.\n{left}"
-    if not done and asked and any(fixes for file in files for fixes in file.fixes):
-        return f"No fix was chosen.\n{left}"
     if not done:
-        return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
+        return _not_edited(files, left, ignored=ignored, asked=asked)
     changed = (file.rewrite for file in files if file.rewrite is not None)
     places = count(sum(rewrite.before != rewrite.after for rewrite in changed), "file")
     if ignored:
@@ -367,6 +363,14 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
         return f"{verb} {count(len(done), 'ignore comment')} in {places}.\n"
     rows = "".join(f"  {printable(line)}\n" for line in done)
     return f"{'Would fix' if would else 'Fixed'} {count(len(done), 'finding')} in {places}:\n{rows}{left}"
+
+
+def _not_edited(files: Sequence[Checked], left: str, *, ignored: bool, asked: bool) -> str:
+    if any(file.withheld for file in files):
+        return f"Nothing was written.\n{left}"
+    if asked and any(fixes for file in files for fixes in file.fixes):
+        return f"No fix was chosen.\n{left}"
+    return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
 
 
 def diff_on_terminal(patch: str, *, colour: bool = False) -> str:

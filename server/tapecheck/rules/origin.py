@@ -85,24 +85,32 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
         summed = all(_is_sum(reading, above) for above in way[:step])
         carried = _earlier_iteration(site, run.at)
         if carried is not None:
-            loop_id, iteration = carried
-            loop = reading.loops.get(loop_id)
-            kept, found = step, None
-            if loop is not None:
-                kept, found = _kept_by(reading, way, step, loop, iteration, run)
-            name, at = found if found is not None else ("", site)
-            several = reading.elements_of(name, way[kept]) if name else ""
-            source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
-            together: tuple[str, ...] = ()
-            if loop is not None and other is not None and name and not several:
-                together = _kept_together(reading, roots, loop, iteration, run, other)
-            together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
-            return Origin("carried", name, at, iteration, number, summed and step > 0, several, source, together)
+            summed = summed and step > 0
+            return _carried(reading, run, other, way, step, carried, site, summed=summed)
         if _built_before(site, run.at) and _runs_again(run, other):
             found = reading.name(number, run.position)
             name, at = found if found is not None else ("", site)
             return Origin("outside", name, at, 0, number, summed and step > 0)
     return Origin("shared", "", None, 0, None) if other is None else _shared(reading, run, other, way, node)
+
+
+def _carried(
+    reading: Reading, run: Run, other: Run | None, way: Sequence[int], step: int, carried: tuple[int, int], site: Site,
+    *, summed: bool,
+) -> Origin:  # fmt: skip
+    """Return what carries a node on the way over from an earlier iteration of a loop."""
+    loop_id, iteration = carried
+    loop = reading.loops.get(loop_id)
+    kept, found = _kept_by(reading, way, step, loop, iteration, run) if loop is not None else (step, None)
+    name, at = found if found is not None else ("", site)
+    several = reading.elements_of(name, way[kept]) if name else ""
+    source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
+    together: tuple[str, ...] = ()
+    if loop is not None and other is not None and name and not several:
+        roots = [root.node for root in run.backward.roots if root.node is not None]
+        together = _kept_together(reading, roots, loop, iteration, run, other)
+    together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
+    return Origin("carried", name, at, iteration, way[step], summed, several, source, together)
 
 
 def _kept_by(

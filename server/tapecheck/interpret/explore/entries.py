@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tapecheck.interpret.explore import lived
-from tapecheck.interpret.explore.definitions import Definitions
+from tapecheck.interpret.explore.definitions import Body, Definitions
 from tapecheck.interpret.explore.effects import Effect, FunctionNode
-from tapecheck.interpret.explore.index import index_of
+from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.state import Frame
@@ -40,30 +41,31 @@ class Entry:
 def entries_of(source: Source) -> list[Entry]:
     """Functions and methods that could be called from outside: those that reach a backward first, callers first."""
     index = index_of(source)
-    relevant = []
+    relevant: list[Entry] = []
     for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
-        node = body.node
-        if owner is not None and node.name == "__init__":
-            continue
-        if node.name == "training_step":
-            relevant.append(Entry(body.name, node, owner))
-            continue
-        effects = index.calls.closed_effects(body)
-        # Where no backward begins, what requires grad only goes wrong by being changed in place.
-        if effects & _START or (effects & _REQUIRE and effects & _CHANGE):
-            relevant.append(Entry(body.name, node, owner, backward=bool(effects & _START)))
-            continue
-        own = int(body.facts.effects)
-        # The loops of a forward pass are somebody else's iterations.
-        if own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
-            relevant.append(Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False))
-        elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
-            # A command of the program: what it builds goes to what it calls.
-            relevant.append(Entry(body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False))
+        if owner is None or body.node.name != "__init__":
+            relevant += _entries(index, body, owner)
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
+
+
+def _entries(index: Index, body: Body, owner: str | None) -> Iterator[Entry]:
+    """Yield a function as an entry where it can lead to a backward, or collect what has graphs."""
+    node = body.node
+    effects, own = index.calls.closed_effects(body), int(body.facts.effects)
+    if node.name == "training_step":
+        yield Entry(body.name, node, owner)
+    # Where no backward begins, what requires grad only goes wrong by being changed in place.
+    elif effects & _START or (effects & _REQUIRE and effects & _CHANGE):
+        yield Entry(body.name, node, owner, backward=bool(effects & _START))
+    # The loops of a forward pass are somebody else's iterations.
+    elif own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
+        yield Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False)
+    elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
+        # A command of the program: what it builds goes to what it calls.
+        yield Entry(body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False)
 
 
 def _of_module(defined: Definitions, owner: str | None) -> bool:

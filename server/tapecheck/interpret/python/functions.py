@@ -65,6 +65,13 @@ def _fits(arguments: ast.arguments, function: Function, args: Args, kwargs: Kwar
     return all(name in filled or name in kwargs for name in (*wanted, *needed))
 
 
+def _default(machine: Engine, name: str, value: Value) -> Value:
+    """Return the default of a parameter, which is read as a name of the function's own."""
+    if machine.reads is not None:
+        machine.reads.append(({name: value}, name, value))
+    return value
+
+
 def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
     """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
     arguments: ast.arguments = function.node.args
@@ -75,25 +82,21 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     values = env.vars
     if machine.handlers and not open_ended and not _fits(arguments, function, args, kwargs):
         raise Signal("TypeError")
-    for parameter, value in zip(positional, args):
-        values[parameter.arg] = value
-    rest = args[len(positional) :]
+    values.update((parameter.arg, value) for parameter, value in zip(positional, args))
     if arguments.vararg is not None:
-        values[arguments.vararg.arg] = tuple(rest)
-    first_default = len(positional) - len(function.defaults)
-    for index, parameter in enumerate(positional[len(args) :], len(args)):
-        if parameter.arg in kwargs:
-            values[parameter.arg] = kwargs.pop(parameter.arg)
-        elif index >= first_default:
-            values[parameter.arg] = default = function.defaults[index - first_default]
-            if machine.reads is not None:
-                machine.reads.append(({parameter.arg: default}, parameter.arg, default))
+        values[arguments.vararg.arg] = tuple(args[len(positional) :])
+    defaults = dict(zip([parameter.arg for parameter in positional[::-1]], function.defaults[::-1]))
+    for parameter in positional[len(args) :]:
+        name = parameter.arg
+        if name in kwargs:
+            values[name] = kwargs.pop(name)
+        elif name in defaults:
+            values[name] = _default(machine, name, defaults[name])
         else:
-            values[parameter.arg] = Unknown.named(parameter.arg)
-    for parameter, default in zip(arguments.kwonlyargs, function.kw_defaults):
-        values[parameter.arg] = kwargs.pop(parameter.arg) if parameter.arg in kwargs else default
-        if machine.reads is not None:
-            machine.reads.append(({parameter.arg: default}, parameter.arg, default))
+            values[name] = Unknown.named(name)
+    for parameter, value in zip(arguments.kwonlyargs, function.kw_defaults):
+        default = _default(machine, parameter.arg, value)
+        values[parameter.arg] = kwargs.pop(parameter.arg, default)
     if arguments.kwarg is not None:
         values[arguments.kwarg.arg] = Dict(dict(kwargs.items()), more=open_ended)
     for name, value in values.items():

@@ -213,14 +213,9 @@ class _Reader:
             if isinstance(called, ast.Attribute) and called.attr in _MUTATORS:
                 self._store(called.value, "container", node, function)
             else:
-                # `total.mul_(0.9).add_(loss)` writes a graph into `total`.
-                written: ast.AST = node.value
-                while isinstance(written, ast.Call) and isinstance(written.func, ast.Attribute):
-                    if not written.func.attr.endswith("_") or written.func.attr.endswith("__"):
-                        return
-                    written = written.func.value
-                if not isinstance(written, ast.Call):
-                    self._store(written, "assign", node, function)
+                changed = _changed(node.value)
+                if changed is not None:
+                    self._store(changed, "assign", node, function)
 
     def _store(self, target: ast.AST, how: str, statement: ast.stmt, function: str) -> None:
         key = ""
@@ -272,6 +267,16 @@ class _Reader:
     def _extent(self, node: Union[ast.expr, ast.stmt, ast.keyword]) -> Extent:
         end = node.end_lineno or node.lineno
         return (node.lineno, self._column(node), end, self.text.column(end, node.end_col_offset or 0))
+
+
+def _changed(call: ast.Call) -> Optional[ast.AST]:
+    """Return what a chain of changes in place is of: `total.mul_(0.9).add_(loss)` writes a graph into `total`."""
+    written: ast.AST = call
+    while isinstance(written, ast.Call) and isinstance(written.func, ast.Attribute):
+        if not written.func.attr.endswith("_") or written.func.attr.endswith("__"):
+            return None
+        written = written.func.value
+    return written if not isinstance(written, ast.Call) else None
 
 
 def _key(node: Union[ast.Subscript, ast.Call]) -> str:

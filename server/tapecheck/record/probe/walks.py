@@ -18,6 +18,7 @@ from .writer import span
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.autograd.graph import Node
 
     from .graph import Root
 
@@ -154,31 +155,12 @@ class Walks(BackwardCalls):
         call, extent = self.call(mark.call)
         written: List[Dict[str, object]] = []
         for index, root in enumerate(roots):
-            node = nodes[index]
-            if node is not None:
-                reached: Optional[int] = recorder.reader.number(node)
-            elif getattr(root, "requires_grad", False):
-                reached = recorder.reader.leaf(root, found)
-            else:
-                reached = None
-            graph = "yes" if node is not None or reached is not None else "no"
+            reached = self._number(root, nodes[index], found)
+            graph = "yes" if nodes[index] is not None or reached is not None else "no"
             name = describe(call, index, len(roots), root, user) if user is not None else ""
             written.append({"node": reached, "graph": graph, "name": name, "cuts": [], "constant_terms": []})
-        wanted: Optional[List[int]] = None
-        if inputs is not None:
-            wanted = []
-            for target in targets:
-                if hasattr(target, "grad_fn"):
-                    node = target.grad_fn
-                    number_of = (
-                        recorder.reader.number(node)
-                        if node is not None
-                        else (recorder.reader.leaf(target, found) if target.requires_grad else None)
-                    )
-                else:
-                    number_of = recorder.reader.number(target)
-                if number_of is not None:
-                    wanted.append(number_of)
+        numbers = [self._number(target, end, found) for target, end in zip(targets, ends)]
+        wanted = [number for number in numbers if number is not None] if inputs is not None else None
         if found:
             recorder.described.leaves(found, user)
         at = recorder.site(mark.place, mark.iteration, extent)
@@ -192,6 +174,12 @@ class Walks(BackwardCalls):
             fields["thread"] = threading.current_thread().name
         recorder.writer.event("Backward", **fields)
         self.last.site = at
+
+    def _number(self, tensor: object, node: Optional[Node], found: List[NewLeaf]) -> Optional[int]:
+        """Return the number of a node, else of the leaf that a tensor is; `found` takes it where it is a new one."""
+        if node is not None:
+            return self.recorder.reader.number(node)
+        return self.recorder.reader.leaf(tensor, found) if getattr(tensor, "requires_grad", False) else None
 
     def may_read(self, leaf: Tensor) -> bool:
         """Return whether no other thread may be writing the gradient of a leaf.

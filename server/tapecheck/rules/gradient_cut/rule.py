@@ -91,17 +91,8 @@ class GradientCut(Rule):
         causes += cleared
         for cause in causes:
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
-        # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
-        every = [cause for causes in places.values() for cause in causes]
-        by_hand = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
-        # Places that cut off the same parameters are one story, told where it happens most often.
-        stories: dict[frozenset[int], list[list[_Cause]]] = {}
-        for causes in places.values():
-            if all(cause.how == "nondifferentiable" and cause.lost <= by_hand for cause in causes):
-                continue
-            causes.sort(key=lambda cause: cause.copied is not None)
-            stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
-        for story in stories.values():
+        stories = _stories(places.values())
+        for story in stories:
             told = max(story, key=lambda causes: (not _rolled_out(reading, causes[0], trained), len(causes)))
             others = [causes[0] for causes in story if causes is not told]
             yield self._finding(reading, told, owner, others)
@@ -583,6 +574,18 @@ def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[Ident
 def _made_at(reading: Reading, leaf: int) -> tuple[str, int, int]:
     at = reading.ledger.leaves[leaf].at
     return at.file, at.span.line, at.span.column
+
+
+def _stories(places: Iterable[list[_Cause]]) -> Iterable[list[list[_Cause]]]:
+    """Return the causes of each place by what they cut off: places that cut off the same parameters are one story."""
+    # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
+    by_hand = {leaf for causes in places for cause in causes if cause.how in _WRITTEN for leaf in cause.lost}
+    stories: dict[frozenset[int], list[list[_Cause]]] = {}
+    for causes in places:
+        if not all(cause.how == "nondifferentiable" and cause.lost <= by_hand for cause in causes):
+            causes.sort(key=lambda cause: cause.copied is not None)
+            stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
+    return stories.values()
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
