@@ -59,8 +59,7 @@ def check_paths(options: argparse.Namespace) -> int:
         return _show_files(entries, options)
     if options.show_settings:
         return _show_settings(entries, options, projects)
-    named = [options.stdin_filename if entry == STDIN else _path_of(entry) for entry in entries]
-    require_configuration(map(projects.of, named))
+    require_configuration(projects.of(_path_of(entry, options.stdin_filename)) for entry in entries)
     sources = Sources()
     if wanted.edit == "ignore" and STDIN not in options.paths:
         wanted = replace(wanted, from_others=_from_others(entries, options, wanted))
@@ -72,19 +71,13 @@ def check_paths(options: argparse.Namespace) -> int:
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
     if not files:
-        if not options.quiet:
-            say("no Python files found under the given paths")
-        # The report has nothing to count; programs that read it still get an empty one.
-        options.quiet = True
+        _note_nothing(options)
     if options.diff:
         return _write_diff(files, options)
     if options.write_baseline is not None:
         return _write_baseline(files, sources, options)
     if options.verify:
-        from tapecheck.cli.verifying import verify
-
-        for line in verify(files, projects.setup):
-            say(line)
+        _verify(files, projects)
     if wanted.edit:
         _write_edited(files, options)
     if wanted.ask:
@@ -97,6 +90,20 @@ def check_paths(options: argparse.Namespace) -> int:
     if not options.quiet:
         _write_notes(files, wanted, options, aside=aside)
     return exit_status(files, exit_zero=options.exit_zero)
+
+
+def _note_nothing(options: argparse.Namespace) -> None:
+    if not options.quiet:
+        say("no Python files found under the given paths")
+    # The report has nothing to count; programs that read it still get an empty one.
+    options.quiet = True
+
+
+def _verify(files: list[Checked], projects: Projects) -> None:
+    from tapecheck.cli.verifying import verify
+
+    for line in verify(files, projects.setup):
+        say(line)
 
 
 def _settle(files: list[Checked], wanted: CheckOptions, options: argparse.Namespace) -> None:
@@ -146,8 +153,10 @@ def apply_configuration(file: Checked, project: Project, fail_on: str, *, asked:
         finding.severity = severity_of(finding, configuration)
 
 
-def _path_of(entry: str | Checked) -> str:
-    return entry.path if isinstance(entry, Checked) else entry
+def _path_of(entry: str | Checked, of_stdin: str = STDIN) -> str:
+    if isinstance(entry, Checked):
+        return entry.path
+    return of_stdin if entry == STDIN else entry
 
 
 def require_configuration(projects: Iterable[Project]) -> None:

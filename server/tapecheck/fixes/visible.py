@@ -37,8 +37,12 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
     lines = {span.line for span in places if span.file == code.source.path}
     given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
     unseen = (call for call in reach.opaque if not any(code.spans(call, span) for span in seen))
-    acts = any(given or (call.lineno not in lines and not _gets_plain_values(call)) for call in unseen)
-    return "may" if acts else "no"
+    return "may" if any(given or _may_be_given(call, lines) for call in unseen) else "no"
+
+
+def _may_be_given(call: ast.Call, lines: set[int]) -> bool:
+    """Return whether a call that the dry run did not come to may be given a model or a value with a graph."""
+    return call.lineno not in lines and not _gets_plain_values(call)
 
 
 def _gets_plain_values(call: ast.Call) -> bool:

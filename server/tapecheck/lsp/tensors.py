@@ -126,11 +126,9 @@ class Tensors:
         if span in stores:
             return []
         first, last = outline.statement(span.line)
-        before = [
-            store
-            for store in stores
-            if (store.line, store.column) < (span.line, span.column) and not first <= store.line <= last
-        ]
+        here = (span.line, span.column)
+        earlier = [one for one in stores if (one.line, one.column) < here]
+        before = [one for one in earlier if not first <= one.line <= last]
         chosen = before[-1] if before else None
         if chosen not in bound:
             back: Iterable[Span] = ()

@@ -119,13 +119,7 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
             return []
     if bool(wanted) == bool(groups) or len(groups) > 1:
         return []
-    owners = list(wanted)
-    if wanted:
-        inputs = owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]"
-    else:
-        (text,) = groups
-        inputs = text if text.startswith("list(") else f"list({text})"
-    arguments = [code.segment(call.func.value), inputs]
+    arguments = [code.segment(call.func.value), _inputs(list(wanted), list(groups))]
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
     if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
         arguments.append(f"grad_outputs={code.segment(given)}")
@@ -133,6 +127,13 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     names = [*wanted.values(), *groups.values()]
     changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if len(wanted) == 1 else ''}"))
     return list(dict.fromkeys(changes))
+
+
+def _inputs(owners: list[str], groups: list[str]) -> str:
+    """Return what gradients are taken for: owners of `.grad`, or the one group of them that a loop runs over."""
+    if groups:
+        return groups[0] if groups[0].startswith("list(") else f"list({groups[0]})"
+    return owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]"
 
 
 def _cleared(code: Code, node: ast.Attribute) -> ast.stmt | None:

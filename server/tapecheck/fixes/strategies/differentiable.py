@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.candidate import Candidate, Context
@@ -40,6 +40,16 @@ class _Stay:
         if changes:
             self.changes += changes
             self.lines.append(node.lineno)
+
+    def drop_useless(self, code: Code, nodes: Iterable[ast.AST]) -> None:
+        """Take out the statements that would only assign a name to itself."""
+        for node in nodes:
+            if isinstance(node, ast.Assign) and _says_nothing(code, node, self.changes):
+                removed = code.delete(node)
+                if removed is not None:
+                    low, high = code.start(node), code.end(node)
+                    self.changes = [change for change in self.changes if not low <= change.start < high]
+                    self.changes.append(removed)
 
 
 def stay_in_torch(context: Context) -> Iterator[Candidate]:
@@ -134,13 +144,7 @@ def _stay(code: Code, function: Function, spots: list[ast.expr], place: Span) ->
         stay.add(node, taken)
         if taken is None:
             return stay
-    useless = [node for node in nodes if isinstance(node, ast.Assign) and _says_nothing(code, node, stay.changes)]
-    for node in useless:
-        removed = code.delete(node)
-        if removed is not None:
-            low, high = code.start(node), code.end(node)
-            stay.changes = [change for change in stay.changes if not low <= change.start < high]
-            stay.changes.append(removed)
+    stay.drop_useless(code, nodes)
     return stay
 
 

@@ -40,7 +40,21 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         step for label in context.labels("step")
         if (step := code.statement_at(label.span)) is not None and steps_here(code, step, label.span)
     ]  # fmt: skip
-    for span in frames(backwards[0].at) if backwards else ():
+    for backward in backwards[:1]:
+        yield from _moved(code, clearing, steps, backward, gone, lines)
+    for step in steps:
+        change = code.insert_after(step, lines)
+        if change is not None:
+            yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
+    if context.labels("step"):
+        yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+def _moved(
+    code: Code, clearing: ast.stmt, steps: list[ast.stmt], backward: Backward, gone: Change, lines: list[str]
+) -> Iterator[Candidate]:
+    """Yield a step that comes right after the backward, and a clearing that comes before it."""
+    for span in frames(backward.at):
         statement = code.statement_at(span)
         if statement is None:
             continue
@@ -51,12 +65,6 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         change = code.insert_before(place, lines) if place is not None else None
         if place is not None and change is not None:
             yield Candidate(f"Clear before the backward (line {place.lineno})", _LATER, [gone, change], group="moved")
-    for step in steps:
-        change = code.insert_after(step, lines)
-        if change is not None:
-            yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
-    if context.labels("step"):
-        yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
 
 
 def _filling(context: Context) -> list[Backward]:

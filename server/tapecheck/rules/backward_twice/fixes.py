@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
@@ -464,29 +465,11 @@ def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
     """Return whether each iteration of the loop around a statement first fills a list, then goes over it as a whole, up
     to the statement, and nothing else reads it, now or later, or has to be as long as it is.
     """
-    function = code.function(last)
     loop = next((one for one in code.parents(last) if isinstance(one, (ast.For, ast.While, *_SCOPES))), None)
     if not isinstance(loop, (ast.For, ast.While)):
         return False
-    filled: list[int] = []
-    read: list[int] = []
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.Attribute) and dotted(node) == name:
-            # An attribute is read wherever its object is.
-            return False
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
-        if isinstance(node.ctx, ast.Store):
-            assigned = isinstance(code.parent(node), (ast.Assign, ast.AnnAssign))
-            if not assigned or code.function(node) is not function or code.inside(node, loop):
-                return False
-        elif not code.inside(node, loop) or not _taken_whole(code, node) or node.lineno > last.lineno:
-            return False
-        elif not _fills(code, node):
-            read.append(node.lineno)
-        elif code.statement(node) in loop.body:
-            filled.append(node.lineno)
-    if not filled or (read and min(read) < min(filled)):
+    lines = _lines_of(code, name, last, loop)
+    if lines is None or not lines[0] or min(lines[1], default=math.inf) < min(lines[0]):
         return False
     fills = (node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in _FILLING)
     others = {dotted(node.value) for node in fills if _is_called(code, node)} - {name}
@@ -494,6 +477,29 @@ def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
         isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in others and not _fills(code, node)
         for node in ast.walk(loop)
     )
+
+
+def _lines_of(code: Code, name: str, last: ast.stmt, loop: ast.For | ast.While) -> tuple[list[int], list[int]] | None:
+    """Return where a loop fills a list, and where it goes over it up to a statement; None for any other use of it."""
+    filled: list[int] = []
+    read: list[int] = []
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Attribute) and dotted(node) == name:
+            # An attribute is read wherever its object is.
+            return None
+        if not isinstance(node, ast.Name) or node.id != name:
+            continue
+        if isinstance(node.ctx, ast.Store):
+            assigned = isinstance(code.parent(node), (ast.Assign, ast.AnnAssign))
+            if not assigned or code.function(node) is not code.function(last) or code.inside(node, loop):
+                return None
+        elif not code.inside(node, loop) or not _taken_whole(code, node) or node.lineno > last.lineno:
+            return None
+        elif not _fills(code, node):
+            read.append(node.lineno)
+        elif code.statement(node) in loop.body:
+            filled.append(node.lineno)
+    return filled, read
 
 
 def _is_called(code: Code, node: ast.expr) -> bool:

@@ -51,11 +51,10 @@ class GraphKeptAcrossIterations(Rule):
                 excused.add(place)
             elif emptied == "may":
                 level.add(place)
-        kept = [
-            (reading, growth)
-            for reading, growths in grown
-            for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
-        ]
+        kept: list[tuple[Reading, _Growth]] = []
+        for reading, growths in grown:
+            told = [growth for growth in growths if _place(growth.held) not in excused]
+            kept += [(reading, growth) for growth in _of_themselves(reading, told)]
         # Where no option is given, the loops of the others have no iteration after the first.
         again = {_place(growth.held)[:3] for _, growth in kept if growth.held.loop.repeats}
         return [

@@ -8,6 +8,7 @@ from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.reading import Run
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
@@ -20,11 +21,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     facts = finding.facts
     if finding.severity == "error" or (isinstance(facts, MissingCreateGraphFacts) and facts.kind == "raises"):
         return it_did_not_happen(story, finding, "raised nothing")
-    places = [label.span for label in finding.labels if label.role == "cut"]
-    grads = [
-        item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)
-    ]
-    taken = [item for item in grads if item.backward.call == "grad" or places]
+    taken = _taken(story, finding)
     without = [item for item in taken if item.backward.create == "no"]
     if without and any(item.backward.accumulates for item in story.reading.runs):
         lines = ", ".join(sorted({str(item.at.line) for item in without}))
@@ -36,3 +33,11 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if taken:
         return Evidence("refuted", "the gradient was taken with `create_graph=True` each time")
     return None
+
+
+def _taken(story: Story, finding: Finding) -> list[Run]:
+    """Return the calls that took gradients: those that the finding names, else every `autograd.grad`."""
+    places = [label.span for label in finding.labels if label.role == "cut"]
+    if not places:
+        return [item for item in story.reading.runs if item.backward.call == "grad"]
+    return [item for item in story.reading.runs if any(story.at(place, item.at.span) for place in places)]

@@ -48,12 +48,7 @@ class NeedlessGraph(Rule):
         # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
         # called it. Where they pile up, that is another rule's finding.
         used |= {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
-        trained = {
-            loop.event.at.span
-            for reading in readings
-            for loop in reading.loops.values()
-            if loop.event.trains and _walked_in(reading, loop)
-        }
+        trained = _trained(readings)
         cutting = _cutting(readings) if unused.keys() - used else set()
         told: dict[Span, Finding] = {}
         for key, (reading, found) in unused.items():
@@ -83,6 +78,12 @@ class NeedlessGraph(Rule):
             facts=NeedlessGraphFacts(loop=at.span, calls=tuple(at.stack)),
             notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
         )  # fmt: skip
+
+
+def _trained(readings: Sequence[Reading]) -> set[Span]:
+    """Return the loops that train, by what they say or are told, and in which some backward ran."""
+    loops = ((reading, loop) for reading in readings for loop in reading.loops.values() if loop.event.trains)
+    return {loop.event.at.span for reading, loop in loops if _walked_in(reading, loop)}
 
 
 def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:

@@ -71,15 +71,19 @@ def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:
         added.sort(key=lambda pair: pair[0].position)
         if len(added) < 2 or gradients.unseen(base):
             continue
-        since = [moment for moment in gradients.moments(base) if moment.position > added[0][0].position]
-        steps = [moment for moment in since if moment.kind == "stepped" and moment.step is not None]
-        if len(steps) < 2 or any(moment.kind in ("added", "set", "read") for moment in since):
-            continue
-        step = steps[0].step
+        step = _stepped_in_vain(gradients, base, added[0][0].position)
         owner = reading.optimizers.get(step.optimizer) if step is not None else None
         if step is not None and owner is not None:
             remade = frozenset(identity(reading, leaf) for leaf in others)
             yield _Renamed(leaves[base], added[0][1], owner, step, added[0][0].at.span, remade)
+
+
+def _stepped_in_vain(gradients: Gradients, leaf: int, since: int) -> Step | None:
+    """Return the first of the steps of a leaf after which, and before which, its gradient is of no use any more."""
+    later = [moment for moment in gradients.moments(leaf) if moment.position > since]
+    steps = [moment.step for moment in later if moment.kind == "stepped" and moment.step is not None]
+    used = any(moment.kind in ("added", "set", "read") for moment in later)
+    return steps[0] if len(steps) >= 2 and not used else None
 
 
 def _made_anew(reading: Reading, gradients: Gradients) -> Iterator[tuple[Leaf, int]]:

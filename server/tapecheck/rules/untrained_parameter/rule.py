@@ -61,15 +61,7 @@ class UntrainedParameter(Rule):
         verb = "are" if plural else "is"
         forms = [f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"]
         message = listed(forms, named, known) if named else "a parameter is in no optimizer: it is never trained"
-        what, it = ("without them", "them") if plural else ("without it", "it")
-        labels += [
-            Label(leaf.at.span, f"`{leaf.name}` is made here", "built")
-            for leaf in story.leaves
-            if leaf.at.file == home.file and leaf.at.line != home.line
-        ]
-        if optimizer.at.span != home:
-            labels.append(Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step"))
-        labels.append(Label(story.run.at.span, f"gives {it} gradients", "path"))
+        labels += _labels(story, home, optimizer)
         labels += called_from(reading, at, at)
         siblings = [reading.ledger.leaves[leaf].name for leaf in optimizer.params if leaf in reading.ledger.leaves]
         owner = _owner(first.name)
@@ -98,6 +90,16 @@ class _Story:
     event: LeftOut
     run: Run
     leaves: list[Leaf] = field(default_factory=list)
+
+
+def _labels(story: _Story, home: Span, optimizer: Optimizer) -> Iterator[Label]:
+    what, it = ("without them", "them") if len(story.leaves) != 1 else ("without it", "it")
+    for leaf in story.leaves:
+        if leaf.at.file == home.file and leaf.at.line != home.line:
+            yield Label(leaf.at.span, f"`{leaf.name}` is made here", "built")
+    if optimizer.at.span != home:
+        yield Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step")
+    yield Label(story.run.at.span, f"gives {it} gradients", "path")
 
 
 def _kind(event: LeftOut) -> Literal["registered", "unregistered", "loose"]:
