@@ -270,3 +270,54 @@ for step in range(40):
     assert [finding.code for finding in check(from_text(program, "train.py")).findings] == ["TAPE403"]
     cleared = program + "        optimizer.zero_grad()\n"
     assert check(from_text(cleared, "train.py")).findings == []
+
+
+BY_HAND = """\
+import torch
+from torch import nn
+
+model, free = nn.Linear(3, 1), torch.zeros(1, requires_grad=True)
+x, y = torch.randn(20, 3), torch.randn(20, 1)
+for epoch in range(5):
+    {before}
+    loss = (model(x) + free - y).pow(2).mean()
+    loss.backward()
+    {step}
+    {after}
+"""
+STEPS = (
+    "for p in model.parameters(): p.data.add_(p.grad, alpha=-0.1)",
+    "for p in model.parameters(): p.data = p.data - 0.1 * p.grad.data",
+    "for p in model.parameters(): p.data -= 0.1 * p.grad",
+    "free.data.sub_(0.1 * free.grad.sign())",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_by_hand_that_clears_nothing(step: str) -> None:
+    report = check(from_text(BY_HAND.format(before="pass", step=step, after="pass"), "train.py"))
+    (finding,) = report.findings
+    assert (finding.code, finding.span.line, finding.certain) == ("TAPE403", 9, True)
+    clear = "free.grad = None" if "free" in step else "model.zero_grad()"
+    assert f"`{clear}` before this backward" in finding.help
+    (fix,) = fixes_for(report, finding)
+    assert [edit.content.strip() for edit in fix.edits] == [clear]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model.zero_grad(); free.grad = None", "pass"),
+        ("pass", "for p in [*model.parameters(), free]: p.grad.zero_()"),
+        ("pass", "for p in [*model.parameters(), free]: p.grad = None"),
+        ("pass", "for p in [*model.parameters(), free]: p.grad *= 0.9"),
+    ],
+)
+def test_a_step_by_hand_that_is_cleared_or_decays(step: str, before: str, after: str) -> None:
+    assert check(from_text(BY_HAND.format(before=before, step=step, after=after), "train.py")).findings == []
+
+
+def test_what_is_changed_by_the_gradient_of_another_is_no_step() -> None:
+    text = BY_HAND.format(before="pass", step="free.data.sub_(model.bias.grad)", after="pass")
+    assert check(from_text(text, "train.py")).findings == []

@@ -6,6 +6,7 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from tapecheck.rules.reading import GradientEvent, Reading, Run
@@ -133,6 +134,26 @@ class Gradients:
         """Return whether code that the tape does not see has the leaf, and may do anything to its gradient."""
         return self.all_escaped or leaf in self.escaped
 
+    @cached_property
+    def by_hand(self) -> dict[int, list[Moment]]:
+        """The leaves that no optimizer has and that the program changes by their own gradient, with where it does:
+        `w -= rate * w.grad`.
+        """
+        found: dict[int, list[Moment]] = {}
+        reads: dict[int, list[tuple[int, Site]]] = {}
+        for position, event in self.reading.gradient_events:
+            if isinstance(event, GradientRead):
+                reads.setdefault(event.of, []).append((position, event.at))
+        for position, change in self.reading.changes if reads else ():
+            leaf = change.leaf
+            if leaf is None or change.optimizer is not None or change.refused or leaf in self.steppable:
+                continue
+            read = next((at for place, at in reversed(reads.get(leaf, ())) if place < position), None)
+            if read is not None and _within(read, change.at):
+                step = Step(change.at, 0)
+                found.setdefault(leaf, []).append(Moment(position, "stepped", change.at, "yes", None, step))
+        return found
+
     def moments(self, leaf: int) -> Sequence[Moment]:
         """Return what happens to the gradient of a leaf, in order."""
         return self._moments.get(leaf, ())
@@ -171,6 +192,12 @@ def gradients_of(reading: Reading) -> Gradients:
     if not isinstance(known, Gradients):
         known = reading.kept["gradients"] = Gradients(reading)
     return known
+
+
+def _within(read: Site, change: Site) -> bool:
+    """Return whether a gradient is read in the statement that changes something, in the same call and iteration."""
+    same = (read.file, read.stack, read.iteration) == (change.file, change.stack, change.iteration)
+    return same and change.span.line <= read.line <= change.span.end_line
 
 
 def looked_at(moments: Sequence[Moment]) -> bool:

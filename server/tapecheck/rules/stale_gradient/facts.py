@@ -11,11 +11,11 @@ from tapecheck.tape import Fact, Span
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleGradientFacts(Facts):
     """`cleared` is a call that clears them, at the wrong time. `summed` says whether the gradients of several batches
-    come together in a step. `handed` says that the program gives the gradients to the parameters of an optimizer whose
-    `zero_grad()` does not reach them, `owner` names the module that they are of.
+    come together in a step. `unlisted` says that no optimizer has the parameters, whose gradients the program gives to
+    others or steps by itself; `clearing` are statements that clear them then, where that can be written.
     """
 
     cleared: Span | None = None
     summed: Fact = "no"
-    handed: bool = False
-    owner: str = ""
+    unlisted: bool = False
+    clearing: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted
@@ -12,6 +12,7 @@ from tapecheck.fixes.strategies.gradients import steps_here
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.words import join
 from tapecheck.tape import Backward, Span, Step, Tape
 
 _SUMMED = "Each step then uses the gradients that were added since the one before it."
@@ -35,17 +36,17 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
     """Clear before the backward, or after the step where several backward calls come together in it."""
     code, facts = context.code, context.finding.facts
     summed = facts.summed if isinstance(facts, StaleGradientFacts) else "no"
-    module = facts.owner if isinstance(facts, StaleGradientFacts) else ""
+    clearing = facts.clearing if isinstance(facts, StaleGradientFacts) else ()
     for tape, backward in context.backwards_here():
-        if module:
-            yield from _before(code, backward, f"{module}.zero_grad()", "clear")
+        if clearing:
+            yield from _before(code, backward, clearing, "clear")
             return
         for step in _steps_by(tape, context):
             owner = _owner(code, step)
             if not owner:
                 continue
             line = f"{owner}.zero_grad()"
-            before = list(_before(code, backward, line, "before" if summed == "may" else "clear"))
+            before = list(_before(code, backward, (line,), "before" if summed == "may" else "clear"))
             if summed == "no" and _alone(tape, step, backward):
                 yield from before
             yield from _after(code, step, line)
@@ -54,12 +55,13 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
         break
 
 
-def _before(code: Code, backward: Backward, line: str, group: str) -> Iterator[Candidate]:
+def _before(code: Code, backward: Backward, lines: Sequence[str], group: str) -> Iterator[Candidate]:
     for frame in frames(backward.at):
         statement = code.statement_at(frame)
-        change = code.insert_before(statement, [line]) if statement is not None else None
+        change = code.insert_before(statement, lines) if statement is not None else None
         if change is not None:
-            yield Candidate(f"Clear before the backward: `{line}`", _EFFECT, [change], group=group)
+            shown = join(f"`{line}`" for line in lines)
+            yield Candidate(f"Clear before the backward: {shown}", _EFFECT, [change], group=group)
 
 
 def _after(code: Code, step: Step, line: str) -> Iterator[Candidate]:

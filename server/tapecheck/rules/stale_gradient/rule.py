@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Moment, gradients_of, name_of
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
@@ -74,29 +74,45 @@ class StaleGradient(Rule):
             "may": "right after the step where several batches come together in it, else before this backward",
             "no": "before this backward",
         }[summed]
-        owner = _module_of(leaves) if given else ""
+        unlisted = bool(given) or story.by_hand
+        clearing = _clearing(leaves) if unlisted else ()
         advice = f"clear the gradients for each step: {call} {when_clear}"
+        if unlisted:
+            own = f"{join(f'`{one}`' for one in clearing[:2])} " if 0 < len(clearing) <= 2 else ""
+            advice = f"clear them where they are added up: {own}{when_clear}"
         if given:
-            own = f"`{owner}.zero_grad()` " if owner else ""
-            advice = (
-                f"clear them where they are added up: {own}{when_clear}; {call} clears those of its parameters only"
-            )
+            advice += f"; {call} clears those of its parameters only"
         return Finding(
             self.code, self.name, self.severity, home, message if certain else possible(message), advice,
             tuple(labels), certain,
             facts=StaleGradientFacts(
                 parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None, summed=summed,
-                handed=bool(given), owner=owner,
+                unlisted=unlisted, clearing=clearing,
             ),
             notes=(note,),
         )  # fmt: skip
 
 
-def _module_of(names: Sequence[str]) -> str:
-    """Return the module that all of some parameters are in, as the program names it; nothing where there is none."""
-    paths = [name.split(".")[:-1] for name in names]
-    shared = itertools.takewhile(lambda parts: len(set(parts)) == 1 and parts[0].isidentifier(), zip(*paths))
-    return ".".join(parts[0] for parts in shared)
+def _clearing(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the statements that clear the gradients of some leaves, of the module that all of them are in where there
+    is one; none where they cannot be written.
+    """
+    paths = [name.split(".") for name in names]
+    modules = zip(*(path[:-1] for path in paths))
+    shared = itertools.takewhile(lambda parts: len(set(parts)) == 1 and parts[0].isidentifier(), modules)
+    module = ".".join(parts[0] for parts in shared)
+    if module and module != "self":
+        return (f"{module}.zero_grad()",)
+    if not all(part.isidentifier() for path in paths for part in path):
+        return ()
+    return tuple(f"{name}.grad = None" for name in dict.fromkeys(names))
+
+
+def _moments(gradients: Gradients, leaf: int) -> Sequence[Moment]:
+    """Return what happens to the gradient of a leaf, the steps that the program takes by itself among it."""
+    moments = gradients.moments(leaf)
+    by_hand = gradients.by_hand.get(leaf)
+    return sorted([*moments, *by_hand], key=lambda one: one.position) if by_hand else moments
 
 
 def _may_go_otherwise(story: _Story) -> bool:
@@ -114,7 +130,7 @@ def _summed(story: _Story) -> Fact:
     under a condition which the backward does not hang on.
     """
     step, place = story.again.at.span, story.run.at.span
-    moments = gradients_of(story.reading).moments(min(story.leaves))
+    moments = _moments(gradients_of(story.reading), min(story.leaves))
     uses = [moment for moment in moments if moment.kind == "stepped" or moment.at.span == place]
     if any(one.kind == other.kind == "added" for one, other in zip(uses, uses[1:], strict=False)):
         return "yes"
@@ -138,7 +154,8 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps.
+    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps;
+    `by_hand` says that the program changes the leaves itself.
     """
 
     reading: Reading
@@ -148,6 +165,7 @@ class _Story:
     leaves: set[int]
     between: tuple[int, int]
     cleared: Site | None = None
+    by_hand: bool = False
 
 
 @dataclass(slots=True)
@@ -161,11 +179,11 @@ class _Found:
 
 def _stale(reading: Reading) -> dict[Span, _Found]:
     found: dict[Span, _Found] = {}
-    if not reading.steps or len(reading.runs) < 2:
+    if not (reading.steps or reading.changes) or len(reading.runs) < 2:
         return found
     gradients = gradients_of(reading)
-    for leaf in (*gradients.steppable, *sorted(gradients.handed)):
-        moments = gradients.moments(leaf)
+    for leaf in (*gradients.steppable, *sorted({*gradients.handed, *gradients.by_hand})):
+        moments = _moments(gradients, leaf)
         if gradients.unseen(leaf):
             for moment in moments:
                 if moment.run is not None:
@@ -179,7 +197,8 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
             if one.story is None:
                 cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
                 between = used.position, again.position
-                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared)
+                by_hand = leaf in gradients.by_hand
+                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared, by_hand)
             one.story.leaves.add(leaf)
     for one in found.values():
         if one.story is not None:

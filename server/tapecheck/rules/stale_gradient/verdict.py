@@ -23,9 +23,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
             "confirmed", f"{shown} {had} the gradient that a step had used when this backward added to it",
             iteration(found[0][1]), {"parameters": named},
         )  # fmt: skip
-    handed = isinstance(finding.facts, StaleGradientFacts) and finding.facts.handed
+    unlisted = isinstance(finding.facts, StaleGradientFacts) and finding.facts.unlisted
     # What was compared are the gradients of the parameters that an optimizer has.
-    if story.compared and not handed:
+    if story.compared and not unlisted:
         return Evidence(
             "refuted",
             f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
