@@ -374,6 +374,7 @@ def test_a_meter_that_gets_numbers_as_well_detaches_nothing_itself(count: str) -
 def test_a_meter_that_may_get_numbers_is_not_safely_mended_inside(count: str) -> None:
     titles = safe(f"""
         import argparse
+        from data import loader
 
         class Meter:
             def __init__(self):

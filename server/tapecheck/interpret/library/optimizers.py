@@ -134,7 +134,8 @@ class Optimizers:
             return only_tensors(source.items.values()), not source.more
         if isinstance(source, (List, tuple, Set, Stream)):
             found: list[Tensor] = []
-            complete = not getattr(source, "more", False)
+            # A loop that was cut short may have left out what it would have put into the list.
+            complete = not getattr(source, "more", False) and getattr(source, "cut", 0) == 0
             for item in self.machine.elements(source, node):
                 inner, whole = self._leaves(item, node)
                 found.extend(inner)
