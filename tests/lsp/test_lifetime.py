@@ -220,3 +220,20 @@ def test_messages_that_are_done_leave_nothing_behind() -> None:
         assert protocol._request_futures == {}
     finally:
         server.shutdown()
+
+
+def test_what_cannot_be_sent_is_reported_once() -> None:
+    """A server that ends has answers left: each would report that it cannot be sent, and so would the report."""
+
+    class Closed(io.BytesIO):
+        tries = 0
+
+        def write(self, data: object) -> int:
+            Closed.tries += 1
+            raise ValueError("I/O operation on closed file.")
+
+    server = create_server()
+    server.protocol.set_writer(StdoutWriter(Closed()))
+    server.log("hello")
+    assert Closed.tries == 2
+    server.shutdown()

@@ -51,6 +51,7 @@ class Connection(LanguageServer):
         """Ends the connection as the client does by closing it."""
         self._tasks: set[asyncio.Task[object]] = set()
         self._said: set[str] = set()
+        self._reporting = False
 
     def log(self, message: str, level: t.MessageType = t.MessageType.Log) -> None:
         self.window_log_message(t.LogMessageParams(type=level, message=message))
@@ -67,7 +68,14 @@ class Connection(LanguageServer):
         line = " ".join(str(error).split()) or type(error).__name__
         # What the client asks for and nobody has is its own mistake.
         kind = "" if isinstance(error, JsonRpcMethodNotFound) else "internal error: "
-        self.log(f"{kind}{line}", t.MessageType.Error)
+        if self._reporting:
+            # The report could not be sent, and its report could not be, either: the client is gone.
+            return
+        self._reporting = True
+        try:
+            self.log(f"{kind}{line}", t.MessageType.Error)
+        finally:
+            self._reporting = False
 
     def failed(self, what: str, error: Exception) -> None:
         # The user's log gets one line; the traceback, for a bug report, goes to standard error.
