@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
-from tapecheck.interpret import interpret
+from tapecheck.interpret import interpret, limits
 from tapecheck.rules.certainty import is_certain
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import possible
@@ -423,3 +426,18 @@ def test_a_program_that_looks_out_for_the_exception_goes_on() -> None:
     text = RAISING.format(stored="torch.stack(values)").replace("    values.append(out)\n", looking_out)
     (finding,) = check(from_text(text, "train.py")).findings
     assert (finding.code, finding.certain) == ("TAPE101", True)
+
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "cases" / "programs").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", random.Random(7).sample(PROGRAMS, 60), ids=lambda path: path.stem)
+def test_what_a_work_limit_leaves_out_makes_nothing_certain(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the analysis stops, it is not sure of what the whole program does not show."""
+    source = from_text(path.read_text(), path.name)
+    whole = check(source)
+    shown = {(one.code, one.span.line) for one in whole.findings}
+    for part in (0.3, 0.5, 0.7, 0.85):
+        monkeypatch.setattr(limits, "TOTAL_BUDGET", max(20, int(whole.interpretation.work * part)))
+        stopped = check(source).findings
+        assert {(one.code, one.span.line) for one in stopped if one.certain} <= shown

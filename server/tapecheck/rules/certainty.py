@@ -18,6 +18,7 @@ from tapecheck.tape import (
     AssumptionKind,
     Backward,
     Cut,
+    End,
     Event,
     GradientCleared,
     Hold,
@@ -25,6 +26,9 @@ from tapecheck.tape import (
     Leaf,
     Node,
     Optimizer,
+    Site,
+    Span,
+    Tape,
 )
 
 STILL_CERTAIN: frozenset[AssumptionKind] = frozenset(("loader",))
@@ -37,6 +41,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
+    "limit": "the work limit was reached",
 }  # fmt: skip
 
 
@@ -50,6 +55,9 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     answer to; one that rests on such code otherwise is a possible one.
     """
     findings = list(findings)
+    if (rule.of_absence and not rule.settled) or rule.lasting:
+        for finding in findings:
+            _weigh_limits(finding, readings)
     assuming = [reading for reading in readings if reading.assumed]
     if not assuming:
         return findings
@@ -57,8 +65,9 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     recorded = {one for reading in assuming for one in _recorded(reading)}
     for finding in findings:
         assumed = _assumed(rule, finding, assuming)
-        finding.rests_on = tuple(assumed)
-        if not is_certain(finding.rests_on):
+        beyond = finding.rests_on
+        finding.rests_on = (*assumed, *beyond)
+        if not is_certain(assumed):
             hidden = [one for one, touches in assumed.items() if touches]
             if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
                 continue
@@ -67,6 +76,32 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
             _call_possible(finding)
         kept.append(finding)
     return kept
+
+
+def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
+    """Call a finding possible that says what never comes where the work limit has left something out."""
+    lines = _lines_of(finding)
+    showing = [reading for reading in readings if not lines.isdisjoint(reading.lines)]
+    cut = next((reading.tape for reading in showing if _cut_short(reading.tape)), None)
+    untried = {place for reading in showing for place in reading.tape.untried}
+    if cut is not None and not any(reading.complete for reading in showing):
+        site = next((at for event in reversed(cut.events) if (at := getattr(event, "at", None)) is not None), None)
+        assert isinstance(site, Site)
+        _rest_on(finding, site.span, f"nothing behind line {site.line} changes this")
+    elif untried:
+        file, line, column = min(untried)
+        text = f"the other answer on line {line} changes nothing"
+        _rest_on(finding, Span(file, line, column, line, column), text)
+
+
+def _cut_short(tape: Tape) -> bool:
+    end = tape.events[-1] if tape.events else None
+    return isinstance(end, End) and end.how == "budget"
+
+
+def _rest_on(finding: Finding, span: Span, text: str) -> None:
+    finding.rests_on += (Assumption("limit", span, text),)
+    _call_possible(finding)
 
 
 def _call_possible(finding: Finding) -> None:

@@ -33,6 +33,8 @@ class Rule:
     """Whether another way that only leaves out what one did, or computes it otherwise, says nothing of its findings."""
     of_absence: ClassVar[bool] = False
     """Whether it reports that a graph, a gradient or a use is missing: code that is not visible may supply it."""
+    lasting: ClassVar[bool] = False
+    """Whether it reports that something stays as it is, which code that comes later may end."""
     needless: ClassVar[bool] = False
     """Whether it reports that something is not needed: where options have other values it may be."""
     settled: ClassVar[bool] = False

@@ -585,7 +585,7 @@ class Decision:
 
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
-    "count", "default", "exception",
+    "count", "default", "exception", "limit",
 ]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
@@ -603,6 +603,7 @@ NOTHING = (0,)
 - "count": how often a loop runs whose option has a default of fewer iterations
 - "default": how many an option says that a loop counts by (`step % args.every`)
 - "exception": whether an exception of Python's own, which the dry run expects and has gone on past, is raised
+- "limit": what the work limit has left out: code behind the end of a way, other answers to a condition
 """
 
 

@@ -28,6 +28,7 @@ class GraphKeptAcrossIterations(Rule):
     name = "graph-kept-across-iterations"
     severity = "warning"
     severities = ("warning", "info")
+    lasting = True
     summary = "A value that outlives the iteration keeps the graph of every iteration"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
