@@ -591,7 +591,65 @@ def test_what_is_written_into_a_tensor_that_stays_is_detached(loss: str, *, befo
     body = MEMORY.format(loss=loss, before=write if before else "pass", after="pass" if before else write)
     text, fixes = _fixes(body, code)
     assert _lines_changed(text, fixes[0]) == ["bank[index] = z.detach()"]
-    assert fixes[0].applicability == "safe"
+    # What is written could have been learned from otherwise.
+    assert fixes[0].applicability == ("unsafe" if before else "safe")
+
+
+def test_a_write_that_only_comes_too_early_keeps_its_graph() -> None:
+    _, fixes = _fixes(
+        """
+        net, bank = nn.Linear(3, 4), torch.zeros(10, 4)
+        z = net(torch.randn(2, 3))
+        loss = (torch.randn(2, 4, requires_grad=True) @ bank.t()).pow(2).mean()
+        bank[0] = z[0]
+        loss.backward()
+        bank.sum().backward()
+        """,
+        "TAPE102",
+    )
+    assert fixes and not any("detach" in fix.title for fix in fixes)
+
+
+@pytest.mark.parametrize("carried", [True, False])
+def test_two_optimizers_on_one_line_are_told_apart(carried: bool) -> None:
+    generator = "nn.Linear(3, 2)"
+    _, fixes = _fixes(
+        f"""
+        G, D = {generator}, nn.Sequential(nn.Linear(2, 4), nn.Linear(4, 1))
+        opt_g, opt_d = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+        for step in range(3):
+            fake = G(torch.randn(2, 3))
+            opt_d.zero_grad()
+            D(fake).mean().backward()
+            opt_d.step()
+            opt_g.zero_grad()
+            (-D({"fake" if carried else "fake * 1"})).mean().backward()
+            opt_g.step()
+        """,
+        "TAPE101",
+    )
+    assert fixes and not any("no gradient any more" in fix.title for fix in fixes)
+
+
+def test_a_fix_that_leaves_an_optimizer_nothing_to_train_is_none() -> None:
+    """It had not stepped before the exception: what it trained then nobody knows."""
+    _, fixes = _fixes(
+        """
+        G, D = nn.Linear(3, 2), nn.Linear(2, 1)
+        opt_d = torch.optim.SGD(D.parameters(), lr=0.1)
+        opt_g = torch.optim.SGD(G.parameters(), lr=0.1)
+        state = G(torch.randn(2, 3))
+        for step in range(3):
+            opt_d.zero_grad()
+            opt_g.zero_grad()
+            D(state).mean().backward()
+            opt_d.step()
+            if step:
+                opt_g.step()
+        """,
+        "TAPE101",
+    )
+    assert not any("detach" in fix.title.lower() and fix.applicability == "safe" for fix in fixes)
 
 
 @pytest.mark.parametrize(

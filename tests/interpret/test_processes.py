@@ -132,13 +132,31 @@ workers = [Worker(shared, f"w{{i}}") for i in range(mp.cpu_count())]
 """
 
 
-@pytest.mark.parametrize("base", ["mp.Process", "multiprocessing.Process", "threading.Thread"])
 @pytest.mark.parametrize(
     "start", ["[w.start() for w in workers]\n", "for w in workers:\n    w.start()\n    w.join()\n"]
 )
-def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(base: str, start: str) -> None:
-    (finding,) = check(from_text(HEAD + WORKER.format(base=base) + start, "main.py")).findings
+def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(start: str) -> None:
+    text = HEAD + WORKER.format(base="threading.Thread") + start
+    (finding,) = check(from_text(text, "main.py")).findings
     assert (finding.code, finding.certain) == ("TAPE101", True)
+
+
+@pytest.mark.parametrize("base", ["mp.Process", "multiprocessing.Process"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        "self.shared.requires_grad_(False)",
+        "self.shared.weight.data.mul_(0)",
+        "self.shared.zero_grad()",
+    ],
+)
+def test_a_process_of_a_class_leaves_what_its_parent_has(base: str, does: str) -> None:
+    """It has a memory of its own: under torch the parent's graph and gradients stay as they are."""
+    body = WORKER.format(base=base).replace("loss = self.shared(torch.randn(2, 3)).sum()", does)
+    body = body.replace("        loss.backward()\n", "")
+    body = body.replace("workers =", "outside = (shared(torch.randn(2, 3)) ** 2).sum()\nworkers =")
+    text = HEAD + body + "for w in workers:\n    w.start()\n    w.join()\noutside.backward()\n"
+    assert check(from_text(text, "main.py")).findings == []
 
 
 def test_a_worker_that_gets_its_target_from_its_class() -> None:

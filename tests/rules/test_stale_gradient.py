@@ -321,3 +321,77 @@ def test_a_step_by_hand_that_is_cleared_or_decays(step: str, before: str, after:
 def test_what_is_changed_by_the_gradient_of_another_is_no_step() -> None:
     text = BY_HAND.format(before="pass", step="free.data.sub_(model.bias.grad)", after="pass")
     assert check(from_text(text, "train.py")).findings == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "free.data.copy_(0.1 * free.grad)",
+        "free.data[free.grad.abs() < 1e-3] = 0",
+        "free.data.mul_(free.grad)",
+        "free.data.sub_(0.1 * free.grad); free.grad.view(-1)[:] = 0",
+        "free.data.sub_(0.1 * free.grad); free.grad.detach().zero_()",
+        "free.data.sub_(0.1 * free.grad); torch.zeros(1, out=free.grad)",
+        "free.data.sub_(0.1 * free.grad); free.grad.numpy()[:] = 0",
+    ],
+)
+def test_a_use_of_a_gradient_that_is_no_step_or_may_clear_it(use: str) -> None:
+    assert check(from_text(BY_HAND.format(before="pass", step=use, after="pass"), "train.py")).findings == []
+
+
+def test_batches_that_come_together_in_a_step_by_hand_are_not_cleared_one_by_one() -> None:
+    text = (
+        "import torch\nw = torch.zeros(3, requires_grad=True)\nfor step in range(5):\n    for batch in range(4):\n"
+        "        loss = (w * torch.randn(3)).pow(2).sum() / 4\n        loss.backward()\n    w.data.sub_(0.1 * w.grad)\n"
+    )
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    assert finding.code == "TAPE403" and "right after the step, not in between" in finding.help
+    assert fixes_for(report, finding) == []
+
+
+AGENT = """\
+class Agent:
+    def __init__(self):
+        self.w = torch.zeros(3, requires_grad=True)
+    def fit(self):
+        weight = self.w
+{loop}
+Agent().fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "def fit(weight):\n{loop}\nw = torch.zeros(3, requires_grad=True)\nfit(w)\n",
+        "def main():\n    w = torch.zeros(3, requires_grad=True)\n    fit(w)\ndef fit(weight):\n{loop}\nmain()\n",
+        AGENT,
+    ],
+)
+def test_help_and_fix_write_no_name_that_the_function_may_not_have(inside: str) -> None:
+    depth = " " * (8 if "class" in inside else 4)
+    loop = "".join(
+        f"{depth}{line}\n"
+        for line in (
+            "for step in range(5):", "    loss = (weight * torch.randn(3)).pow(2).sum()", "    loss.backward()",
+            "    weight.data.sub_(0.1 * weight.grad)",
+        )
+    )  # fmt: skip
+    report = check(from_text("import torch\n" + inside.format(loop=loop), "train.py"))
+    (finding,) = report.findings
+    assert finding.code == "TAPE403" and "`" not in finding.help
+    assert fixes_for(report, finding) == []
+
+
+@pytest.mark.parametrize(
+    "clear", ["optimizer.zero_grad(set_to_none=False)", "[p.grad.zero_() for p in b.parameters()]"]
+)
+def test_what_clears_a_gradient_that_was_given_away_clears_it_where_it_comes_from(clear: str) -> None:
+    text = (
+        "import torch\nfrom torch import nn\na, b = nn.Linear(3, 1), nn.Linear(3, 1)\n"
+        "optimizer = torch.optim.SGD(b.parameters(), lr=0.1)\nfor p, q in zip(a.parameters(), b.parameters()):\n"
+        "    p.grad = torch.zeros_like(p)\n    q.grad = p.grad\nfor step in range(4):\n"
+        f"    {clear}\n    a(torch.randn(2, 3)).pow(2).sum().backward()\n    optimizer.step()\n"
+    )
+    assert check(from_text(text, "train.py")).findings == []

@@ -56,13 +56,20 @@ def attributes() -> dict[str, list[str]]:
     }
 
 
+def _of_tensors() -> set[str]:
+    """Return the names of what tensors have, and packed sequences, which layers take and give in their place."""
+    packed = nn.utils.rnn.pack_sequence([torch.ones(1)])
+    made = (torch.nn.Parameter(torch.ones(1)), packed)
+    return {name for one in made for name in dir(one) if not name.startswith("_")}
+
+
 def measure() -> dict[str, object]:
     """Return what ``classes.json`` holds."""
     return {
         "torch": torch.__version__.split("+")[0],
         "bases": bases(),
         "module": sorted(name for name in dir(nn.Module()) if not name.startswith("__")),
-        "tensor": sorted(name for name in dir(torch.nn.Parameter(torch.ones(1))) if not name.startswith("_")),
+        "tensor": sorted(_of_tensors()),
         "attributes": attributes(),
     }
 

@@ -297,10 +297,10 @@ class Verifier:
         }
         lost = 0
         for (span, number), count in self._trained(after).items():
-            known = before.get((span.file, span.line, number), 0)
+            known = before.get((span.file, span.line, number))
             if count == 0 and known != 0:
                 return None
-            lost += max(known - count, 0)
+            lost += max((known or 0) - count, 0)
         return lost
 
     def _trained(self, report: Report) -> Trained:
@@ -338,7 +338,7 @@ class Verifier:
 
 
 Trained = dict[tuple[Span, int], int]
-"""For each optimizer that steps, by where it is made and which one of that place it is: the most of its parameters that
+"""For each optimizer that steps, by where it is made and which one of that line it is: the most of its parameters that
 had a gradient at one of its steps."""
 
 
@@ -348,12 +348,15 @@ def _trained(tape: Tape) -> Trained:
         if isinstance(event, Step):
             most[event.optimizer] = max(len(leaves), most.get(event.optimizer, 0))
     found: Trained = {}
-    made: Counter[Span] = Counter()
+    made: Counter[tuple[str, int]] = Counter()
+    numbers: set[int] = set()
     for one in tape.events:
-        if isinstance(one, Optimizer):
-            made[one.at.span] += 1
+        if isinstance(one, Optimizer) and one.id not in numbers:
+            # A group that is added makes another event of the same optimizer.
+            numbers.add(one.id)
+            made[one.at.file, one.at.line] += 1
             if one.id in most:
-                found[one.at.span, made[one.at.span]] = most[one.id]
+                found[one.at.span, made[one.at.file, one.at.line]] = most[one.id]
     return found
 
 

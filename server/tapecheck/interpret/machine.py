@@ -144,6 +144,10 @@ class Machine:
         """
         if self.handlers:
             raise Signal(kind)
+        self.doubt(kind, node)
+
+    def doubt(self, kind: str, node: ast.AST) -> None:
+        """Note an exception that Python may raise here: what comes after it is not certain."""
         missed = syntax.missed(self, node)
         if self.world.omissions.mistake(kind, node, missed=missed) and not missed:
             line = self.world.position.site(node).line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -17,6 +17,7 @@ from tapecheck.tape import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    InPlace,
     Leaf,
     LeafEscape,
     Site,
@@ -81,12 +82,20 @@ class Gradients:
         if given:
             # Who has a value with a graph may run a backward from it.
             self.escaped.update(node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves)
+        owners = _Owners(reading)
         for position, event in reading.gradient_events:
             self._add_event(position, event)
+            if isinstance(event, GradientSet) and event.how:
+                in_place: GradientSet | GradientCleared | None = event
+            else:
+                in_place = event if isinstance(event, GradientCleared) and event.to_none != "yes" else None
+            owner = owners.at(in_place.leaf, position) if in_place is not None else None
+            if in_place is not None and owner is not None and owner.source is not None:
+                # One tensor: what is done to it in place is done to both gradients.
+                self._add_event(position, replace(in_place, leaf=owner.source))
         for run in reading.runs:
             if run.backward.accumulates:
                 self._add_run(run)
-        owners = _Owners(reading)
         for position, step in reading.steps:
             for leaf in self.params_at(step.optimizer, position):
                 self._add(leaf, Moment(position, "stepped", step.at, "yes", None, step))
@@ -136,23 +145,26 @@ class Gradients:
 
     @cached_property
     def by_hand(self) -> dict[int, list[Moment]]:
-        """The leaves that no optimizer has and that the program changes by their own gradient, with where it does:
-        `w -= rate * w.grad`.
+        """The leaves that no optimizer has and that the program steps by their own gradient, with where it does:
+        `w -= rate * w.grad`. One whose gradient it takes for something else besides is not among them.
         """
         found: dict[int, list[Moment]] = {}
         reads: dict[int, list[tuple[int, Site]]] = {}
+        used: dict[int, set[int]] = {}
         for position, event in self.reading.gradient_events:
-            if isinstance(event, GradientRead):
+            if isinstance(event, GradientRead) and event.kind == "other":
                 reads.setdefault(event.of, []).append((position, event.at))
         for position, change in self.reading.changes if reads else ():
             leaf = change.leaf
             if leaf is None or change.optimizer is not None or change.refused or leaf in self.steppable:
                 continue
-            read = next((at for place, at in reversed(reads.get(leaf, ())) if place < position), None)
-            if read is not None and _within(read, change.at):
-                step = Step(change.at, 0)
-                found.setdefault(leaf, []).append(Moment(position, "stepped", change.at, "yes", None, step))
-        return found
+            place, read = next(((n, at) for n, at in reversed(reads.get(leaf, ())) if n < position), (0, None))
+            if read is None or not _within(read, change.at) or not _keeps_value(change):
+                continue
+            used.setdefault(leaf, set()).add(place)
+            step = Step(change.at, 0)
+            found.setdefault(leaf, []).append(Moment(position, "stepped", change.at, "yes", None, step))
+        return {leaf: steps for leaf, steps in found.items() if {n for n, _ in reads[leaf]} == used[leaf]}
 
     def moments(self, leaf: int) -> Sequence[Moment]:
         """Return what happens to the gradient of a leaf, in order."""
@@ -192,6 +204,11 @@ def gradients_of(reading: Reading) -> Gradients:
     if not isinstance(known, Gradients):
         known = reading.kept["gradients"] = Gradients(reading)
     return known
+
+
+def _keeps_value(change: InPlace) -> bool:
+    """Return whether a change adds to a value, or gives it a new one under `.data`: `w.data = w.data - step`."""
+    return change.how == "data =" or change.how.rpartition(".")[2] in ("add_", "sub_")
 
 
 def _within(read: Site, change: Site) -> bool:

@@ -31,6 +31,10 @@ CLASSES = (
 )  # fmt: skip
 
 
+THREADS = frozenset(("threading.Thread",))
+"""Those of which a class of the program runs in what starts it: a process has a memory of its own."""
+
+
 def worker(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return what makes a `Process` or a `Thread`: `start` and `run` call its target."""
 

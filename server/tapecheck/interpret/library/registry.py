@@ -234,7 +234,7 @@ class Libraries:
                 owner.inner = _CONTAINER_BASES[base]()
             elif base.startswith("builtins.") and base[9:] in exceptions.NAMES:
                 owner.args = []
-            elif base in processes.CLASSES:
+            elif base in processes.THREADS:
                 processes.prepare(owner)
 
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
@@ -247,7 +247,7 @@ class Libraries:
             owner.args = args
             return
         for base in bases:
-            if base in processes.CLASSES:
+            if base in processes.THREADS:
                 processes.construct(owner, args, kwargs)
                 return
             if self.torch.nn.is_class(base):

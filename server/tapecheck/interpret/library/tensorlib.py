@@ -76,7 +76,8 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     if owner.extra is not None and name in owner.extra:
         return owner.extra[name]
     if classes.tensor_lacks(name) and owner.graph == "yes" and _is_computed(torch, owner):
-        torch.machine.wrong("AttributeError", node)
+        # The program may have given tensors the attribute, or have a class of its own: nobody knows what it catches.
+        torch.machine.doubt("AttributeError", node)
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)
 
 

@@ -143,7 +143,7 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
 
 def _fate_of(gradients: Gradients, run: Run, leaf: int) -> tuple[_Fate, Moment | None]:
     """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does."""
-    if gradients.unseen(leaf):
+    if gradients.unseen(leaf) or leaf in gradients.handed:
         return "unknown", None
     moments = [moment for moment in gradients.moments(leaf) if moment.position > run.position]
     if leaf not in gradients.steppable:

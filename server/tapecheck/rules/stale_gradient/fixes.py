@@ -36,11 +36,13 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
     """Clear before the backward, or after the step where several backward calls come together in it."""
     code, facts = context.code, context.finding.facts
     summed = facts.summed if isinstance(facts, StaleGradientFacts) else "no"
-    clearing = facts.clearing if isinstance(facts, StaleGradientFacts) else ()
+    if isinstance(facts, StaleGradientFacts) and facts.unlisted:
+        # Where several backward calls come together in a step, clearing before each would lose all but the last.
+        first = next(context.backwards_here(), None)
+        if first is not None and facts.clearing and summed == "no":
+            yield from _before(code, first[1], facts.clearing, "clear")
+        return
     for tape, backward in context.backwards_here():
-        if clearing:
-            yield from _before(code, backward, clearing, "clear")
-            return
         for step in _steps_by(tape, context):
             owner = _owner(code, step)
             if not owner:

@@ -75,7 +75,7 @@ class StaleGradient(Rule):
             "no": "before this backward",
         }[summed]
         unlisted = bool(given) or story.by_hand
-        clearing = _clearing(leaves) if unlisted else ()
+        clearing = _clearing(reading, story) if unlisted else ()
         advice = f"clear the gradients for each step: {call} {when_clear}"
         if unlisted:
             own = f"{join(f'`{one}`' for one in clearing[:2])} " if 0 < len(clearing) <= 2 else ""
@@ -93,19 +93,30 @@ class StaleGradient(Rule):
         )  # fmt: skip
 
 
-def _clearing(names: Sequence[str]) -> tuple[str, ...]:
+def _clearing(reading: Reading, story: _Story) -> tuple[str, ...]:
     """Return the statements that clear the gradients of some leaves, of the module that all of them are in where there
-    is one; none where they cannot be written.
+    is one; none where the function of the backward may have no name for them.
     """
+    stack = story.run.at.stack
+    leaves = [reading.ledger.leaves[leaf] for leaf in sorted(story.leaves)]
+    if not all(leaf.at.stack[len(leaf.at.stack) - len(stack) :] == stack for leaf in leaves):
+        return ()
+    names = [name_of(reading, leaf.id) for leaf in leaves]
     paths = [name.split(".") for name in names]
     modules = zip(*(path[:-1] for path in paths))
     shared = itertools.takewhile(lambda parts: len(set(parts)) == 1 and parts[0].isidentifier(), modules)
     module = ".".join(parts[0] for parts in shared)
     if module and module != "self":
         return (f"{module}.zero_grad()",)
-    if not all(part.isidentifier() for path in paths for part in path):
+    if not all(name.isidentifier() and _means_one(reading, name) for name in names):
         return ()
-    return tuple(f"{name}.grad = None" for name in dict.fromkeys(names))
+    return tuple(f"{name}.grad = None" for name in names)
+
+
+def _means_one(reading: Reading, name: str) -> bool:
+    """Return whether a name is that of one leaf wherever it is bound: a loop's variable means one after another."""
+    named = [node for node, binds in reading.binds.items() if any(bind.name == name for _, bind in binds)]
+    return len([node for node in named if node in reading.ledger.leaves]) == 1
 
 
 def _moments(gradients: Gradients, leaf: int) -> Sequence[Moment]:

@@ -256,9 +256,9 @@ def change_later(context: Context) -> Iterator[Candidate]:
             if inserted is not None:
                 yield Candidate(
                     f"{title} and detach what is written",
-                    f"{_LATER} No gradient flows through it into earlier iterations.",
+                    f"{_LATER} No gradient flows through what is written.",
                     [removed, inserted],
-                    safe=context.stops,
+                    fallback=True,
                 )
             break
 
