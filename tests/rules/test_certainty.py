@@ -421,6 +421,17 @@ def test_what_comes_after_an_exception_is_not_certain(stored: str, *, certain: b
     assert certain or all(fix.applicability == "unsafe" for fix in fixes_for(report, finding))
 
 
+def test_a_step_by_hand_that_makes_a_new_tensor_has_no_gradient_to_go_on_with() -> None:
+    """`.grad` of what is no leaf is None: the program ends in the second iteration, and no graph grows."""
+    text = (
+        "import torch\nw = torch.zeros(3, requires_grad=True)\nfor step in range(9):\n"
+        "    loss = (w * torch.randn(3)).pow(2).sum()\n    loss.backward()\n    w = w - 0.1 * w.grad\n"
+    )
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert not finding.certain
+    assert "the dry run expects an exception before: assumes that line 6 raises no TypeError" in finding.notes
+
+
 GIVEN = (
     ("setattr(torch.Tensor, 'npu', lambda self: self)", "out = out.npu()"),
     ("torch.Tensor.stats = property(lambda self: 3)", "out = out + out.stats"),

@@ -183,6 +183,8 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     left, right = concrete(left), concrete(right)
     decides = deciding(left, right)
     if decides is Decides.CONSTANT:
+        if (left is None or right is None) and not machine.handlers:
+            machine.doubt("TypeError", node)
         return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
     if decides is Decides.UNKNOWN:
         return _with_unknown(machine, op, left, right, node)
