@@ -166,7 +166,7 @@ def test_a_number_that_is_not_to_be_trained(made: str, used: str) -> None:
     "edit",
     [
         ("net.parameters()", "[*net.parameters(), scale]"),
-        ("    optimizer.step()\n", "    optimizer.step()\n    scale.data -= 0.1 * scale.grad\n"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    scale.data -= 0.1 * scale.grad; scale.grad = None\n"),
         ("    optimizer.step()\n", "    optimizer.step()\n    print(scale.grad)\n"),
         ("    y = ", "    scale = torch.tensor(1.0, requires_grad=True)\n    y = "),
         ("torch.tensor(2.0, requires_grad=True)", "torch.randn(4, 2, requires_grad=True)"),

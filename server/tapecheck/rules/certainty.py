@@ -143,7 +143,9 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         end = _end(rule, finding, reading, lines)
         built = _built(finding, reading) if rule.raises else None
         for position, event in reading.assumed:
-            assumption = Assumption(event.kind, event.at.span, event.text)
+            # Lines move: what is kept of a tape names none.
+            text = f"line {event.at.line} {event.text}" if event.kind == "exception" else event.text
+            assumption = Assumption(event.kind, event.at.span, text)
             met = not event.about or not chain.isdisjoint(event.about)
             if event.kind == "default":
                 # Its other values were tried: they do not show the finding.
