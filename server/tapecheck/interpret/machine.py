@@ -137,14 +137,18 @@ class Machine:
         if env.sent is not None:
             env.sent[node] = result
 
-    def wrong(self, kind: str, node: ast.AST) -> None:
+    def wrong(self, kind: str, node: ast.AST, *, said: bool = False) -> None:
         """Raise an exception of Python's own where the program looks out for one, note it where it does not.
 
-        What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects.
+        What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects. One that the
+        program raises where it is not to be used (`said`) hangs on the answers that this way has guessed.
         """
         if self.handlers:
             raise Signal(kind)
-        self.doubt(kind, node)
+        if said:
+            self.world.omissions.mistake(kind, node, missed=syntax.missed(self, node))
+        else:
+            self.doubt(kind, node)
 
     def doubt(self, kind: str, node: ast.AST) -> None:
         """Note an exception that Python may raise here: what comes after it is not certain."""
