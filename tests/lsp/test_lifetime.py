@@ -111,6 +111,16 @@ def test_exit_without_shutdown_is_a_failure() -> None:
     assert wire.end() == 1
 
 
+def run_forever(wire: Wire, folder: Path) -> None:
+    """Begin a run that goes on until it is cancelled."""
+    script = folder / "forever.py"
+    script.write_text("# forever\n")
+    command = {"command": "tapecheck.run", "arguments": [{"uri": script.as_uri()}]}
+    wire.send("workspace/executeCommand", command, request=True)
+    while "epoch 1" not in json.dumps(wire.read()):
+        pass
+
+
 @pytest.mark.parametrize("moment", ["at once", "started", "while analysing", "while running"])
 def test_a_client_that_disappears_takes_the_server_with_it(tmp_path: Path, moment: str) -> None:
     wire = Wire(FAKE)
@@ -122,12 +132,7 @@ def test_a_client_that_disappears_takes_the_server_with_it(tmp_path: Path, momen
         while b"analysis begun" not in wire.process.stderr.readline():
             pass
     if moment == "while running":
-        script = tmp_path / "forever.py"
-        script.write_text("# forever\n")
-        command = {"command": "tapecheck.run", "arguments": [{"uri": script.as_uri()}]}
-        wire.send("workspace/executeCommand", command, request=True)
-        while "epoch 1" not in json.dumps(wire.read()):
-            pass
+        run_forever(wire, tmp_path)
     assert wire.process.stdin is not None and wire.process.stdout is not None
     wire.process.stdin.close()
     wire.process.stdout.close()
@@ -143,12 +148,7 @@ def test_an_editor_that_is_killed_takes_the_server_with_it(tmp_path: Path, momen
     try:
         wire.start(editor.pid)
         if moment == "while running":
-            script = tmp_path / "forever.py"
-            script.write_text("# forever\n")
-            command = {"command": "tapecheck.run", "arguments": [{"uri": script.as_uri()}]}
-            wire.send("workspace/executeCommand", command, request=True)
-            while "epoch 1" not in json.dumps(wire.read()):
-                pass
+            run_forever(wire, tmp_path)
         assert wire.process.poll() is None
         editor.kill()
         editor.wait()

@@ -137,15 +137,15 @@ class Machine:
         if env.sent is not None:
             env.sent[node] = result
 
-    def wrong(self, kind: str, node: ast.AST, *, said: bool = False) -> None:
+    def wrong(self, kind: str, node: ast.AST, *, own: bool = False) -> None:
         """Raise an exception of Python's own where the program looks out for one, note it where it does not.
 
         What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects. One that the
-        program raises where it is not to be used (`said`) hangs on the answers that this way has guessed.
+        program raises itself (`own`) hangs on the answers that this way has guessed.
         """
         if self.handlers:
             raise Signal(kind)
-        if said:
+        if own:
             self.world.omissions.mistake(kind, node, missed=syntax.missed(self, node))
         else:
             self.doubt(kind, node)

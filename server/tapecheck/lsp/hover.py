@@ -148,27 +148,19 @@ class Explainer(Telling):
         """Return which later backward treats the gradients as constants, as in a first-order inner step."""
         taken = {cut.id for cut in cuts if cut.how == "grad"}
         for run in reading.runs if taken else ():
-            if not taken.isdisjoint(self._constants(reading, run)):
-                where = line_of(run.at.span, cuts[0].at.span)
-                return f"first order only: the backward on {where} treats it as a constant (no `create_graph=True`)"
+            if not taken.isdisjoint(reading.constants_of(run)):
+                return _as_constant(run, cuts[0])
         return ""
-
-    def _constants(self, reading: Reading, run: Run) -> set[int]:
-        """Return the cuts behind which a backward does not go."""
-        roots = [root.node for root in run.backward.roots if root.node is not None]
-        nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
-        return {cut for node in nodes for cut in reading.ledger.nodes[node].cuts}
 
     def first_orders(self) -> list[tuple[Span, str]]:
         """Return the calls of `autograd.grad` whose gradients a later backward treats as constants, each with why."""
         found: dict[Span, str] = {}
         for reading in self.readings:
-            taken = {cut.id: cut for cut in reading.tape.events if isinstance(cut, Cut) and cut.how == "grad"}
-            taken = {number: cut for number, cut in taken.items() if cut.at.file == self.source.path}
+            grads = (event for event in reading.tape.events if isinstance(event, Cut) and event.how == "grad")
+            taken = {cut.id: cut for cut in grads if cut.at.file == self.source.path}
             for run in reading.runs if taken else ():
-                for number in taken.keys() & self._constants(reading, run):
-                    cut = taken[number]
-                    found.setdefault(cut.at.span, self._first_order(reading, [cut]))
+                for number in taken.keys() & reading.constants_of(run):
+                    found.setdefault(taken[number].at.span, _as_constant(run, taken[number]))
         return sorted(found.items(), key=lambda one: (one[0].line, one[0].column))
 
     def _only_in(self, cut: Cut, span: Span) -> str:
@@ -325,6 +317,11 @@ class Explainer(Telling):
             if reaching and reaching[-1] > max(cleared, default=-1):
                 got.add(leaf)
         return got
+
+
+def _as_constant(run: Run, cut: Cut) -> str:
+    where = line_of(run.at.span, cut.at.span)
+    return f"first order only: the backward on {where} treats it as a constant (no `create_graph=True`)"
 
 
 def _operation(cut: Cut) -> Span:

@@ -413,6 +413,12 @@ class Reading:
                 found.add(number)
         return found
 
+    def constants_of(self, run: Run) -> set[int]:
+        """Return the cuts behind which a backward does not go: it takes what was cut off for a constant."""
+        roots = [root.node for root in run.backward.roots if root.node is not None]
+        nodes = self.graph_nodes(self.ledger.ancestry(roots))
+        return {cut for node in nodes for cut in self.ledger.nodes[node].cuts}
+
     # -- names ----------------------------------------------------------------------------------------------
 
     @cached_property

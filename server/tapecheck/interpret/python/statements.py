@@ -373,7 +373,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
         span = world.position.span(node)
         if world.choices.goes_past((span.file, span.line, span.column)):
             # The program is taken for one that works: the likelier answers that led here were wrong.
-            machine.wrong(name, node, said=True)
+            machine.wrong(name, node, own=True)
             return
     raise Signal(name, value)
 
@@ -381,7 +381,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
 def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
     value = machine.eval(node.test, env)
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
-        machine.wrong("AssertionError", node, said=True)
+        machine.wrong("AssertionError", node, own=True)
     if isinstance(value, Unknown):
         machine.settle(value, True)
 

@@ -222,9 +222,7 @@ def _differentiates(reading: Reading, freeing: Run, run: Run) -> bool:
     """Return whether what a backward starts from is made of the gradient that an earlier call took, as a constant."""
     if freeing.backward.call != "grad":
         return False
-    roots = [root.node for root in run.backward.roots if root.node is not None]
-    nodes = (reading.ledger.nodes[node] for node in reading.graph_nodes(reading.ledger.ancestry(roots)))
-    terms = {cut for node in nodes for cut in node.cuts}
+    terms = reading.constants_of(run)
     terms |= {term for root in run.backward.roots for term in root.constant_terms}
     cuts = (reading.ledger.cuts.get(term) for term in terms)
     return any(cut is not None and cut.how == "grad" and cut.at == freeing.at for cut in cuts)

@@ -52,7 +52,8 @@ class StaleGradient(Rule):
         labels = [Label(used.at.span, f"this step has used them{when(used.at, run.at)}", "step")]
         if again.at.span != used.at.span:
             labels.append(Label(again.at.span, "this step uses them once more", "step"))
-        handed = gradients_of(reading).handed
+        gradients = gradients_of(reading)
+        handed = gradients.handed
         given = {handed[leaf].span for leaf in sorted(story.leaves) if leaf in handed}
         labels += [Label(span, "these gradients become those of what the step updates", "path") for span in given]
         labels += called_from(reading, run.at, run.at)
@@ -74,7 +75,7 @@ class StaleGradient(Rule):
             "may": "right after the step where several batches come together in it, else before this backward",
             "no": "before this backward",
         }[summed]
-        unlisted = bool(given) or story.by_hand
+        unlisted = bool(given) or not gradients.by_hand.keys().isdisjoint(story.leaves)
         clearing = _clearing(reading, story) if unlisted else ()
         advice = f"clear the gradients for each step: {call} {when_clear}"
         if unlisted:
@@ -165,8 +166,7 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps;
-    `by_hand` says that the program changes the leaves itself.
+    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps.
     """
 
     reading: Reading
@@ -176,7 +176,6 @@ class _Story:
     leaves: set[int]
     between: tuple[int, int]
     cleared: Site | None = None
-    by_hand: bool = False
 
 
 @dataclass(slots=True)
@@ -208,8 +207,7 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
             if one.story is None:
                 cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
                 between = used.position, again.position
-                by_hand = leaf in gradients.by_hand
-                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared, by_hand)
+                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared)
             one.story.leaves.add(leaf)
     for one in found.values():
         if one.story is not None:
