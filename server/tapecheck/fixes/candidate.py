@@ -17,6 +17,7 @@ from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.finding import Finding, Label, Role
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
+from tapecheck.source.nodes import attr_of
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def retain_position(call: ast.Call) -> int | None:
         return 2
     if called.rsplit(".", 1)[-1] == "grad":
         return 3
-    return 1 if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" else None
+    return 1 if attr_of(call.func) == "backward" else None
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:

@@ -16,7 +16,7 @@ from typing import Union
 
 from tapecheck.fixes.edit import Change, TextIndex
 from tapecheck.source import Source
-from tapecheck.source.nodes import statements_at
+from tapecheck.source.nodes import of_kind, statements_at
 from tapecheck.tape import Span
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
@@ -124,11 +124,7 @@ class Code:
             self.index.offset(span.line, span.column),
             self.index.offset(span.end_line, span.end_column),
         )
-        calls = [
-            node
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Call) and low <= self.start(node) and self.end(node) <= high
-        ]
+        calls = [node for node in of_kind(statement, ast.Call) if low <= self.start(node) and self.end(node) <= high]
         return sorted(calls, key=self.start)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -276,8 +272,8 @@ class Code:
 
     def module(self, wanted: str) -> tuple[str, list[Change]]:
         """Return how this file calls a module, with the import that it needs for that."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import) and self.function(node) is self.tree:
+        for node in of_kind(self.tree, ast.Import):
+            if self.function(node) is self.tree:
                 for alias in node.names:
                     if alias.name == wanted:
                         return alias.asname or wanted, []
@@ -637,7 +633,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
         case ast.NamedExpr(target=target, value=value):
             yield target.id, value
         case ast.comprehension(target=target):
-            yield from ((inner.id, None) for inner in ast.walk(target) if isinstance(inner, ast.Name))
+            yield from ((inner.id, None) for inner in of_kind(target, ast.Name))
         case ast.Assign(targets=[target], value=value) if (stored := dotted(target)) is not None:
             yield stored, value
         case ast.stmt():

@@ -20,7 +20,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
-from tapecheck.source.nodes import first_line, walk
+from tapecheck.source.nodes import first_line, of_kind, walk
 from tapecheck.tape import (
     Assumed,
     Backward,
@@ -159,7 +159,7 @@ class _Cut:
         if all(one.matters_to_all for one in uses):
             return
         self._names: Counter[str] = report.kept.get("names") or Counter(
-            node.id for node in walk(code.tree) if isinstance(node, ast.Name)
+            node.id for node in of_kind(code.tree, ast.Name)
         )
         report.kept["names"] = self._names
         # Its labels may be on lines that others run as well, as those of a forward: what it has of these is shared.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.code import Code, Function, dotted, targets, walk
+from tapecheck.source.nodes import attr_of, given_to
 from tapecheck.tape import (
     Backward,
     Bind,
@@ -432,7 +433,7 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
 
 def _is_named_alike(read: ast.expr, target: ast.expr) -> bool:
     """Return whether an expression may read what is stored to a target: the same name, or an attribute of that name."""
-    if isinstance(read, ast.Attribute) and isinstance(target, ast.Attribute) and target.attr == read.attr:
+    if isinstance(read, ast.Attribute) and attr_of(target) == read.attr:
         return True
     return dotted(target) == dotted(read)
 
@@ -453,9 +454,7 @@ def reads(expression: ast.AST) -> Iterator[ast.expr]:
                 stack.insert(0, node.func.value)
             elif not isinstance(node.func, ast.Name):
                 stack.insert(0, node.func)
-            stack[1 if isinstance(node.func, ast.Attribute) else 0 : 0] = [
-                *node.args, *(keyword.value for keyword in node.keywords)
-            ]  # fmt: skip
+            stack[1 if isinstance(node.func, ast.Attribute) else 0 : 0] = given_to(node)
             continue
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             if dotted(node) is not None:

@@ -9,6 +9,7 @@ from typing import Literal
 from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.story import frames
+from tapecheck.source.nodes import given_to, last_name
 from tapecheck.tape import Escape, LeafEscape, Node, Site
 
 _NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
@@ -47,14 +48,14 @@ def _may_be_given(call: ast.Call, lines: set[int]) -> bool:
 
 def _gets_plain_values(call: ast.Call) -> bool:
     """Return whether the text of a call shows that it is given numbers and strings only."""
-    return all(_is_plain(argument) for argument in (*call.args, *(keyword.value for keyword in call.keywords)))
+    return all(_is_plain(argument) for argument in given_to(call))
 
 
 def _is_plain(value: ast.expr) -> bool:
     if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare)):
         return True
     if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = last_name(value.func)
         return name in _NUMBERS
     if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Dict, ast.List, ast.Tuple, ast.Set)):
         return all(_is_plain(part) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tapecheck.source import Source
-from tapecheck.source.nodes import statements_at
+from tapecheck.source.nodes import given_to, statements_at
 from tapecheck.tape import Span
 
 Word = ast.Name | ast.Attribute | ast.arg
@@ -240,7 +240,7 @@ class Outline:
         """Return whether a place within a call is in one of its arguments."""
         for node in self._at(call.line):
             if isinstance(node, ast.Call) and node.lineno == call.line and self.span(node) == call:
-                values = [*node.args, *(keyword.value for keyword in node.keywords)]
+                values = given_to(node)
                 return any(inside(self.span(value), line, column) for value in values)
         return False
 

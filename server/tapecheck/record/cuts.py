@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source.nodes import attr_of, id_of, last_name, method_called, name_called, of_kind
 from tapecheck.tape import Span
 
 _CUTTING = frozenset({"detach", "detach_", "numpy"})
@@ -45,22 +46,22 @@ def made_leaf(path: str, name: str, file: str) -> Span | None:
         return None
     found: list[ast.expr] = []
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and _name(node.func) == "requires_grad_" and isinstance(node.func, ast.Attribute):
-            if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="requires_grad_")) if id_of(owner) == name:
                 found.append(node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
-                    if isinstance(target.value, ast.Name) and target.value.id == name:
-                        found.append(target)
-                elif isinstance(target, ast.Name) and target.id == name and _requires_grad(node.value):
-                    found.append(node.value)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    match target:
+                        case ast.Attribute(value=owner, attr="requires_grad") if id_of(owner) == name:
+                            found.append(target)
+                        case ast.Name() if target.id == name and _requires_grad(value):
+                            found.append(value)
     return _span(file, source, found[0]) if len(found) == 1 else None
 
 
 def _requires_grad(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and (
-        _name(value.func) == "requires_grad_" or any(word.arg == "requires_grad" for word in value.keywords)
+        name_called(value) == "requires_grad_" or any(word.arg == "requires_grad" for word in value.keywords)
     )
 
 
@@ -75,7 +76,7 @@ def _read(tree: ast.AST) -> Iterator[str]:
     """Yield the names of what a tree reads: attributes, and variables that are called or computed with."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
-            yield node.attr if isinstance(node, ast.Attribute) else node.id
+            yield last_name(node)
 
 
 def _is_read(parameter: str, read: set[str]) -> bool:
@@ -93,7 +94,7 @@ def _cuts(
     before = _stored_before(source.tree)
     while stack:
         node, stored = stack.pop()
-        if isinstance(node, ast.Call) and _name(node.func) in _TELLING:
+        if name_called(node) in _TELLING:
             # A value that is only told: where it came from is of no matter.
             continue
         if isinstance(node, (ast.JoinedStr, ast.AugAssign)) and not _writes_data(node):
@@ -107,13 +108,13 @@ def _cuts(
                 where = _called(node.name, sources) if isinstance(node, ast.FunctionDef) else None
                 yield _Cut(where or _span(name, source, region))
         if isinstance(node, ast.expr) and _is_cut(node):
-            names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            names = {inner.id for inner in of_kind(node, ast.Name)}
             yield _Cut(_span(name, source, node), carried=bool(names & stored))
         stack.extend((child, stored) for child in ast.iter_child_nodes(node))
 
 
 def _stored(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return {node.id for node in of_kind(tree, ast.Name) if isinstance(node.ctx, ast.Store)}
 
 
 def _stored_before(tree: ast.AST) -> dict[ast.AST, set[str]]:
@@ -134,7 +135,7 @@ def _switched_off(node: ast.AST) -> Iterator[ast.expr]:
     held = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
     held += node.decorator_list if isinstance(node, ast.FunctionDef) else []
     for item in held:
-        if _name(item.func if isinstance(item, ast.Call) else item) in _OFF:
+        if last_name(item.func if isinstance(item, ast.Call) else item) in _OFF:
             yield item
 
 
@@ -143,8 +144,8 @@ def _called(function: str, sources: Sequence[tuple[str, Source]]) -> Span | None
     found = [
         (name, source, node)
         for name, source in sources
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call) and _name(node.func) == function
+        for node in of_kind(source.tree, ast.Call)
+        if name_called(node) == function
     ]
     return _span(*found[0]) if len(found) == 1 else None
 
@@ -158,26 +159,18 @@ def _span(name: str, source: Source, node: ast.expr) -> Span:
 
 
 def _writes_data(node: ast.AST) -> bool:
-    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and node.target.attr == "data"
+    return isinstance(node, ast.AugAssign) and attr_of(node.target) == "data"
 
 
 def _is_cut(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        name = _name(node.func)
-        if name in _CUTTING and isinstance(node.func, ast.Attribute):
-            return True
-        return (
-            name in ("tensor", "as_tensor")
-            and isinstance(node.func, ast.Attribute)
-            and any(not _literal(argument) for argument in node.args[:1])
-        )
-    return isinstance(node, ast.Attribute) and node.attr == "data"
+    if not isinstance(node, ast.Call):
+        return attr_of(node) == "data"
+    name = method_called(node)
+    return name in _CUTTING or (
+        name in ("tensor", "as_tensor") and any(not _literal(argument) for argument in node.args[:1])
+    )
 
 
 def _literal(node: ast.AST) -> bool:
     """Return whether a value can hold no tensor, as far as its text tells."""
     return not any(isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) for inner in ast.walk(node))
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -33,6 +33,7 @@ from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
+from tapecheck.source.nodes import attr_of, id_of, method_called, of_kind
 from tapecheck.tape import Loop, Node, Optimizer, Raised, Span
 
 _MIN_STEPS = 2
@@ -183,12 +184,10 @@ def _calls_backward(story: Story, place: Span) -> bool:
     except SourceError:
         return False
     return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "backward"
+        method_called(node) == "backward"
         and node.lineno <= place.end_line
         and place.line <= (node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
+        for node in of_kind(tree, ast.Call)
     )
 
 
@@ -295,15 +294,10 @@ def _detached(story: Story, finding: Finding) -> bool:
         tree = read_source(story.file(finding.span.file)).tree
     except SourceError:
         return False
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr in ("detach", "data")
-        and any(
-            name == getattr(inner, "id", getattr(inner, "attr", None))
-            for inner in ast.walk(node.value)
-            if isinstance(inner, (ast.Name, ast.Attribute))
-        )
-        for node in ast.walk(tree)
+    return bool(name) and any(
+        node.attr in ("detach", "data")
+        and any(name in (id_of(inner), attr_of(inner)) for inner in ast.walk(node.value))
+        for node in of_kind(tree, ast.Attribute)
     )
 
 

@@ -9,6 +9,7 @@ from tapecheck.record.story import Series, Story
 from tapecheck.rules import Finding
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Optimizer, Site, Span
 
 _STORES = ("kept", "carried")
@@ -143,10 +144,10 @@ def _only_variable(story: Story, series: Series) -> bool:
     if tree is None or not series.holder.isidentifier():
         return False
     bound = [
-        node.lineno for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == series.holder
+        node.lineno for node in of_kind(tree, ast.Name)
+        if isinstance(node.ctx, ast.Store) and node.id == series.holder
     ]  # fmt: skip
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    arguments = {node.arg for node in of_kind(tree, ast.arg)}
     return bound == [series.at.line] and series.holder not in arguments
 
 

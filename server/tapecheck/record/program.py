@@ -13,6 +13,7 @@ from pathlib import Path
 from tapecheck.source import Source
 from tapecheck.source.disk import is_file
 from tapecheck.source.modules import Modules, Sources
+from tapecheck.source.nodes import id_of
 from tapecheck.source.project import Setup
 
 _MAX_FILES = 60
@@ -60,7 +61,7 @@ def runs_itself(source: Source) -> bool:
 
 
 def _asks_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+    return any(id_of(node) == "__name__" for node in ast.walk(test))
 
 
 def files_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import TypeVar
 
 _PLAIN = frozenset((
     "arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "name",
@@ -52,6 +53,49 @@ def walk(node: ast.AST) -> list[ast.AST]:
             elif child is not None:
                 found.append(child)
     return found
+
+
+Part = TypeVar("Part", bound=ast.AST)
+
+
+def of_kind(node: ast.AST, kind: type[Part]) -> list[Part]:
+    """Return those of a node and all that stand in it that are of a kind, outer ones before inner ones."""
+    return [part for part in walk(node) if isinstance(part, kind)]
+
+
+def id_of(node: ast.AST | None) -> str:
+    """Return the name that an expression is; empty where it is anything else."""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def attr_of(node: ast.AST | None) -> str:
+    """Return the attribute that an expression reads or stores; empty where it is anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def last_name(node: ast.AST | None) -> str:
+    """Return the name or the attribute that an expression is; empty where it is anything else."""
+    return attr_of(node) or id_of(node)
+
+
+def method_called(node: ast.AST | None) -> str:
+    """Return what the method is called that an expression calls; empty where it calls none."""
+    return attr_of(node.func) if isinstance(node, ast.Call) else ""
+
+
+def name_called(node: ast.AST | None) -> str:
+    """Return what the function or method is called that an expression calls; empty where it calls none by a name."""
+    return last_name(node.func) if isinstance(node, ast.Call) else ""
+
+
+def given_to(call: ast.Call) -> list[ast.expr]:
+    """Return what a call is given, by place and by name."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def is_literal(node: ast.AST | None, value: bool | None) -> bool:
+    """Return whether an expression is `True`, `False` or `None`, as `value` says."""
+    return isinstance(node, ast.Constant) and node.value is value
 
 
 def written_argument(node: ast.AST, place: int) -> ast.expr | None:

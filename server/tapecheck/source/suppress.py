@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import children, of_kind, walk
 from tapecheck.source.text import split_lines
 
 if TYPE_CHECKING:
@@ -482,9 +482,7 @@ def _inside_texts(text: str) -> set[int]:
 
 def _simple_statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """First and last line of every statement without a body, and of the header of every one with a body."""
-    for node in walk(tree):
-        if not isinstance(node, ast.stmt):
-            continue
+    for node in of_kind(tree, ast.stmt):
         if isinstance(getattr(node, "body", None), list) or isinstance(node, ast.Match):
             header = [child for child in children(node) if not isinstance(child, _BODIES)]
             ends = [getattr(child, "end_lineno", None) or node.lineno for child in header]

@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
+from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, method_called, of_kind
 from tapecheck.tape import Span
 
 _CREATE_POSITION = 4
@@ -34,7 +35,7 @@ def with_create_graph(code: Code, call: ast.Call) -> Change | None:
     if any(keyword.arg is None for keyword in call.keywords) and passes_retain(call) is None:
         return None
     text = code.segment(call)
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = last_name(call.func)
     position = _CREATE_POSITION if name == "grad" else None
     try:
         new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
@@ -62,7 +63,7 @@ def take_gradient(context: Context) -> Iterator[Candidate]:
         statement = code.statement(call) if call is not None else None
         if call is None or not isinstance(statement, ast.Expr) or statement.value is not call:
             continue
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+        if attr_of(call.func) != "backward":
             continue
         if any(keyword.arg not in ("gradient", "retain_graph", "create_graph") for keyword in call.keywords):
             continue
@@ -85,7 +86,7 @@ def clearing_of(code: Code, node: ast.Attribute) -> ast.stmt | None:
     """Return the statement `x.grad.zero_()` or `x.grad.data.zero_()` that a `.grad` stands in."""
     statement = code.statement(node)
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_":
+    if method_called(call) == "zero_":
         return statement
     return None
 
@@ -98,8 +99,8 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     function = code.function(statement)
     every = [
         node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and code.start(node) > code.end(statement)
+        for node in of_kind(function, ast.Attribute)
+        if node.attr == "grad" and code.start(node) > code.end(statement)
         and not is_module(code, node)
     ]  # fmt: skip
     torch, needed = code.torch()
@@ -121,7 +122,7 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
         return []
     arguments = [code.segment(call.func.value), _inputs(list(wanted), list(groups))]
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
-    if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
+    if given is not None and not is_literal(given, None):
         arguments.append(f"grad_outputs={code.segment(given)}")
     text = f"{torch}.autograd.grad({', '.join(arguments)}, create_graph=True)"
     names = [*wanted.values(), *groups.values()]
@@ -206,9 +207,9 @@ def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
         elif isinstance(parent, (ast.FunctionDef, ast.Lambda)):
             return None
         for target, iterable in loops:
-            if isinstance(target, ast.Name) and target.id == node.value.id:
+            if id_of(target) == node.value.id:
                 return iterable, parent
-            if any(isinstance(part, ast.Name) and part.id == node.value.id for part in ast.walk(target)):
+            if any(part.id == node.value.id for part in of_kind(target, ast.Name)):
                 # `for p, v in zip(params, vs)`: what stands for it among the arguments.
                 zipped = isinstance(iterable, ast.Call) and dotted(iterable.func) == "zip"
                 names = [dotted(part) for part in target.elts] if isinstance(target, ast.Tuple) else []

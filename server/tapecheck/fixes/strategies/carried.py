@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, wal
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
+from tapecheck.source.nodes import is_literal, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Loop
 
@@ -269,9 +270,7 @@ def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
 
 def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
     return [
-        node
-        for node in ast.walk(scope)
-        if isinstance(node, ast.stmt) and any(dotted(target) == carrier.text for target in targets(node))
+        node for node in of_kind(scope, ast.stmt) if any(dotted(target) == carrier.text for target in targets(node))
     ]
 
 
@@ -326,7 +325,7 @@ def after_backward(code: Code, backward: Backward, function: ast.AST) -> ast.stm
 
 def _belongs_to_step(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _AFTER_BACKWARD
+    return method_called(call) in _AFTER_BACKWARD
 
 
 def _shared_loop(code: Code, one: ast.AST, other: ast.AST) -> LoopNode | None:
@@ -428,7 +427,7 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
 
 def _detach_element(text: str) -> str | None:
     node = parse_expression(f"({text})")
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("detach", "item"):
+    if method_called(node) in ("detach", "item"):
         return None
     if isinstance(node, ast.Constant):
         return None
@@ -445,13 +444,11 @@ def _starts_as_none(code: Code, carrier: Carrier) -> bool:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
             dotted(part) == carrier.text for part in targets(node)
         ):
-            if isinstance(node.value, ast.Constant) and node.value.value is None:
+            if is_literal(node.value, None):
                 return True
     arguments = getattr(carrier.function, "args", None)
     return isinstance(arguments, ast.arguments) and any(
-        isinstance(default, ast.Constant) and default.value is None
-        for name, default in _defaults(arguments)
-        if name == carrier.text
+        is_literal(default, None) for name, default in _defaults(arguments) if name == carrier.text
     )
 
 

@@ -10,6 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames
+from tapecheck.source.nodes import of_kind
 
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -95,14 +96,14 @@ def _outside(code: Code, store: ast.Assign, name: str) -> tuple[str, list[str]] 
     constructor, owner = code.function(store), code.owner(store)
     assert owner is not None
     own = {part.id for node in ast.walk(store.value) for part in _bound(node)}
-    stores = (part for node in ast.walk(constructor) if isinstance(node, ast.stmt) for part in targets(node))
+    stores = (part for node in of_kind(constructor, ast.stmt) for part in targets(node))
     local = {part.id for part in stores if isinstance(part, ast.Name)}
-    local |= {node.arg for node in ast.walk(constructor) if isinstance(node, ast.arg)}
+    local |= {node.arg for node in of_kind(constructor, ast.arg)}
     local -= {"self", *own, *dir(builtins)}
     needed: dict[str, str] = {}
     start, end = code.start(store.value), code.end(store.value)
     text = code.text[start:end]
-    names = [node for node in ast.walk(store.value) if isinstance(node, ast.Name) and node.id in local]
+    names = [node for node in of_kind(store.value, ast.Name) if node.id in local]
     for node in sorted(names, key=code.start, reverse=True):
         attribute = f"self.{node.id}"
         if code.stores(owner, attribute) or code.loads(owner, attribute):
@@ -135,6 +136,4 @@ def _kept(code: Code, store: ast.Assign, keeping: list[str], read_elsewhere: boo
 def _bound(node: ast.AST) -> Iterator[ast.Name]:
     """Yield the names that an expression binds itself: those of comprehensions."""
     for generator in getattr(node, "generators", []):
-        for part in ast.walk(generator.target):
-            if isinstance(part, ast.Name):
-                yield part
+        yield from of_kind(generator.target, ast.Name)

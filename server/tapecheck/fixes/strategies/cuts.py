@@ -13,6 +13,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
+from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
 from tapecheck.tape import Backward, Cut, CutKind, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
@@ -109,14 +110,14 @@ def _only_computed_with(code: Code, span: Span) -> bool:
 def _makes_number(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute):
         return call.func.attr in ("item", "numpy", "tolist")
-    return isinstance(call.func, ast.Name) and call.func.id in ("float", "int")
+    return id_of(call.func) in ("float", "int")
 
 
 def _computed_with(code: Code, node: ast.expr) -> bool:
     parent = code.parent(node)
     if isinstance(parent, (ast.Attribute, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Compare, ast.FormattedValue)):
         return True
-    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("print", "float")
+    return isinstance(parent, ast.Call) and id_of(parent.func) in ("print", "float")
 
 
 def switch_off_within(context: Context) -> Iterator[Candidate]:
@@ -148,8 +149,7 @@ def _only_evaluates(function: ast.FunctionDef, switch: ast.stmt) -> bool:
         return False
     rest = [node for statement in function.body if statement is not switch for node in ast.walk(statement)]
     return not any(
-        isinstance(node, (ast.Yield, ast.YieldFrom))
-        or (isinstance(node, ast.Attribute) and node.attr in ("backward", "set_grad_enabled"))
+        isinstance(node, (ast.Yield, ast.YieldFrom)) or attr_of(node) in ("backward", "set_grad_enabled")
         for node in rest
     )
 
@@ -172,8 +172,8 @@ def _copies_of_root(context: Context) -> list[list[Change]]:
         if name is None:
             continue
         for store in code.stores(code.function(call), name):
-            for node in ast.walk(store):
-                if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] in _COPYING:
+            for node in of_kind(store, ast.Call):
+                if (dotted(node.func) or "").rsplit(".", 1)[-1] in _COPYING:
                     ways.extend(way for way in _ways_of(code, node) if way not in ways)
     return ways
 
@@ -272,8 +272,8 @@ def _ways_at(code: Code, span: Span) -> list[list[Change]]:
         )
         nodes += [
             node
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Attribute) and node.attr == "data" and node not in nodes
+            for node in of_kind(statement, ast.Attribute)
+            if node.attr == "data" and node not in nodes
             and low <= code.start(node) and code.end(node) <= high
         ]  # fmt: skip
     for node in nodes:
@@ -285,13 +285,13 @@ def _ways_at(code: Code, span: Span) -> list[list[Change]]:
 def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
     text = code.segment(node)
     try:
-        if isinstance(node, ast.Attribute) and node.attr == "data":
+        if attr_of(node) == "data":
             return [[code.replace(node, _fitting(code, node, rewrite.receiver(text)))]]
         if not isinstance(node, ast.Call):
             return []
         if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in ("detach", "item"):
             return [_without_call(code, node, rewrite.receiver(text))]
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "detach_" and not node.args:
+        if attr_of(node.func) == "detach_" and not node.args:
             return [_without_call(code, node, rewrite.receiver(text))]
         called = dotted(node.func) or ""
         last = called.rsplit(".", 1)[-1]
@@ -402,17 +402,17 @@ def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             ways.extend(_undecorated(code, around))
             break
-    for node in ast.walk(code.tree):
+    for expression in of_kind(code.tree, ast.Expr):
         # `torch.set_grad_enabled(False)` as a statement holds until it is undone.
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_no_grad(node.value):
-            removed = code.delete(node)
+        if isinstance(expression.value, ast.Call) and _is_no_grad(expression.value):
+            removed = code.delete(expression)
             if removed is not None:
                 ways.append([removed])
     low, high = code.index.offset(span.line, span.column), code.index.offset(span.end_line, span.end_column)
     called = {
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call) and low <= code.start(node) and code.end(node) <= high
+        last_name(node.func)
+        for node in of_kind(statement, ast.Call)
+        if low <= code.start(node) and code.end(node) <= high
     }
     for node in ast.walk(code.tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in called:
@@ -457,7 +457,7 @@ def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -
 
 def _is_no_grad(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
-        if any(isinstance(arg, ast.Constant) and arg.value is False for arg in node.args):
+        if any(is_literal(arg, False) for arg in node.args):
             return (dotted(node.func) or "").rsplit(".", 1)[-1] == "set_grad_enabled"
         node = node.func
     return (dotted(node) or "").rsplit(".", 1)[-1] in _NO_GRAD

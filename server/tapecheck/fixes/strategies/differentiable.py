@@ -12,6 +12,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
 from tapecheck.fixes.strategies.cuts import all_cuts, is_copying, is_list
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.source.nodes import attr_of, given_to, id_of, last_name, method_called, of_kind
 from tapecheck.tape import Span
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
@@ -110,7 +111,7 @@ def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> 
         if not isinstance(node, ast.Call):
             continue
         called = dotted(node.func) or ""
-        converts = isinstance(node.func, ast.Attribute) and node.func.attr in ("numpy", "__array__")
+        converts = attr_of(node.func) in ("numpy", "__array__")
         if not converts and called.partition(".")[0] not in ("np", "numpy"):
             continue
         start, end = code.start(node.func), code.end(node)
@@ -153,7 +154,7 @@ class _Carrying:
 
     def __init__(self, code: Code, spots: list[ast.expr], nodes: Sequence[ast.AST]) -> None:
         imported = code.imported()
-        parts = (node for spot in spots for node in ast.walk(spot) if isinstance(node, ast.expr))
+        parts = (node for spot in spots for node in of_kind(spot, ast.expr))
         self._inside = {id(node) for node in parts if root_name(node) not in imported}
         self._names: set[str] = set()
         # Twice: a loop hands a value on to lines above the one that stores it.
@@ -173,9 +174,9 @@ def _makes_leaf(statement: ast.stmt) -> bool:
     """`x.requires_grad_()` or `x.requires_grad = True`."""
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
-        return isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+        return attr_of(target) == "requires_grad"
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_"
+    return method_called(call) == "requires_grad_"
 
 
 def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) -> list[Change] | None:
@@ -194,7 +195,7 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) ->
         if name in _LEAVING or name == "requires_grad_":
             return [_without_suffix(code, node, node.func)]
         return []
-    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    given = given_to(node)
     if not any(map(carries, given)):
         return []
     if owner in ("np", "numpy") and last not in ("array", "asarray"):
@@ -321,7 +322,7 @@ def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
     """
     if not isinstance(picked.func, ast.Attribute) or picked.func.attr not in ("argmax", "max"):
         return None
-    module = isinstance(picked.func.value, ast.Name) and picked.func.value.id in code.imported()
+    module = id_of(picked.func.value) in code.imported()
     given = list(picked.args)
     value = given.pop(0) if module and given else picked.func.value
     dims = [*given, *(keyword.value for keyword in picked.keywords if keyword.arg in ("dim", "axis"))]
@@ -329,12 +330,11 @@ def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
         return None
     # What only makes probabilities of scores: cross_entropy does that itself.
     while isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = last_name(value.func)
         if name not in ("softmax", "log_softmax"):
             break
         inner = isinstance(value.func, ast.Attribute) and not (
-            (isinstance(value.func.value, ast.Name) and value.func.value.id in code.imported())
-            or dotted(value.func.value) == "torch.nn.functional"
+            id_of(value.func.value) in code.imported() or dotted(value.func.value) == "torch.nn.functional"
         )
         if inner and isinstance(value.func, ast.Attribute):
             value = value.func.value
@@ -351,7 +351,7 @@ def _loss_calls(context: Context) -> Iterator[ast.expr]:
     for call in code.calls_in(context.finding.span):
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
         name = dotted(receiver) if receiver is not None else None
-        if name is not None and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+        if name is not None and attr_of(call.func) == "backward":
             for store in code.stores(code.function(call), name):
                 if isinstance(store, ast.Assign) and len(store.targets) == 1 and store.lineno <= call.lineno:
                     yield store.value
@@ -411,8 +411,8 @@ def ingredients_of(code: Code, statement: ast.stmt, function: Function) -> list[
     open_nodes: list[ast.AST] = [statement]
     while open_nodes:
         node = open_nodes.pop(0)
-        for part in ast.walk(node):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id not in found:
+        for part in of_kind(node, ast.Name):
+            if isinstance(part.ctx, ast.Load) and part.id not in found:
                 if root_name(part) in code.imported():
                     continue
                 found.append(part.id)

@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, Function
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.source.modules import SOURCES
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Span
 
 _EMPTY = frozenset({"deque", "dict", "list", "set"})
@@ -56,8 +57,8 @@ def _calls(context: Context, collision: Collision, function: Function) -> Iterat
                 for name in _emptying(owner) if owner is not None else ():
                     yield f"{code.segment(call.func.value)}.{name}()"
         kept = {hold.holder.rpartition(".")[2] for hold in collision.holders.get(source, ()) if "." in hold.holder}
-        for read in ast.walk(function):
-            if isinstance(read, ast.Attribute) and read.attr in kept:
+        for read in of_kind(function, ast.Attribute):
+            if read.attr in kept:
                 for owner in _classes(context):
                     for name in _emptying(owner, read.attr) if code.owner(read) is not owner else ():
                         yield f"{code.segment(read.value)}.{name}()"

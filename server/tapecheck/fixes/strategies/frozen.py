@@ -10,6 +10,7 @@ from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding
+from tapecheck.source.nodes import given_to, method_called
 from tapecheck.tape import Backward, Cut, Span
 
 _MAX_PLACES = 4
@@ -89,8 +90,8 @@ def _failing(context: Context) -> list[Span]:
 
 def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:
     """Return whether the place itself says False, and no variable that may say True elsewhere."""
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
-        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if isinstance(call, ast.Call) and method_called(call) == "requires_grad_":
+        values = given_to(call)
         return len(values) == 1 and isinstance(values[0], ast.Constant)
     return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
 
@@ -110,7 +111,7 @@ def _opposite(code: Code, statement: ast.stmt) -> str | None:
         return None
     value = statement.value
     if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        given = given_to(value)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
         given = [value]
     else:

@@ -9,6 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
+from tapecheck.source.nodes import of_kind
 
 _REMEMBERING = frozenset({"cache", "cached_property", "lru_cache"})
 
@@ -49,7 +50,7 @@ def _without(code: Code, decorator: ast.expr, name: str) -> list[Change]:
 
 def _unused_import(code: Code, called: str) -> list[Change]:
     """Return what takes away `from functools import cached_property`, where nothing else uses the name."""
-    uses = [node for node in ast.walk(code.tree) if isinstance(node, ast.Name) and node.id == called]
+    uses = [node for node in of_kind(code.tree, ast.Name) if node.id == called]
     if len(uses) != 1:
         return []
     for statement in code.tree.body:

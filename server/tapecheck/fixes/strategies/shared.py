@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.rules.words import join
+from tapecheck.source.nodes import attr_of, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Node, Step
 
@@ -86,14 +87,14 @@ def stored_between(code: Code, first: ast.stmt, second: ast.stmt, *losses: ast.e
     """Return whether a statement between two others of a block stores a name that one of the losses reads."""
     block = code.block(first)
     between = block[block.index(first) + 1 : block.index(second)]
-    names = {node.id for loss in losses for node in ast.walk(loss) if isinstance(node, ast.Name)}
+    names = {node.id for loss in losses for node in of_kind(loss, ast.Name)}
     stores = (part for member in between for node in ast.walk(member) for part in targets(node))
     return any(root_name(part) in names for part in stores)
 
 
 def _calls(statement: ast.stmt, method: str) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method
+    return method_called(call) == method
 
 
 def call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[ast.Call, ast.Call]]:
@@ -121,7 +122,7 @@ def loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
         inner, outer = call.func.value, model.func.value
         if isinstance(inner, ast.Call) and isinstance(outer, ast.Call) and len(inner.args) == 1 == len(outer.args):
             # Only scaling is linear: of any other function's results the sum is not the function of the sum.
-            scales = isinstance(inner.func, ast.Attribute) and inner.func.attr == "scale"
+            scales = attr_of(inner.func) == "scale"
             if scales and ast.unparse(inner.func) == ast.unparse(outer.func):
                 return inner.args[0]
         return inner
@@ -391,7 +392,7 @@ def _repeat_behind(
 def _detached(code: Code, statement: ast.stmt, names: set[str], read: dict[str, None]) -> str:
     """Return a statement of one line that reads some names detached; `read` takes those that it has."""
     text = code.segment(statement)
-    loads = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    loads = [node for node in of_kind(statement, ast.Name) if isinstance(node.ctx, ast.Load)]
     for node in sorted(loads, key=code.end, reverse=True):
         if node.id in names:
             place = code.end(node) - code.start(statement)

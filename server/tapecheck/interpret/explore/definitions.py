@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.effects import (
     class_facts,
     facts_of,
     hands_on_numbers,
-    last_name,
+    last_part,
     statement_facts,
     together,
 )
@@ -100,7 +100,7 @@ class Definitions:
         self.class_facts[node.name] = self.notes.of(node, class_facts)
         members = self.classes[node.name] = {}
         self.class_nodes[node.name] = node
-        self.names.append(("class", node.name, *map(last_name, node.bases)))
+        self.names.append(("class", node.name, *map(last_part, node.bases)))
         for member in node.body:
             if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = Body(member, node, self._facts(member))
@@ -116,7 +116,7 @@ class Definitions:
     def is_module(self, name: str) -> bool:
         """Whether a class is one of torch's modules by the names of its bases."""
         return any(
-            last_name(base).endswith(("Module", "Sequential", "ModuleList"))
+            last_part(base).endswith(("Module", "Sequential", "ModuleList"))
             for one in self.family(name)
             for base in self.class_nodes[one].bases
         )
@@ -136,7 +136,7 @@ class _Related:
         self._bases: dict[str, list[str]] = {}
         self._made_from: dict[str, list[str]] = {}
         for name, made in nodes.items():
-            self._bases[name] = [one for one in dict.fromkeys(map(last_name, made.bases)) if one in nodes]
+            self._bases[name] = [one for one in dict.fromkeys(map(last_part, made.bases)) if one in nodes]
             for one in self._bases[name]:
                 self._made_from.setdefault(one, []).append(name)
         self._families: dict[str, tuple[str, ...]] = {}

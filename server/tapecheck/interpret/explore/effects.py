@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.numbers import all_numbers, is_number
 from tapecheck.interpret.objects.syntax import NUMERIC, root_of
 from tapecheck.interpret.values import ByKind
 from tapecheck.source import Source
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import attr_of, is_literal, last_name, of_kind, walk
 from tapecheck.source.notes import placeless
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -174,7 +174,7 @@ def _of_call(node: ast.Call, called: str, loops: bool) -> int:
         return _START
     if called[-1:] == "_" and called[:1] != "_":
         # The functions of torch.nn.init switch recording off.
-        changes = called != "requires_grad_" and last_name(getattr(function, "value", function)) != "init"
+        changes = called != "requires_grad_" and last_part(getattr(function, "value", function)) != "init"
         return (_CHANGE if changes else 0) | (_CLEAR if called == "zero_" else 0)
     if called in _DROPPING:
         # `os.remove` drops a file.
@@ -259,7 +259,7 @@ class _Reader:
 
     def chosen(self, node: ast.If | ast.IfExp, loops: bool) -> None:
         _mention((node.test,), self.facts.tested)
-        self.inside.update(map(id, _bool_ops(node.test)))
+        self.inside.update(map(id, of_kind(node.test, ast.BoolOp)))
 
     def operands(self, node: ast.BoolOp, loops: bool) -> None:
         chooses = id(node) in self.inside or all(map(_only_reads, node.values))
@@ -364,10 +364,9 @@ def _below(node: ast.AST) -> Iterator[ast.AST]:
 
 def _made_by(value: ast.expr) -> Iterator[str]:
     """Yield what an expression calls, each by the first and the last part of its name."""
-    for part in walk(value):
-        if isinstance(part, ast.Call):
-            yield root_of(part.func)
-            yield last_name(part.func)
+    for part in of_kind(value, ast.Call):
+        yield root_of(part.func)
+        yield last_part(part.func)
 
 
 def _passes_to(function: ast.expr) -> str:
@@ -381,19 +380,12 @@ def _passes_to(function: ast.expr) -> str:
 
 def _only_follows(flags: Sequence[ast.expr]) -> bool:
     """Whether a flag is False, or what another tensor has: nothing requires grad that no tensor did before."""
-    return len(flags) == 1 and (
-        (isinstance(flags[0], ast.Constant) and flags[0].value is False)
-        or (isinstance(flags[0], ast.Attribute) and flags[0].attr == "requires_grad")
-    )
+    return len(flags) == 1 and (is_literal(flags[0], False) or attr_of(flags[0]) == "requires_grad")
 
 
 def _only_reads(node: ast.expr) -> bool:
     """Whether an expression calls nothing, so that nothing but its value hangs on whether it is evaluated."""
     return is_number(node) or not any(isinstance(part, (ast.Call, ast.Await)) for part in walk(node))
-
-
-def _bool_ops(node: ast.expr) -> Iterator[ast.BoolOp]:
-    return (part for part in walk(node) if isinstance(part, ast.BoolOp))
 
 
 @placeless
@@ -427,13 +419,11 @@ def class_facts(node: ast.ClassDef) -> Facts:
     return facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
 
 
-def last_name(node: ast.expr) -> str:
-    """Return the last part of a dotted name, empty where an expression is none."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Subscript):
-        return last_name(node.value)
-    return node.id if isinstance(node, ast.Name) else ""
+def last_part(node: ast.expr) -> str:
+    """Return the last part of a dotted name without its index, empty where an expression is none."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return last_name(node)
 
 
 def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
@@ -442,7 +432,7 @@ def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
         if isinstance(target, (ast.Tuple, ast.List)):
             yield from _parts_of(target.elts)
         else:
-            yield last_name(target.value if isinstance(target, ast.Starred) else target)
+            yield last_part(target.value if isinstance(target, ast.Starred) else target)
 
 
 def hands_on_numbers(node: FunctionNode) -> bool:
@@ -455,7 +445,7 @@ def hands_on_numbers(node: FunctionNode) -> bool:
         if isinstance(part, ast.Return) and part.value is not None:
             returned += part.value.elts if isinstance(part.value, (ast.Tuple, ast.List)) else [part.value]
         elif isinstance(part, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
-            stored.setdefault(last_name(part.target), []).append(part.value)
+            stored.setdefault(last_part(part.target), []).append(part.value)
         elif isinstance(part, ast.Assign):
             for name in _parts_of(part.targets):
                 stored.setdefault(name, []).append(part.value)
@@ -468,7 +458,7 @@ def hands_on_numbers(node: FunctionNode) -> bool:
 
 def _is_arithmetic(node: ast.expr) -> bool:
     """Whether an expression calls nothing but Python's own functions."""
-    return all(getattr(part.func, "id", "") in _BUILTINS for part in walk(node) if isinstance(part, ast.Call))
+    return all(getattr(part.func, "id", "") in _BUILTINS for part in of_kind(node, ast.Call))
 
 
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:

@@ -13,17 +13,12 @@ from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.python.imports import LIBRARIES
-from tapecheck.interpret.values import (
-    Function,
-    Instance,
-    Value,
-    Wrapped,
-)
+from tapecheck.interpret.values import Instance, Value, function_of
 from tapecheck.source import Source
 from tapecheck.source.environment import installed
 from tapecheck.source.importers import leads_to, statements_of
 from tapecheck.source.modules import Modules
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import of_kind, walk
 
 _BUILTINS = frozenset(dir(builtins))
 _SCRIPT = "__main__"
@@ -87,7 +82,7 @@ def _acts(source: Source, project: Modules) -> bool:
 
 def _roots_called(statement: ast.stmt) -> set[str]:
     """Return the names that the calls in a statement start with."""
-    return {root_of(part.func) for part in walk(statement) if isinstance(part, ast.Call)} - {""}
+    return {root_of(part.func) for part in of_kind(statement, ast.Call)} - {""}
 
 
 def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Container[str]) -> int | None:
@@ -134,9 +129,7 @@ def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
     effects = int(Effect.START) if present.asks_opaque(side) else 0
     for name in side.read if side.facts.called else ():
         value = present.value(name)
-        while isinstance(value, Wrapped):
-            value = value.function
-        if isinstance(value, Function):
+        if function_of(value) is not None:
             effects |= _of_function(value, shapes)
         elif isinstance(value, Instance) and value.cls is not None:
             for cls in value.cls.mro():
@@ -145,11 +138,10 @@ def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
     return effects
 
 
-def _of_function(function: Value, shapes: Shapes) -> int:
+def _of_function(value: Value, shapes: Shapes) -> int:
     """Return what a function of another file than the shapes are of does with all that it calls there."""
-    while isinstance(function, Wrapped):
-        function = function.function
-    if not isinstance(function, Function) or function.module.source is None:
+    function = function_of(value)
+    if function is None or function.module.source is None:
         return 0
     index = index_of(function.module.source)
     # What stands in the same file is in the effects of the side itself.

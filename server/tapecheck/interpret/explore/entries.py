@@ -13,9 +13,20 @@ from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.state import Frame
-from tapecheck.interpret.values import MORE_KEYWORDS, Class, Function, Instance, Module, Signal, Unknown, Value, Wrapped
+from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
+    Class,
+    Function,
+    Instance,
+    Module,
+    Signal,
+    Unknown,
+    Value,
+    Wrapped,
+    function_of,
+)
 from tapecheck.source import Source
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import of_kind
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
@@ -125,10 +136,8 @@ def _of_lightning(owner: Instance) -> bool:
 
 def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value) -> None:
     """Call a function, with the object that it is a method of, and hand its result to the caller."""
-    function = started
-    while isinstance(function, Wrapped):
-        function = function.function
-    if not isinstance(function, Function):
+    function = function_of(started)
+    if function is None:
         return
     args = _arguments(machine, node, function, owners)
     result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
@@ -175,19 +184,16 @@ def _in_its_mode(started: Value, function: Function) -> Value:
     return wrapped
 
 
+_TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
+_OF_MODELS = frozenset(("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"))
+
+
 def _trains(node: ast.AST) -> bool:
     """Whether a method runs training or evaluation itself: it goes backward, steps or takes numbers out."""
-    return any(
-        isinstance(child, ast.Attribute) and child.attr in ("backward", "step", "zero_grad", "eval", "item", "detach")
-        for child in walk(node)
-    )
+    return any(part.attr in _TRAINING for part in of_kind(node, ast.Attribute))
 
 
 def _called_models(node: ast.AST) -> set[str]:
     """Names that a function treats as models: it asks them for parameters, trains or evaluates them."""
-    found: set[str] = set()
-    for child in walk(node):
-        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
-            if child.func.attr in ("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"):
-                found.add(ast.unparse(child.func.value))
-    return found
+    called = (call.func for call in of_kind(node, ast.Call))
+    return {ast.unparse(one.value) for one in called if isinstance(one, ast.Attribute) and one.attr in _OF_MODELS}

@@ -14,21 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values import (
-    CONSTANTS,
-    Class,
-    Dict,
-    Function,
-    Instance,
-    List,
-    Set,
-    Unknown,
-    Value,
-    Wrapped,
-)
+from tapecheck.interpret.values import CONSTANTS, Class, Dict, Instance, List, Set, Unknown, Value, function_of
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import id_of, last_name, of_kind, walk
 from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
@@ -159,15 +148,12 @@ def _names_in(statement: ast.stmt) -> _Names:
     changed: set[str] = set()
     for node in walk(statement):
         if isinstance(node, ast.Call):
-            if isinstance(node.func, (ast.Name, ast.Attribute)):
-                called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+            called.add(last_name(node.func))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            parts = list(walk(node))
-            said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
+            said = {name for part in of_kind(node, ast.Global) for name in part.names}
             if said:
-                stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-                changed |= said & {part.id for part in stores}
-    return _Names(frozenset(called), frozenset(changed))
+                changed |= said & {part.id for part in of_kind(node, ast.Name) if isinstance(part.ctx, ast.Store)}
+    return _Names(frozenset(called - {""}), frozenset(changed))
 
 
 def lived_globals(variables: dict[str, Value], source: Source) -> dict[str, Value]:
@@ -216,26 +202,23 @@ def _flags(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, bool]:
 
 def _copied(maker: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the attributes of its object that a constructor gives the value of a name, each with that name."""
-    for statement in walk(maker):
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+    for statement in of_kind(maker, ast.Assign):
+        if isinstance(statement.value, ast.Name):
             yield from ((name, statement.value.id) for name in map(_own, statement.targets) if name is not None)
 
 
 def _mentioned(test: ast.expr) -> set[str]:
     """Return the names and attributes that a test asks."""
-    parts = list(walk(test))
-    names = {part.id for part in parts if isinstance(part, ast.Name)}
-    return names | {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return set(map(last_name, walk(test))) - {""}
 
 
 def _functions(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Notes]]:
     """Yield the functions that a class and those it is made from define, with the notes of their files."""
     for base in cls.mro():
         for value in base.namespace.values():
-            while isinstance(value, Wrapped):
-                value = value.function
-            if isinstance(value, Function) and not isinstance(value.node, ast.Lambda):
-                yield value.node, value.module.notes
+            function = function_of(value)
+            if function is not None and not isinstance(function.node, ast.Lambda):
+                yield function.node, function.module.notes
 
 
 def _methods(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, _Uses]]:
@@ -245,7 +228,7 @@ def _methods(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDe
 
 def _own(node: ast.AST) -> str | None:
     """Return the attribute of the method's own object that an expression names."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+    if isinstance(node, ast.Attribute) and id_of(node.value) == "self":
         return node.attr
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.interpret.values import ByKind
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import children, given_to, id_of, of_kind, walk
 from tapecheck.source.notes import Notes
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
@@ -141,7 +141,7 @@ class Liveness:
         self._loops += 1
         if self._loops > limits.MAX_NESTED_LOOPS:
             # Everything that the loop mentions, rather than what a further round would show.
-            head |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
+            head |= {part.id for part in of_kind(node, ast.Name)}
         self._break.append(out)
         for _ in range(2 if self._loops <= limits.MAX_NESTED_LOOPS else 1):
             self._continue.append(head)
@@ -240,7 +240,7 @@ def _reads(node: ast.AST) -> set[str]:
 def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
     """Return the parts of a call in which a graph may matter."""
     function = call.func
-    if isinstance(function, ast.Name) and function.id in _TELLING:
+    if id_of(function) in _TELLING:
         return _calls_in(call)
     if isinstance(function, ast.Attribute):
         if function.attr in _TAKEN_OUT:
@@ -253,10 +253,9 @@ def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
 def _calls_in(node: ast.AST) -> list[ast.AST]:
     """The arguments of the calls in an expression whose value is only told: those calls may do more than that."""
     found: list[ast.AST] = []
-    for part in walk(node):
-        if isinstance(part, ast.Call) and part is not node:
-            found += part.args
-            found += [keyword.value for keyword in part.keywords]
+    for part in of_kind(node, ast.Call):
+        if part is not node:
+            found += given_to(part)
             if isinstance(part.func, ast.Name):
                 found.append(part.func)
     return found

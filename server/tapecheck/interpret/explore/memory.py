@@ -23,7 +23,7 @@ from tapecheck.interpret.explore.index import Answers, Index, NumberFlow, answer
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Modules
-from tapecheck.source.nodes import first_line
+from tapecheck.source.nodes import first_line, given_to, id_of
 from tapecheck.source.notes import placeless
 from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Moves, Optimizer, Raised, Step, Tape, Where
 
@@ -207,7 +207,7 @@ def _plain(node: ast.stmt | ast.expr, imported: Set[str], known: Set[str]) -> bo
     if isinstance(node, ast.Attribute):
         return _plain(node.value, imported, known)
     if isinstance(node, ast.Call):
-        given = (*node.args, *(keyword.value for keyword in node.keywords))
+        given = given_to(node)
         return _plain(node.func, imported, imported) and all(_plain(part, imported, known) for part in given)
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(_plain(part, imported, known) for part in node.elts)
@@ -226,8 +226,7 @@ def _asks_for_main(node: ast.stmt) -> bool:
         isinstance(node, ast.If)
         and not node.orelse
         and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
+        and id_of(node.test.left) == "__name__"
     )
 
 

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret.objects.syntax import is_array
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import attr_of, children, of_kind, walk
 
 _NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
 _TAKEN_OUT = frozenset((
@@ -27,12 +27,12 @@ def is_number(node: ast.expr) -> bool:
         function = node.func
         if isinstance(function, ast.Name):
             return function.id in _NUMBERS
-        return isinstance(function, ast.Attribute) and function.attr in _TAKEN_OUT
+        return attr_of(function) in _TAKEN_OUT
     if isinstance(node, ast.Subscript):
         return is_number(node.value)
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(map(is_number, node.elts))
-    return isinstance(node, ast.Attribute) and node.attr == "shape"
+    return attr_of(node) == "shape"
 
 
 def all_numbers(args: list[ast.expr]) -> bool:
@@ -92,7 +92,7 @@ def _store_anywhere(node: ast.AST, plain: dict[str, _Left]) -> None:
                 bound = [target]
             case ast.withitem(optional_vars=ast.expr() as target):
                 bound = [target]
-        plain.update((one.id, _Left.ANYTHING) for part in bound for one in walk(part) if isinstance(one, ast.Name))
+        plain.update((one.id, _Left.ANYTHING) for part in bound for one in of_kind(part, ast.Name))
         stack.extend(children(node))
 
 

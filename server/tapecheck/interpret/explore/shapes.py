@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
 from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
-from tapecheck.source.nodes import children, statements_at, walk
+from tapecheck.source.nodes import children, of_kind, statements_at, walk
 
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
@@ -135,8 +135,8 @@ class Shapes:
             return
         if self._modes is None:
             self._modes = {}
-            for one in walk(self.tree):
-                if isinstance(one, ast.If) and (name := _setting(one)) is not None:
+            for one in of_kind(self.tree, ast.If):
+                if (name := _setting(one)) is not None:
                     self._modes.setdefault(name, []).append(one)
         yield from (one for one in self._modes.get(setting, ()) if one is not node)
 
@@ -339,6 +339,6 @@ def _shapes(tree: ast.Module, source: Source) -> Shapes:
 
 def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:
     """Yield the statements that import names out of a file that may be the project's own."""
-    for child in walk(node):
-        if isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES:
+    for child in of_kind(node, ast.ImportFrom):
+        if (child.module or "").partition(".")[0] not in LIBRARIES:
             yield child

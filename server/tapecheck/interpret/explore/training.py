@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tapecheck.interpret.explore.effects import Effect, facts_of
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.source import Source
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import id_of, of_kind, walk
 from tapecheck.torchfacts import Facts, load
 
 _BUILTINS = frozenset(dir(builtins)) - {"__import__", "compile", "eval", "exec"}
@@ -81,8 +81,8 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 def _opaque(bodies: tuple[ast.AST, ...], own: frozenset[str], imported: dict[str, str]) -> Iterator[ast.Call]:
     facts = load()
     for body in bodies:
-        for node in walk(body):
-            if isinstance(node, ast.Call) and not _is_visible(node.func, own, imported, facts):
+        for node in of_kind(body, ast.Call):
+            if not _is_visible(node.func, own, imported, facts):
                 yield node
 
 
@@ -97,7 +97,7 @@ def _is_visible(function: ast.expr, own: frozenset[str], imported: dict[str, str
     root: ast.expr = function.value
     while isinstance(root, ast.Attribute):
         root = root.value
-    if isinstance(root, ast.Name) and root.id in imported:
-        return imported[root.id] in _KNOWN
+    if (library := imported.get(id_of(root))) is not None:
+        return library in _KNOWN
     name = function.attr
     return name in own or name in _OF_PLAIN or name in _OF_MODULES or facts.op(name) is not None

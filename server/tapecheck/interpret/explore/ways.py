@@ -15,7 +15,7 @@ from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.state import Place, Policy, World
 from tapecheck.interpret.values.vocabulary import TOUCHES
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import id_of, method_called, name_called, of_kind, walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import Bind
 
@@ -130,7 +130,7 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
         if isinstance(part, ast.Expr) and _only_says(part.value):
             # What it says may be worked out by a function of the user's, and so may be what says it.
             used.update(_called_in(part.value))
-            used.update(_name_called(part.value))
+            used.add(name_called(part.value))
             continue
         # What another file of the project has is not known before it is imported.
         leaves = leaves or any(imports_of_project(part))
@@ -162,27 +162,17 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
     changed: ast.AST | None = None
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         changed = node.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+    elif method_called(node).endswith("_"):
         changed = node
     if changed is not None:
-        yield from (name.id for name in walk(changed) if isinstance(name, ast.Name))
+        yield from (name.id for name in of_kind(changed, ast.Name))
 
 
 def _called_in(node: ast.expr) -> Iterator[str]:
     """Give the names of the functions that are called for the arguments of a call."""
-    for child in walk(node):
-        if isinstance(child, ast.Call) and child is not node:
-            if isinstance(child.func, ast.Name):
-                yield child.func.id
-            elif isinstance(child.func, ast.Attribute):
-                yield child.func.attr
+    yield from (name for child in of_kind(node, ast.Call) if child is not node and (name := name_called(child)))
 
 
 def _only_says(node: ast.expr) -> bool:
     """Whether an expression statement only prints or logs, unless a function of the user's has the name."""
-    return not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id == "print")
-
-
-def _name_called(node: ast.expr) -> tuple[str, ...]:
-    function = getattr(node, "func", None)
-    return (function.attr,) if isinstance(function, ast.Attribute) else (getattr(function, "id", ""),)
+    return not isinstance(node, ast.Call) or id_of(node.func) == "print"

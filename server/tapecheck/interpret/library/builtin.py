@@ -59,7 +59,7 @@ from tapecheck.interpret.values import (
     settle_on,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
-from tapecheck.source.nodes import walk, written_argument
+from tapecheck.source.nodes import of_kind, walk, written_argument
 from tapecheck.torchfacts import classes
 
 
@@ -85,7 +85,7 @@ def only_shown(m: Engine, node: ast.AST) -> bool:
         case ast.Call(func=ast.Name(id="print")) as printed:
             texts = [printed]
         case ast.Call() as statement:
-            texts = [part for part in walk(statement) if isinstance(part, ast.JoinedStr)]
+            texts = of_kind(statement, ast.JoinedStr)
         case _:
             return False
     return any(part is node for text in texts for part in walk(text))

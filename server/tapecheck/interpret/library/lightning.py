@@ -22,7 +22,7 @@ from tapecheck.interpret.values import (
     known_keywords,
     may_carry,
 )
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import of_kind
 
 
 def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -172,5 +172,5 @@ class _Steps:
 
 def _last_return(node: ast.AST) -> ast.AST:
     """Return the statement whose value the framework runs backward."""
-    found = [child for child in walk(node) if isinstance(child, ast.Return) and child.value is not None]
+    found = [child for child in of_kind(node, ast.Return) if child.value is not None]
     return max(found, key=lambda child: child.lineno) if found else node

@@ -29,7 +29,7 @@ from tapecheck.interpret.values import (
     known_int,
     only_tensors,
 )
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import is_literal, walk
 from tapecheck.tape import Fact, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
@@ -297,4 +297,4 @@ def _may_switch_on(node: ast.AST, torch: set[str]) -> bool:
 
 
 def _on(value: ast.expr | None) -> bool:
-    return not (isinstance(value, ast.Constant) and value.value is False)
+    return not is_literal(value, False)

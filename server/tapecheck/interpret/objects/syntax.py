@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import children, of_kind, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
@@ -78,7 +78,7 @@ def counted_names(node: ast.AST) -> set[str]:
             case ast.AugAssign(target=ast.Name(id=name)):
                 found.add(name)
             case ast.Assign(targets=targets, value=ast.BinOp() as value):
-                used = {part.id for part in walk(value) if isinstance(part, ast.Name)}
+                used = {part.id for part in of_kind(value, ast.Name)}
                 found |= {target.id for target in targets if isinstance(target, ast.Name)} & used
     return found
 
@@ -115,7 +115,7 @@ def text_of(node: ast.expr) -> str:
 @placeless
 def detaches(node: ast.AST) -> bool:
     """Whether a loop's body takes values out of their graphs by name."""
-    return any(isinstance(part, ast.Attribute) and part.attr in ("detach", "detach_", "data") for part in walk(node))
+    return any(part.attr in ("detach", "detach_", "data") for part in of_kind(node, ast.Attribute))
 
 
 def _body(node: ast.AST) -> list[ast.AST]:

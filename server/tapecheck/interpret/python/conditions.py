@@ -32,7 +32,7 @@ from tapecheck.interpret.values import (
     identical,
     items_of,
 )
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import attr_of, id_of, name_called, of_kind
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
@@ -166,13 +166,13 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
 def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: Hashable, env: Env) -> bool:
     """Whether a side of a test names what a loop has counted up: the variable, or an attribute of that name."""
     if isinstance(owner, Env):
-        return isinstance(side, ast.Name) and side.id == key and machine.home_of(side.id, env) is owner
-    return isinstance(owner, Instance) and isinstance(side, ast.Attribute) and side.attr == key
+        return id_of(side) == key and machine.home_of(id_of(side), env) is owner
+    return isinstance(owner, Instance) and attr_of(side) == key
 
 
 def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
     """Return the container whose length a side of a test asks: `len(pending)`, `len(self.pending)`."""
-    if not (isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "len" and side.args):
+    if not (isinstance(side, ast.Call) and id_of(side.func) == "len" and side.args):
         return None
     return _named(machine, side.args[0], env)
 
@@ -211,11 +211,7 @@ def _taken_out(value: Value) -> tuple[int, ...]:
 
 def _recurses(node: ast.If, name: str) -> bool:
     """Whether the body of an `if` calls the function that it stands in."""
-    return any(
-        isinstance(child, ast.Call) and name in (getattr(child.func, "id", ""), getattr(child.func, "attr", ""))
-        for part in node.body
-        for child in walk(part)
-    )
+    return any(name_called(call) == name for part in node.body for call in of_kind(part, ast.Call))
 
 
 def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:

@@ -38,6 +38,7 @@ from tapecheck.interpret.values import (
     stored,
     unwrapped,
 )
+from tapecheck.source.nodes import attr_of, id_of
 
 _BINARY: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -106,7 +107,7 @@ def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:
 def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
     world.budget.spend(limits.CALL_WORK)
-    if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
+    if id_of(node.func) == "super" and "super" not in env.vars:
         return _super(machine, node, env)
     if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
         _not_read(machine, node.func.value)
@@ -156,7 +157,7 @@ def _not_read(machine: Engine, expression: ast.expr) -> None:
     """Mark `p.grad` where it is only tested for being there or cleared."""
     if isinstance(expression, ast.Attribute) and expression.attr == "data":
         expression = expression.value
-    if isinstance(expression, ast.Attribute) and expression.attr == "grad":
+    if attr_of(expression) == "grad":
         machine.unread.add(expression)
 
 

@@ -16,7 +16,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.values import Env, List, concrete
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import attr_of, method_called, of_kind, walk
 
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
@@ -221,8 +221,8 @@ def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
 def _keeping(statement: ast.If) -> bool | None:
     """The answer of a condition with which a value is put into a container that may have a graph."""
     for block, answer in ((statement.body, True), (statement.orelse, False)):
-        for child in (child for part in block for child in walk(part)):
-            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in _PUTTING:
+        for child in (child for part in block for child in of_kind(part, ast.Call)):
+            if method_called(child) in _PUTTING:
                 if any(isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)) for part in child.args):
                     return answer
     return None
@@ -237,7 +237,7 @@ def _decides(statement: ast.If) -> bool:
         return False
     return any(
         isinstance(child, (ast.Continue, ast.Return))
-        or (isinstance(child, ast.Attribute) and child.attr in TOUCHES)
+        or (attr_of(child) in TOUCHES)
         or (isinstance(child, ast.keyword) and child.arg in STARTS)
         for part in body
         for child in walk(part)

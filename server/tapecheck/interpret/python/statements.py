@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     WayOut,
     Wrapped,
     behaviour,
+    function_of,
 )
 from tapecheck.source import expects
 from tapecheck.tape import Raised
@@ -286,13 +287,12 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
 def _own_functions(cls: Class, namespace: Env, env: Env) -> None:
     """Make functions that stand in the body of a class its methods: they do not see the names of the body."""
     for value in namespace.vars.values():
-        while isinstance(value, Wrapped):
-            value = value.function
-        if isinstance(value, Function):
-            value.owner = cls
-            if value.env is namespace:
-                value.env = env
-            value.name = f"{cls.name}.{value.name}" if "." not in value.name else value.name
+        function = function_of(value)
+        if function is not None:
+            function.owner = cls
+            if function.env is namespace:
+                function.env = env
+            function.name = f"{cls.name}.{function.name}" if "." not in function.name else function.name
 
 
 def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST) -> Value:

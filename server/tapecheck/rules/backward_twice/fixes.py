@@ -30,6 +30,7 @@ from tapecheck.fixes.strategies.shared import (
 )
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.words import MAX_LISTED, join
+from tapecheck.source.nodes import attr_of, given_to, id_of, of_kind
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
@@ -97,7 +98,7 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
     if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or not isinstance(loop.target, ast.Name):
         return
     loss = loss_of(code, call, call)
-    if not isinstance(loss, ast.Name) or loss.id != loop.target.id:
+    if id_of(loss) != loop.target.id:
         return
     new = with_loss(code, call, loss, f"sum({code.segment(loop.iter)})")
     if new is None:
@@ -153,7 +154,7 @@ def _adds_up(code: Code, call: ast.Call) -> tuple[ast.For, ast.Expr, ast.expr] |
     if not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
         return None
     loss = loss_of(code, call, call) if statement.value is call else None
-    uses = any(isinstance(node, ast.Attribute) and node.attr in ("grad", "step") for node in ast.walk(loop))
+    uses = any(node.attr in ("grad", "step") for node in of_kind(loop, ast.Attribute))
     ends = any(isinstance(node, (ast.Break, ast.Continue, ast.Return)) for node in walk(loop))
     return (loop, statement, loss) if loss is not None and not uses and not ends else None
 
@@ -342,15 +343,15 @@ def _with_what_follows(code: Code, needed: list[ast.stmt], container: ast.AST) -
 
 
 def _loaded(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    return {one.id for one in of_kind(node, ast.Name) if isinstance(one.ctx, ast.Load)}
 
 
 def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str:
     """Return a sentence on arguments that are calls without a graph, such as random data, in what is moved."""
     nodes = (collision.ledger.nodes.get(number) for number in collision.reached)
     built = {id(code.expression_at(frame)) for node in nodes if node is not None for frame in frames(node.at)}
-    calls = [node for statement in needed for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    given = [part for call in calls for part in [*call.args, *(one.value for one in call.keywords)]]
+    calls = [node for statement in needed for node in of_kind(statement, ast.Call)]
+    given = [part for call in calls for part in given_to(call)]
     drawn = [code.segment(part) for part in given if isinstance(part, ast.Call) and id(part) not in built]
     texts = [f"`{text}`" for text in dict.fromkeys(drawn) if "\n" not in text]
     return f" {join(texts[:MAX_LISTED])} would be computed anew each time, too." if texts else ""
@@ -471,7 +472,7 @@ def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
     lines = _lines_of(code, name, last, loop)
     if lines is None or not lines[0] or min(lines[1], default=math.inf) < min(lines[0]):
         return False
-    fills = (node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in _FILLING)
+    fills = (node for node in of_kind(loop, ast.Attribute) if node.attr in _FILLING)
     others = {dotted(node.value) for node in fills if _is_called(code, node)} - {name}
     return not any(
         isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in others and not _fills(code, node)
@@ -509,7 +510,7 @@ def _is_called(code: Code, node: ast.expr) -> bool:
 
 def _fills(code: Code, node: ast.expr) -> bool:
     parent = code.parent(node)
-    return isinstance(parent, ast.Attribute) and parent.attr in _FILLING
+    return attr_of(parent) in _FILLING
 
 
 def _taken_whole(code: Code, node: ast.expr) -> bool:
@@ -538,11 +539,7 @@ def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iter
             dotted(node)
             for node in walk(function)
             if isinstance(node, (ast.Attribute, ast.Name))
-            and (
-                dotted(node) == dotted(holder)
-                if attribute is None
-                else isinstance(node, ast.Attribute) and node.attr == attribute
-            )
+            and (dotted(node) == dotted(holder) if attribute is None else attr_of(node) == attribute)
         }
         last = after_backward(code, first, function)
         if last is None:

@@ -18,6 +18,7 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
 )
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
+from tapecheck.source.nodes import attr_of, of_kind
 from tapecheck.tape import Optimizer
 
 _FACTORIES = frozenset({
@@ -43,7 +44,7 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
         while True:
             parent = code.parent(outer)
             above = code.parent(parent) if parent is not None else None
-            if not (isinstance(parent, ast.Attribute) and parent.attr in CASTS and isinstance(above, ast.Call)):
+            if not (attr_of(parent) in CASTS and isinstance(above, ast.Call)):
                 break
             outer = above
         try:
@@ -84,8 +85,8 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
     function = code.function(statement)
     wanted = [
         node.value.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name)
+        for node in of_kind(function, ast.Attribute)
+        if node.attr == "grad" and isinstance(node.value, ast.Name)
     ]
     behind = ingredients_of(code, statement, function)
     for name in dict.fromkeys([*(name for name in wanted if name in behind), *behind]):

@@ -10,6 +10,7 @@ from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import clearing_of, is_module, take_gradient
 from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Backward, Bind, Escape, GradientCleared, Leaf, Optimizer, Step, Tape
 from tapecheck.tape.tape import replay
 
@@ -19,8 +20,8 @@ def drop_create(context: Context) -> Iterator[Candidate]:
     code = context.code
     reads = [
         node
-        for node in ast.walk(code.tree)
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+        for node in of_kind(code.tree, ast.Attribute)
+        if node.attr == "grad" and isinstance(node.ctx, ast.Load)
         and clearing_of(code, node) is None and not is_module(code, node)
     ]  # fmt: skip
     if reads:
@@ -179,10 +180,7 @@ def _last_use(code: Code, statement: ast.stmt, backward: Backward) -> tuple[ast.
     uses = [
         member
         for member in block[block.index(statement) :]
-        if any(
-            isinstance(node, ast.Attribute) and node.attr in ("grad", "step", "backward", "clip_grad_norm_")
-            for node in ast.walk(member)
-        )
+        if any(node.attr in ("grad", "step", "backward", "clip_grad_norm_") for node in of_kind(member, ast.Attribute))
     ]
     after = after_backward(code, backward, code.function(statement))
     found = uses[-1] if uses else after or statement

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.rules.backward_twice.fixes import sum_losses
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import attr_of, of_kind
 
 
 def call_wrapper(context: Context) -> Iterator[Candidate]:
@@ -17,11 +17,7 @@ def call_wrapper(context: Context) -> Iterator[Candidate]:
     call = context.call_at(context.finding.span)
     if call is None or not isinstance(facts, GradientNotReducedFacts) or facts.cause != "bypass":
         return
-    bypasses = [
-        node
-        for node in walk(code.function(call))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "module"
-    ]
+    bypasses = [node for node in of_kind(code.function(call), ast.Call) if attr_of(node.func) == "module"]
     if bypasses:
         inner = [node.func for node in bypasses]
         changes = [code.replace(func, code.segment(func.value)) for func in inner if isinstance(func, ast.Attribute)]

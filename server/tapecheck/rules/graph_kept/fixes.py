@@ -15,6 +15,7 @@ from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_rec
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
+from tapecheck.source.nodes import given_to, of_kind
 from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site, Span, Tape
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
@@ -40,7 +41,7 @@ def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
     function = code.function(statement)
     if not loops or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return
-    if not any(isinstance(node, ast.Attribute) and node.attr == "eval" for node in ast.walk(function)):
+    if not any(node.attr == "eval" for node in of_kind(function, ast.Attribute)):
         return
     effect = "Nothing is learned here; no graph is built at all, which also saves memory and time."
     yield from without_recording(context, loops[-1], "Evaluate", effect)
@@ -227,7 +228,7 @@ def _handed_over(code: Code, tape: Tape, stored: Span) -> Iterator[tuple[ast.Cal
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
+    return given_to(call)
 
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
@@ -387,11 +388,7 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     scope: ast.AST = function
     if holder.startswith("self."):
         scope = code.owner(statement) or function
-    starts = [
-        store
-        for store in ast.walk(scope)
-        if isinstance(store, ast.Assign) and holder in {dotted(target) for target in _flat(store)}
-    ]
+    starts = [store for store in of_kind(scope, ast.Assign) if holder in {dotted(target) for target in _flat(store)}]
     if not starts or not all(_is_number(store, holder) for store in starts if store is not statement):
         return False
     attribute = holder.rsplit(".", 1)[-1]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import InPlace, Optimizer, Tape
 
 
@@ -45,8 +46,8 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
 def _runs(code: Code) -> list[list[ast.stmt]]:
     """Return every change of its kind in the file, in runs that can have a header of their own each."""
     runs: list[list[ast.stmt]] = []
-    for other in ast.walk(code.tree):
-        if isinstance(other, ast.stmt) and _changes_leaf(code, other) and not _quiet(code, other):
+    for other in of_kind(code.tree, ast.stmt):
+        if _changes_leaf(code, other) and not _quiet(code, other):
             if not any(other in run for run in runs):
                 runs.append(_run(code, other))
     return runs

@@ -10,6 +10,7 @@ from tapecheck.fixes.code import dotted, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import passes_retain, take_gradient, with_create_graph
+from tapecheck.source.nodes import last_name
 from tapecheck.tape import Cut, Span
 
 _LEARNED = (
@@ -61,7 +62,7 @@ def _grad_calls(context: Context) -> list[ast.Call]:
     spans = [*_taken_at(context, {span.line for span in labelled}), *labelled]
     calls: list[ast.Call] = []
     for call in (call for span in spans for call in code.calls_in(span)):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = last_name(call.func)
         if call not in calls and (name == "grad" or passes_retain(call) is not None):
             calls.append(call)
     # Nothing on the tapes: the gradients taken in the function of the finding.

@@ -9,6 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, remove_argum
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
+from tapecheck.source.nodes import id_of, of_kind
 
 
 def _is_written(code: Code, call: ast.Call, position: int | None) -> bool:
@@ -17,8 +18,8 @@ def _is_written(code: Code, call: ast.Call, position: int | None) -> bool:
     if not values and position is not None and len(call.args) > position:
         values = [call.args[position]]
     function = code.function(call)
-    asked = {one.arg for one in ast.walk(getattr(function, "args", ast.Pass())) if isinstance(one, ast.arg)}
-    return not any(isinstance(node, ast.Name) and node.id in asked for value in values for node in ast.walk(value))
+    asked = {one.arg for one in of_kind(getattr(function, "args", ast.Pass()), ast.arg)}
+    return not any(node.id in asked for value in values for node in of_kind(value, ast.Name))
 
 
 def _dropped(title: str, effect: str, change: Change, written: bool) -> Candidate:
@@ -69,7 +70,7 @@ def _drop_from_options(code: Code, effect: str) -> Iterator[Candidate]:
                     off = code.replace(value, "False")
                     off_title = f"Set `retain_graph` to `False` (line {key.lineno}): nothing runs over this graph again"
                     yield Candidate(off_title, effect, [off], safe=True)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        elif isinstance(node, ast.Call) and id_of(node.func) == "dict":
             change = remove_argument(code, node, "retain_graph")
             if change is not None:
                 gone = f"Drop `retain_graph` (line {node.lineno}): nothing runs over this graph again"

@@ -80,9 +80,8 @@ def step_by_scaler(context: Context) -> Iterator[Candidate]:
 def _updated(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the objects whose `update` is called."""
     for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
-            name = dotted(node.func.value)
-            if name is not None:
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="update")) if (name := dotted(owner)) is not None:
                 yield name
 
 

@@ -13,6 +13,7 @@ from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.words import join
+from tapecheck.source.nodes import attr_of, of_kind
 from tapecheck.tape import Backward, Span, Step, Tape
 
 _SUMMED = "Each step then uses the gradients that were added since the one before it."
@@ -22,8 +23,8 @@ _EFFECT = "Each step then uses the gradients of its own backward calls alone."
 def call_zero_grad(context: Context) -> Iterator[Candidate]:
     """`optimizer.zero_grad` without parentheses does nothing: call it."""
     code = context.code
-    for node in ast.walk(code.tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute) and node.value.attr == "zero_grad":
+    for node in of_kind(code.tree, ast.Expr):
+        if attr_of(node.value) == "zero_grad":
             yield Candidate(
                 f"Call it: `{code.segment(node.value)}()`",
                 f"Without parentheses line {node.lineno} clears nothing. {_EFFECT}",

@@ -15,6 +15,7 @@ from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
+from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
 from tapecheck.tape import InPlace, Optimizer
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
@@ -98,7 +99,7 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
         target = call.func.value
         if root_name(target) is None or not isinstance(target, (ast.Name, ast.Attribute)):
             return
-        if isinstance(target, ast.Name) and target.id in code.imported():
+        if id_of(target) in code.imported():
             # `F.relu_(x)` as a statement: its argument is what changes.
             if not call.args or not isinstance(call.args[0], ast.Name):
                 return
@@ -119,7 +120,7 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
     """Rewrite `nn.ReLU(inplace=True)` to `nn.ReLU()`, near the change first."""
     code = context.code
-    calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _is_true(node)]
+    calls = [node for node in of_kind(code.tree, ast.Call) if _is_true(node)]
     owner = code.statement_at(change.at.span)
     scope = code.owner(owner) if owner is not None else None
     near = [call for call in calls if scope is not None and code.inside(call, scope)]
@@ -138,19 +139,19 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
 
 
 def _inplace_position(call: ast.Call) -> int | None:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = last_name(call.func)
     return _INPLACE_POSITIONS.get(name)
 
 
 def _is_true(call: ast.Call) -> bool:
     for keyword in call.keywords:
         if keyword.arg == "inplace":
-            return isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            return is_literal(keyword.value, True)
     position = _inplace_position(call)
     if position is None or len(call.args) <= position:
         return False
     value = call.args[position]
-    return isinstance(value, ast.Constant) and value.value is True
+    return is_literal(value, True)
 
 
 def clone_saved(context: Context) -> Iterator[Candidate]:
@@ -316,13 +317,13 @@ def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.s
             return None
         block = code.block(pair[0])
         between = block[block.index(pair[0]) + 1 : block.index(pair[1]) + 1]
-        assigned = [part for node in ast.walk(pair[0]) if isinstance(node, ast.Assign) for part in targets(node)]
+        assigned = [part for node in of_kind(pair[0], ast.Assign) for part in targets(node)]
         if any(isinstance(part, ast.Name) for part in assigned):
             return None
-        names = {node.id for node in ast.walk(pair[0]) if isinstance(node, ast.Name)}
+        names = {node.id for node in of_kind(pair[0], ast.Name)}
         names -= code.imported() | set(dir(builtins))
         # Whatever is assigned in between may be read by the change, and whatever it changes read in between.
-        if any(isinstance(node, ast.Name) and node.id in names for member in between for node in ast.walk(member)):
+        if any(node.id in names for member in between for node in of_kind(member, ast.Name)):
             return None
         return pair
     return None

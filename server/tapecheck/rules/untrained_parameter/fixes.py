@@ -9,6 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
+from tapecheck.source.nodes import is_literal, of_kind
 from tapecheck.tape import Span
 
 
@@ -144,10 +145,7 @@ def _as_parameter(code: Code, made: ast.Call) -> Iterator[Candidate]:
 
 
 def _is_tensor(made: ast.Call) -> bool:
-    return any(
-        keyword.arg == "requires_grad" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-        for keyword in made.keywords
-    )
+    return any(keyword.arg == "requires_grad" and is_literal(keyword.value, True) for keyword in made.keywords)
 
 
 def _is_module(value: ast.expr) -> bool:
@@ -157,18 +155,18 @@ def _is_module(value: ast.expr) -> bool:
 def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     """Return the empty container that a statement fills: `self.layers = []` above `self.layers.append(...)`."""
     names: set[str] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in of_kind(statement, ast.Call):
+        if isinstance(node.func, ast.Attribute):
             if node.func.attr in ("append", "extend", "insert", "update"):
                 names.add(dotted(node.func.value) or "")
     for target in targets(statement):
         if isinstance(target, ast.Subscript):
             names.add(dotted(target.value) or "")
     scope = code.owner(statement) or code.tree
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign) and isinstance(node.value, _PLAIN):
-            if any(dotted(target) in names for target in node.targets):
-                return node.value
+    for store in of_kind(scope, ast.Assign):
+        if isinstance(store.value, _PLAIN):
+            if any(dotted(target) in names for target in store.targets):
+                return store.value
     return None
 
 
