@@ -459,6 +459,29 @@ net = nn.Linear(3, 1)
 loss = torch.autograd.Variable(net(torch.rand(2, 3)).mean())
 loss.backward()  # raises
 """,
+    "what a Variable is made of needs no grad itself": """
+model, images = nn.Linear(3, 2), torch.rand(4, 3)
+for step in range(3):
+    variable = torch.autograd.Variable(images, requires_grad=True)
+    grad = torch.autograd.grad(model(variable).sum(), variable)[0]
+    images += grad.sign()
+images.sum().backward()  # raises
+""",
+    "a Variable counts changes with what it is made of": """
+images = torch.rand(4, 3)
+variable = torch.autograd.Variable(images, requires_grad=True)
+loss = variable.pow(2).sum()
+images += 1
+loss.backward()  # raises
+""",
+    "a Variable that requires grad later is the only one": """
+images = torch.rand(4, 3)
+variable = torch.autograd.Variable(images)
+variable.requires_grad = True
+images.mul_(0.5)
+variable.sum().backward()
+images.sum().backward()  # raises
+""",
     "a number times a length is no tensor": """
 net = nn.Linear(4, 4)
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8, 4)), batch_size=4)

@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
+    Mark,
     Native,
     Signal,
     Tensor,
@@ -155,7 +156,10 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             fresh = torch.world.graph.data(value.name, cuts, value.dtype)
             fresh.storage = value.storage
             return torch.world.graph.make_leaf(fresh, node) if wanted is True else fresh
-        return torch.requires_grad(value, True, node) if wanted is True else value
+        if value.graph != "no":
+            return value
+        fresh = _alias(torch, value)
+        return torch.requires_grad(fresh, True, node) if wanted is True else fresh
     if isinstance(value, Unknown) and concrete(argument(args, kwargs, 1, "requires_grad")) is True:
         # Whatever it was, its data is a leaf of its own from here on.
         cuts = torch.world.graph.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
@@ -163,6 +167,15 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         fresh.storage = torch.world.graph.storage_of(value)
         return torch.world.graph.make_leaf(fresh, node)
     return value
+
+
+def _alias(torch: Torch, data: Tensor) -> Tensor:
+    """Return another tensor with the memory of one without graph: that it requires grad says nothing of the first."""
+    alias = torch.world.graph.data(data.name, data.cuts, data.dtype)
+    alias.storage, alias.rank, alias.length, alias.items = data.storage, data.rank, data.length, data.items
+    if data.extra is not None:
+        alias.extra = {mark: value for mark, value in data.extra.items() if mark is not Mark.FROZEN_LEAF}
+    return alias
 
 
 def _grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
