@@ -351,3 +351,18 @@ def test_parameters_that_are_plain_tensors_learn_too(step: str) -> None:
 
 def test_leaves_that_never_change_are_no_parameters() -> None:
     assert not found(SCRATCH.replace("STEP", "print(weight.grad.norm())"))
+
+
+@pytest.mark.parametrize("when", ["epoch % 20 == 0", "not epoch % 20", "(epoch + 1) % 20 == 0"])
+def test_evaluation_every_so_many_rounds(when: str) -> None:
+    loop = (
+        f"for epoch in range(1, 200):\n    train()\n    if {when}:\n        print(evaluate([torch.randn(5, 4)] * 9))\n"
+    )
+    function = EVALUATE.replace("for x, y in batches", "for x in batches").replace("== y", "== 1")
+    assert lines(function + loop) == ["for x in batches:"]
+
+
+def test_a_report_every_so_many_rounds_is_no_evaluation() -> None:
+    report = "def report(epoch):\n    for name in ('a', 'b'):\n        print(name, epoch)\n\n\n"
+    loop = "for epoch in range(1, 200):\n    train()\n    if epoch % 20 == 0:\n        report(epoch)\n"
+    assert lines(report + loop) == []

@@ -65,6 +65,7 @@ _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
 _DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
+_EVALUATING = int(Effect.COLLECT | Effect.STEP)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -168,6 +169,16 @@ class Watcher:
         present = self._present(world, env)
         return any(
             (side.effects | of_calls(side, present, shapes)) & _TRAINING or present.steps(side) for side in sides
+        )
+
+    def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
+        """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return False
+        shape, present = shapes.shape(node), self._present(world, env)
+        return any(
+            (side.effects | of_calls(side, present, shapes)) & _EVALUATING for side in (shape.body, shape.orelse)
         )
 
     def loop_trains(self, world: World, node: ast.AST) -> bool:

@@ -215,7 +215,12 @@ def trains(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
 
 def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
-    return machine.world.position.notes.of(statement, _decides) or trains(machine, statement, taken, env)
+    watcher = machine.world.watcher
+    return (
+        machine.world.position.notes.of(statement, _decides)
+        or trains(machine, statement, taken, env)
+        or (watcher is not None and watcher.evaluates(machine.world, statement, env))
+    )
 
 
 def _keeping(statement: ast.If) -> bool | None:

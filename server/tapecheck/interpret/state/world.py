@@ -48,6 +48,9 @@ class Watching(Protocol):
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
 
+    def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
+        """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""
+
     def loop_trains(self, world: World, node: ast.AST) -> bool:
         """Whether the text of a loop, with what it calls, can start a backward."""
 
