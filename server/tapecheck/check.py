@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -446,11 +447,18 @@ def why_unused(one: Unused) -> str:
     return f"unused ignore comment: {'; '.join(parts) or 'nothing would be reported here'}"
 
 
+_CODE = re.compile(r"TAPE\d+", re.IGNORECASE)
+
+
 def unknown_rule(name: str, notes: Collection[str] = NOTES) -> str | None:
     """Return what is wrong with the name of a rule; None where it names a rule, several, or one of the notes."""
     if name in notes or any(names_rule([name], rule.code, rule.name) for rule in ALL):
         return None
-    near = did_you_mean(name, [*notes, ALL_RULES, *_rule_names()])
+    known = [*notes, ALL_RULES, *_rule_names()]
+    if _CODE.fullmatch(name):
+        # Digits that are near mean nothing: of another code only one more or one less was meant.
+        known = [code for code in known if code.startswith(name.upper()) or name.upper().startswith(code)]
+    near = did_you_mean(name, known)
     return f"no rule is called {name!r}{near or ': `tapecheck rule` lists them all'}"
 
 

@@ -180,7 +180,9 @@ def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9'"),
+        (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9': `tapecheck rule` lists"),
+        (("check", "--select", "tape1019", "a.py"), "no rule is called 'TAPE1019'; did you mean `TAPE101`?"),
+        (("check", "--diff", "--output-format", "json", "a.py"), "--diff prints a patch, not a report as json"),
         (("check", "--select", "forward-once", "a.py"), "no rule is called 'forward-once': `tapecheck rule` lists"),
         (("check", "--jobs", "0", "a.py"), "expected a positive integer, got '0'"),
         (("run", "--timeout", "nan", "a.py"), "expected a number of seconds, got 'nan'"),

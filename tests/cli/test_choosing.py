@@ -88,6 +88,7 @@ def test_the_user_picks_one_by_one(
         assert file.read_text() == text, answers
         assert "second backward through the graph of `fake`" in err and "2 (safe): Keep the graph" in err
         assert err.endswith("No fix was chosen.\n") is (text == GAN), answers
+        assert ("'9' is none of these" in err) is ("9" in answers), answers
         assert ("+        d_loss = d_loss + criterion(discriminator(fake.detach()), zeros)" in err) is ("d1" in answers)
 
 
@@ -98,6 +99,21 @@ def test_a_fix_is_tried_before_it_is_written(here: Path, capsys: pytest.CaptureF
     status, err = fixed(capsys, "--fix", "--verify", "gan.py")
     assert (status, file.read_text()) == (0, DETACHED)
     assert "gan.py: verified by running: the exception is gone" in err and "it prints the same, and goes on" in err
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_the_run_shows_of_each_mended_finding_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = (
+        "import torch\nmodel = torch.nn.Linear(4, 1)\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(4):\n    loss = model(torch.randn(8, 4)).pow(2).mean()\n    opt.zero_grad()\n"
+        "    loss.backward(retain_graph=True)\n    opt.step()\n"
+        "for _ in range(4):\n    print(model(torch.ones(8, 4)).shape)\n"
+    )
+    (here / "train.py").write_text(program)
+    status, err = fixed(capsys, "--fix", "--verify", "train.py")
+    assert status == 0 and "Fixed 2 findings in 1 file" in err
+    # No exception and no rule of the run's own tells of the evaluation.
+    assert "the run before the fixes shows TAPE302 on line 9; needless-retain-graph no longer happens" in err
 
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")

@@ -610,6 +610,24 @@ def test_a_write_that_only_comes_too_early_keeps_its_graph() -> None:
     assert fixes and not any("detach" in fix.title for fix in fixes)
 
 
+@pytest.mark.parametrize("made", ["nn.Parameter(torch.zeros(1))", "torch.zeros(1, requires_grad=True)"])
+def test_a_parameter_that_only_the_carried_value_has_is_not_cut_off_safely(made: str) -> None:
+    # Whoever writes a parameter wants it trained; a leaf that merely requires grad may be there for a demonstration.
+    body = f"""
+    model = nn.Linear(4, 1)
+    scale = {made}.exp()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = (model(torch.randn(8, 4)) * scale).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    """
+    _, fixes = _fixes(body, "TAPE101")
+    detaching = next(fix for fix in fixes if fix.title.startswith("Detach `scale`"))
+    assert detaching.applicability == ("unsafe" if "Parameter" in made else "safe")
+
+
 @pytest.mark.parametrize("carried", [True, False])
 def test_two_optimizers_on_one_line_are_told_apart(carried: bool) -> None:
     generator = "nn.Linear(3, 2)"

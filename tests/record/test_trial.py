@@ -59,3 +59,11 @@ def test_memory_is_what_torch_allocated_or_graphs_had_saved() -> None:
     assert "torch allocated up to 2.0 MB before, 1.0 MB after" in device
     assert "had saved up to 100 bytes before, 0 bytes after" in Trial(SIDE, changed(saved=0)).text()
     assert "saved" not in Trial(SIDE, SIDE).text()
+
+
+def test_a_finding_of_the_dry_run_that_the_run_shows_is_told() -> None:
+    said = "shows this, and the dry run of the mended one no longer finds it"
+    assert said in Trial(SIDE, SIDE, SIDE, "confirmed").text()
+    assert said not in Trial(SIDE, SIDE, SIDE).text() + Trial(SIDE, SIDE, SIDE, "refuted").text()
+    # The rule that is broken no longer says it already.
+    assert said not in Trial(changed(rules=("graph-kept",)), SIDE, SIDE, "confirmed").text()

@@ -102,7 +102,7 @@ def _note_nothing(options: argparse.Namespace) -> None:
 def _verify(files: list[Checked], projects: Projects) -> None:
     from tapecheck.cli.verifying import verify
 
-    for line in verify(files, projects.setup):
+    for line in verify(files, projects):
         say(line)
 
 
@@ -197,6 +197,8 @@ def _refuse_narrowing(options: argparse.Namespace, lines: bool) -> None:
     read = options.diff or STDIN in options.paths
     if options.ask and (lines or read or options.output_format != "text"):
         raise UsageError("--ask cannot be used together with a line, --diff, standard input or another output format")
+    if options.diff and options.output_format not in formats.FOR_PEOPLE:
+        raise UsageError(f"--diff prints a patch, not a report as {options.output_format}: leave out one of the two")
     if options.verify and (read or not fixing):
         raise UsageError("--verify goes with --fix or --ask, for files that are written")
 

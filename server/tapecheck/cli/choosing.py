@@ -109,6 +109,7 @@ class Asking(Chooser):
                 return
             picked = answer.removeprefix("d").strip()
             if not picked.isdecimal() or not 1 <= int(picked) <= len(fixes):
+                self._show(f"{printable(answer)!r} is none of these.\n")
                 continue
             fix = fixes[int(picked) - 1]
             if not answer.startswith("d"):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import split_suppressed
+from tapecheck.cli.across import mended
 from tapecheck.cli.check import (
     apply_configuration,
     exit_status,
@@ -25,8 +26,10 @@ from tapecheck.cli.check import (
 from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.progress import PassedOn
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
+from tapecheck.fixes import Effort
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
+from tapecheck.record.evidence import lines_of
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
@@ -239,11 +242,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         timeout=options.timeout,
         max_iterations=options.max_iterations,
         max_backward=options.max_backward,
-        watch={
-            (finding.span.file, row)
-            for finding in checked.findings
-            for row in range(finding.span.line, max(finding.span.line, finding.span.end_line) + 1)
-        },
+        watch=lines_of(checked.findings),
         tape=options.tape,
         module=options.module is not None,
         launcher=options.launcher,
@@ -305,7 +304,7 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
             raise UsageError(f"{name}: no such file")
     began = time.monotonic()
     known = {real_path(name) for name in program.sources}
-    elsewhere = list(checked.elsewhere)
+    elsewhere = [(checked.path, finding) for finding in checked.elsewhere]
     # Tests that arguments name, unless other files are asked for.
     named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
     asked = {real_path(name) for name in [*options.confirm, *named] if name.endswith(".py")}
@@ -321,23 +320,27 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
         if source is None or source.cells is not None:
             continue
         program.sources[name] = source
-        elsewhere += other.elsewhere
+        elsewhere += [(name, finding) for finding in other.elsewhere]
         if real_path(name) in asked:
             checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
         checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
         checked.findings = [*checked.findings, *other.findings]
         checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
-    _add_elsewhere(program, elsewhere)
+    _add_elsewhere(program, elsewhere, wanted)
     if left:
         say(f"{left} more files of the program are judged by the run alone")
 
 
-def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
-    """Add what one file's code does in another one of the program, unless that file's own check says it, too."""
+def _add_elsewhere(program: _Program, found: Sequence[tuple[str, Finding]], wanted: CheckOptions) -> None:
+    """Add what one file's code does in another one of the program, unless that file's own check says it, too.
+
+    `found` has the file whose check has found it before each finding.
+    """
     checked = program.checked
+    effort = Effort()
     names = {real_path(name): name for name in program.sources}
     known = {(item.code, real_path(item.span.file), item.span.line) for item in checked.findings}
-    for finding in findings:
+    for path, finding in found:
         place = real_path(finding.span.file)
         if place not in names or (finding.code, place, finding.span.line) in known:
             continue
@@ -345,7 +348,8 @@ def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
             known.add((finding.code, place, finding.span.line))
             checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
             checked.findings = [*checked.findings, finding]
-            checked.fixes = [*checked.fixes, []]
+            fixes = mended(path, finding, effort, wanted.projects) if wanted.fixes else []
+            checked.fixes = [*checked.fixes, fixes]
 
 
 def _file_of(module: str) -> str | None:

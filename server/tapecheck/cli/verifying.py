@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tapecheck.check import check
+from tapecheck.cli import progress
+from tapecheck.cli.fixing import key_of
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest
+from tapecheck.record.evidence import lines_of
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.program import entry_for, runs_itself
 from tapecheck.record.run import run
-from tapecheck.record.trial import SEED, Side, Trial, side_of
+from tapecheck.record.trial import SEED, SHOWN, Side, Trial, named, side_of
 from tapecheck.report import Checked
 from tapecheck.report.checked import Rewrite, edited_together
-from tapecheck.source import SourceError, read_source
+from tapecheck.rules.finding import Finding
+from tapecheck.rules.words import join
+from tapecheck.source import SourceError, from_text, read_source
 from tapecheck.source.cells import SUFFIX
-from tapecheck.source.project import Setup
+from tapecheck.source.project import Projects, Setup
 
 SECONDS = 300.0
 """How long each run may take."""
@@ -31,43 +38,51 @@ class _Run:
     status: int | None
 
 
-def verify(files: list[Checked], setup: Setup) -> Iterator[str]:
+def verify(files: list[Checked], projects: Projects) -> Iterator[str]:
     """Run what was fixed, and yield a line for each program; the change of what does not hold is taken back.
 
     A fixed program that raises what the program before did not, does not come to its end or ends with another status is
     not written, nor is what cannot be run or fails alike before and after, so that the fixes may not have been reached.
     All edits of files that are fixed together are tried together.
     """
-    for group in edited_together(files):
-        texts = {rewrite.path: _text(rewrite) for _, rewrite in group}
-        try:
-            lines = _verified(texts, setup)
-        except (RunError, InterpreterError) as error:
-            for file, _ in group:
-                file.unverified = True
-                file.withhold(f"it could not be verified: {error}")
-        except _RefusedError as refused:
-            for file, _ in group:
-                file.withhold(f"the fixed program {refused}")
-        else:
-            yield from lines
+    groups = list(edited_together(files))
+    with progress.Progress(len(groups), "tried by running") as so_far:
+        for group in groups:
+            yield from _tried(group, projects)
+            so_far.step(group[0][0].path)
+
+
+def _tried(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[str]:
+    """Return the lines for files that are fixed together; where the fixes do not hold, none is written."""
+    try:
+        return _verified(group, projects)
+    except (RunError, InterpreterError) as error:
+        for file, _ in group:
+            file.unverified = True
+            file.withhold(f"it could not be verified: {error}")
+    except _RefusedError as refused:
+        for file, _ in group:
+            file.withhold(f"the fixed program {refused}")
+    return []
 
 
 class _RefusedError(Exception):
     """The fixed program does what it should not; the message says what."""
 
 
-def _verified(texts: dict[str, str], setup: Setup) -> list[str]:
-    """Return a line for each program of files that are fixed together, their texts by path.
+def _verified(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[str]:
+    """Return a line for each program of files that are fixed together.
 
     Raises RunError where there is none, or running it shows nothing of the fixes.
     """
-    requests = {path: request for path in texts if (request := _request(path, setup)) is not None}
+    texts = {rewrite.path: _text(rewrite) for _, rewrite in group}
+    requests = {path: request for path in texts if (request := _request(path, projects.setup)) is not None}
     if not requests:
         raise RunError("nothing says what runs it (`run` in the configuration)")
+    mended = [finding for file, _ in group for finding in _mended(file, projects)]
     lines: list[str] = []
     for path, request in requests.items():
-        before, again = _run(request), _run(request)
+        before, again = _run(request, mended), _run(request)
         own = texts[path] if request.script == path else None
         instead = {str(Path(one).resolve()): text for one, text in texts.items() if one != request.script}
         after = _run(dataclasses.replace(request, text=own, instead=instead))
@@ -76,8 +91,29 @@ def _verified(texts: dict[str, str], setup: Setup) -> list[str]:
         if after.side.exception:
             raise RunError(f"{path} raises {after.side.exception} with and without the fixes")
         trial = Trial(before.side, after.side, again.side)
-        lines.append(f"{path}: verified by running: {'; '.join([trial.text(), _printed(before, again, after)])}")
+        words = [*_shown(before.side, after.side, mended), trial.text(), _printed(before, again, after)]
+        lines.append(f"{path}: verified by running: {'; '.join(words)}")
     return lines
+
+
+def _mended(file: Checked, projects: Projects) -> list[Finding]:
+    """Return what was found in a file before it was fixed, and is not now."""
+    source = read_source(file.path)
+    now = from_text("\n".join(file.rewrite.lines.get(file.path, [])), file.path) if file.rewrite is not None else source
+    left = Counter(key_of(finding, now) for finding in file.findings)
+    before = check(source, project=projects.of(file.path)).findings
+    return [finding for finding in before if not left[key_of(finding, source)]]
+
+
+def _shown(before: Side, after: Side, mended: list[Finding]) -> list[str]:
+    """Return which of the mended findings the run before shows, but for those that the two runs tell of anyway."""
+    told = {name for name in before.rules if name not in after.rules}
+    found = [
+        f"{finding.code} on line {finding.span.line}"
+        for finding in mended
+        if before.verdicts.get(named(finding)) in SHOWN and finding.name not in told
+    ]
+    return [f"the run before the fixes shows {join(found)}"] if found else []
 
 
 def _refusal(before: _Run, again: _Run, after: _Run) -> str:
@@ -105,15 +141,15 @@ def _printed(before: _Run, again: _Run, after: _Run) -> str:
     return f"it prints something else from line {line} of its output on"
 
 
-def _run(request: RunRequest) -> _Run:
+def _run(request: RunRequest, findings: Sequence[Finding] = ()) -> _Run:
     printed: list[str] = []
 
     def listen(event: Output | Progress) -> None:
         if isinstance(event, Output) and event.stream == "stdout":
             printed.append(event.text)
 
-    result = run(dataclasses.replace(request, seed=SEED), listen)
-    return _Run(side_of(result, request.cwd), "".join(printed), result.exit_code)
+    result = run(dataclasses.replace(request, seed=SEED, watch=lines_of(findings)), listen)
+    return _Run(side_of(result, request.cwd, findings), "".join(printed), result.exit_code)
 
 
 def _request(path: str, setup: Setup) -> RunRequest | None:

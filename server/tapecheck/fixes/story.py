@@ -128,6 +128,12 @@ class Collision:
         known = bool(optimizers) and all(event.complete == "yes" for event in optimizers)
         return known and not leaves & self.learned()
 
+    def makes_parameters(self, nodes: Iterable[int]) -> bool:
+        """Return whether parameters are made in the expressions of nodes: nothing else of the program has them."""
+        made = [self.ledger.nodes[number].at.span for number in nodes if number in self.ledger.nodes]
+        leaves = (self.ledger.leaves[number] for number in self.leaves(nodes))
+        return any(leaf.parameter and span.holds(leaf.at.span) for leaf in leaves for span in made)
+
     def reaches_otherwise(self, sources: set[int]) -> bool:
         """Return whether the second backward also reaches what these nodes were computed from by ways around them."""
         leaves = self.leaves(sources)

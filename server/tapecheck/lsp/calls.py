@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tapecheck.lsp.outline import contains, inside
+from tapecheck.lsp.outline import inside
 from tapecheck.lsp.telling import Telling, each_line, walked
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import line as line_of
@@ -130,5 +130,5 @@ def walked_lines(telling: Telling, line: int, column: int) -> tuple[Span, tuple[
         if name is not None and (inside(name, line, column) or inside(name, line, column - 1)):
             # An expression of several ops is one piece of text.
             built = [span for span in call.walked if span != call.span]
-            return name, tuple(one for one in built if not any(one != more and contains(more, one) for more in built))
+            return name, tuple(one for one in built if not any(one != more and more.holds(one) for more in built))
     return None

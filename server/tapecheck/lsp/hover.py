@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tapecheck.lsp.backwards import explain_backward, explain_retain
-from tapecheck.lsp.outline import Word, contains, inside, name_of
+from tapecheck.lsp.outline import Word, inside, name_of
 from tapecheck.lsp.telling import CUTS, Telling, count, each_line, page
 from tapecheck.lsp.tensors import Tensors
 from tapecheck.rules.finding import Finding
@@ -271,7 +271,7 @@ class Explainer(Telling):
 
         def made_here(leaf: Leaf) -> bool:
             sites = [span for span in (leaf.at.span, *leaf.at.stack) if span.file == path]
-            return leaf.parameter and any(contains(value, span) for span in sites for value in values)
+            return leaf.parameter and any(value.holds(span) for span in sites for value in values)
 
         owned = {
             id(reading): [number for number, leaf in reading.ledger.leaves.items() if made_here(leaf)]

@@ -199,7 +199,7 @@ class Outline:
 
     def without_grad(self, span: Span) -> bool:
         """Return whether a place is in the text of a `with torch.no_grad()` or of a function decorated with it."""
-        return any(contains(block, span) for block in self._without_grad)
+        return any(block.holds(span) for block in self._without_grad)
 
     @cached_property
     def _without_grad(self) -> list[Span]:
@@ -218,7 +218,7 @@ class Outline:
 
     def is_returned(self, span: Span) -> bool:
         """Return whether a place is part of what a function returns."""
-        return any(contains(returned, span) for returned in self._returned)
+        return any(returned.holds(span) for returned in self._returned)
 
     @cached_property
     def _returned(self) -> list[Span]:
@@ -252,11 +252,3 @@ def name_of(word: Word) -> str:
 def inside(span: Span, line: int, column: int) -> bool:
     """Return whether a place (line and column from 1) is in a span."""
     return (span.line, span.column) <= (line, column) < (span.end_line, span.end_column)
-
-
-def contains(large: Span, small: Span) -> bool:
-    """Return whether one span lies within another of the same file."""
-    return (large.line, large.column) <= (small.line, small.column) and (small.end_line, small.end_column) <= (
-        large.end_line,
-        large.end_column,
-    )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from tapecheck.lsp.outline import Outline, contains
+from tapecheck.lsp.outline import Outline
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import join
@@ -138,7 +138,7 @@ class Telling:
         parts = [leaf.name.partition(".")[2]]
         for span in (leaf.at.span, *leaf.at.stack):
             assigned = [one for one in self.outline.assignments if one[0].file == span.file]
-            around = [one for one in assigned if contains(one[0], span)]
+            around = [one for one in assigned if one[0].holds(span)]
             if not around and span.file == self.source.path and self.outline.is_returned(span):
                 continue
             if not around:

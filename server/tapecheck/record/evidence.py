@@ -7,7 +7,7 @@ was measured decides. A run that ended early refutes nothing that might still ha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Union
 
 from tapecheck.record import ranks
@@ -44,6 +44,15 @@ _NEVER = (
 """The rules about what never happens, which a run confirms that is seen to its end."""
 
 
+def lines_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
+    """Return the lines that findings are on, with their files: a run counts how often each of them ran."""
+    return {
+        (span.file, row)
+        for span in (finding.span for finding in findings)
+        for row in range(span.line, max(span.line, span.end_line) + 1)
+    }
+
+
 def confirm(
     source_path: str,
     request: RunRequest,
@@ -57,11 +66,8 @@ def confirm(
     Findings that only the run made are added where they lie in `source_path`, under that name. Raises
     `RunError` where the run cannot be made at all.
     """
-    lines = set(request.watch)
-    for finding in findings:
-        for row in range(finding.span.line, max(finding.span.end_line, finding.span.line) + 1):
-            lines.add((finding.span.file, row))
-    result = run(dataclasses.replace(request, watch=lines), on_event, cancelled)
+    watch = {*request.watch, *lines_of(findings)}
+    result = run(dataclasses.replace(request, watch=watch), on_event, cancelled)
     judged = judge(findings, result.tape, directory=request.cwd)
     own = real_path(source_path, None)
     return result, [

@@ -17,7 +17,8 @@ from tapecheck.rules.finding import Finding
 from tapecheck.tape import Measure, Raised
 
 SEED = 0
-_SHOWN = ("confirmed", "found-by-run")
+SHOWN = ("confirmed", "found-by-run")
+"""The verdicts of a run that say a finding is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,14 @@ class Trial:
         """Return what changed, in one line."""
         before, after = self.before, self.after
         parts = []
-        if self.verdict and self.verdict not in _SHOWN:
+        if self.verdict and self.verdict not in SHOWN:
             parts.append(f"the program as it is did not show this ({self.verdict}): what the fix mends is not known")
-        parts += [*_exceptions(before, after), *_rules(before, after), self._learned()]
+        told = [*_exceptions(before, after), *_rules(before, after)]
+        if self.verdict in SHOWN and not told:
+            told.append(
+                "the run of the program as it is shows this, and the dry run of the mended one no longer finds it"
+            )
+        parts += [*told, self._learned()]
         if before.memory and after.memory:
             parts.append(f"torch allocated up to {bytes_text(before.memory)} before, {bytes_text(after.memory)} after")
         if before.saved is not None and after.saved is not None and before.saved != after.saved:

@@ -49,6 +49,12 @@ class Span:
         """
         return self.line == self.column == self.end_line == self.end_column == 1
 
+    def holds(self, other: Span) -> bool:
+        """Return whether another span lies within this one."""
+        begins = (self.line, self.column) <= (other.line, other.column)
+        ends = (other.end_line, other.end_column) <= (self.end_line, self.end_column)
+        return self.file == other.file and begins and ends
+
 
 @built_directly
 @dataclass(frozen=True, slots=True)

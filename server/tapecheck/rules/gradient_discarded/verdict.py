@@ -16,7 +16,10 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     used = sum(count for at, count in story.gradients_used if story.at(finding.span, at.span))
     if found and found[0][2] >= used:
         names = [leaves[leaf].name or f"parameter {leaf}" for leaf, _, _ in found if leaf in leaves]
-        times_of = f"in {found[0][2]} of {found[0][2] + used} calls" if used else times(found[0][2])
+        seen = found[0][2] + used
+        # Of a long run most calls are not on the tape: those that are stand for no others.
+        seen_of = f"{seen} calls" if story.count(finding.span) <= seen else f"the {seen} calls that were followed"
+        times_of = f"in {found[0][2]} of {seen_of}" if used else times(found[0][2])
         return Evidence(
             "confirmed", f"what this call gave {names_text(names)} was cleared {times_of} before a step had it",
             iteration(found[0][1]), {"parameters": names, "calls": found[0][2], "used": used},
