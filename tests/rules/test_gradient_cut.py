@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
 from tapecheck.tape import Root
 
@@ -503,3 +504,30 @@ def test_a_generator_of_parameters_without_an_end_is_left() -> None:
     body = "while True:\n            yield self.neck.weight"
     report = check(from_text(FROZEN_BY_A_GENERATOR.format(each="p", body=body), "train.py"))
     assert not report.interpretation.exhausted
+
+
+TWO_CUTS = """\
+import torch
+from torch import nn
+
+actor = nn.Linear(4, 2)
+scale = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.Adam([scale, *actor.parameters()])
+for _ in range(5):
+    action = torch.tanh(actor(torch.randn(8, 4)))
+    entropy = -(action ** 2).sum(-1)
+    first = ({first}).mean()
+    second = ({second}).mean()
+    optimizer.zero_grad()
+    (first + second).backward()
+    optimizer.step()
+"""
+MEANT, IDLE = "scale.exp().detach() * entropy - action.sum(-1)", "scale.detach().exp() * (entropy.detach() + 2.0)"
+
+
+@pytest.mark.parametrize(("first", "second", "line"), [(MEANT, IDLE, 11), (IDLE, MEANT, 10)])
+def test_of_two_cuts_the_one_that_makes_a_term_a_constant_is_the_mistake(first: str, second: str, line: int) -> None:
+    report = check(from_text(TWO_CUTS.format(first=first, second=second), "train.py"))
+    finding = next(one for one in report.findings if one.code == CODE)
+    assert finding.span.line == line and len([one for one in finding.labels if one.role == "cut"]) == 1
+    assert fixes_for(report, finding)[0].title == f"Take out `.detach()` on line {line}: gradients flow again"

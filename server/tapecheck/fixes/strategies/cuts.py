@@ -28,7 +28,7 @@ _SWITCH = re.compile(r"\b(set_grad_enabled\(False\)|inference_mode|no_grad)")
 
 
 def remove_cut(context: Context) -> Iterator[Candidate]:
-    """Take out what cut the graph: all cuts on the way together, else one of them."""
+    """Take out what cut the graph: one cut, or all on the way together."""
     facts = context.finding.facts
     if isinstance(facts, GradientCutFacts) and facts.how == "leaf":
         # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
@@ -40,11 +40,14 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
     safe = safe and all(choices)
-    yield from _all_taken_out(context, cuts, choices, safe)
+    alone: list[Candidate] = []
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
-            alone = safe and len(cuts) == 1
-            yield Candidate(_title(code, [cut], way), effect_of(raises), way, alone, f"cut {cut.at.line}")
+            title = _title(code, [cut], way)
+            alone.append(Candidate(title, effect_of(raises), way, safe and len(cuts) == 1, f"cut {cut.at.line}"))
+    together = list(_all_taken_out(context, cuts, choices, safe))
+    # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
+    yield from (*together, *alone) if raises else (*alone, *together)
     labelled = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
     for span, group in labelled if cuts else [*labelled, (context.finding.span, "")]:
         for way in _ways_at(code, span):

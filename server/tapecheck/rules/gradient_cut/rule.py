@@ -13,6 +13,7 @@ from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Rule
+from tapecheck.rules.term_without_effect.rule import terms_of
 from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
 from tapecheck.rules.words import (
     CUT_CAUSES,
@@ -93,7 +94,7 @@ class GradientCut(Rule):
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         stories = _stories(places.values())
         for story in stories:
-            told = max(story, key=lambda causes: (not _rolled_out(reading, causes[0], trained), len(causes)))
+            told = max(story, key=lambda causes: _blame(reading, causes, trained)) if len(story) > 1 else story[0]
             others = [causes[0] for causes in story if causes is not told]
             yield self._finding(reading, told, owner, others)
 
@@ -217,6 +218,17 @@ def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -
     short = SHORT_CAUSES.get(cut.how, cause) if cut.copied is None and cut.off_at is None else cause
     known = (leaf.name for leaf in reading.ledger.leaves.values())
     return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, known)
+
+
+def _blame(reading: Reading, causes: Sequence[_Cause], trained: set[Identity]) -> tuple[bool, bool, int]:
+    """Return how likely it is that the cuts of one place are the mistake, rather than others of the same parameters.
+
+    A cut value beside others of the loss may be meant. One that leaves a whole term of it a constant trains nothing.
+    """
+    places = {cause.at for cause in causes}
+    terms = (term for cause in causes for term in terms_of(reading, cause.run) if term.node is None)
+    idle = any(cut.at in places for term in terms for cut in term.cuts)
+    return not _rolled_out(reading, causes[0], trained), idle, len(causes)
 
 
 @dataclass(slots=True)
