@@ -40,12 +40,12 @@ RULES = {path.parent.name for path in (ROOT / "rules").glob("*/__init__.py")}
 ELSEWHERE = {"fixes": "fixes", "verdict": "record"}
 """The files of a rule that belong to another room than `rules`."""
 ASKS = {
-    "gradient_cut": {"untrained_parameter"},
+    "gradient_cut": {"term_without_effect", "untrained_parameter"},
     "needless_graph": {"backward_without_graph", "gradient_cut", "graph_kept", "growing_chain"},
     "needless_retain_graph": {"missing_create_graph"},
     "term_without_effect": {"untrained_parameter"},
 }
-"""The rules whose judgement depends on what others report."""
+"""The rules whose judgement depends on what others find or report."""
 
 SERVER = (
     ("client", "places", "settings", "document", "notebook", "frames", "garbage", "closed"),
