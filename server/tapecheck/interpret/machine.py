@@ -154,7 +154,7 @@ class Machine:
         """Note an exception that Python may raise here: what comes after it is not certain."""
         missed = syntax.missed(self, node)
         if self.world.omissions.mistake(kind, node, missed=missed) and not missed:
-            self.world.assumptions.note("exception", f"raises no {kind}", node)
+            self.world.assumptions.note_exception(kind, node)
 
     def module_of(self, env: Env) -> Module:
         module = env.globals.module

@@ -6,10 +6,11 @@ that the whole program does not have, and never a safe fix that breaks the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.reading import Reading
+from tapecheck.rules.reading import Reading, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import possible
 from tapecheck.tape import (
@@ -19,7 +20,6 @@ from tapecheck.tape import (
     Backward,
     Cut,
     End,
-    Event,
     GradientCleared,
     Hold,
     InPlace,
@@ -135,7 +135,7 @@ def _lines_of(finding: Finding) -> set[tuple[str, int]]:
 
 def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iterator[tuple[Assumption, bool]]:
     """Yield what a finding rests on, each with whether it touches the finding's own nodes and leaves."""
-    lines = _lines_of(finding)
+    lines = frozenset(_lines_of(finding))
     for reading in readings:
         if lines.isdisjoint(reading.lines):
             continue
@@ -168,13 +168,14 @@ def _of_leaves(reading: Reading, event: Assumed) -> bool:
     return bool(event.about) and reading.ledger.leaves.keys() >= set(event.about)
 
 
-def _end(rule: Rule, finding: Finding, reading: Reading, lines: set[tuple[str, int]]) -> int:
+def _end(rule: Rule, finding: Finding, reading: Reading, lines: Set[tuple[str, int]]) -> int:
     """Return where on a tape that has happened which is found; what is missing may be supplied until the end."""
     events = reading.tape.events
     if rule.of_absence and not (rule.raises or rule.settled):
         return len(events)
     places = {(finding.span.file, finding.span.line)} if rule.raises else lines
-    return max((number for number, event in enumerate(events) if _place(event) in places), default=len(events))
+    happened = reading.positions_at
+    return max((happened[place][-1] for place in places if place in happened), default=len(events))
 
 
 def _built(finding: Finding, reading: Reading) -> int | None:
@@ -187,14 +188,10 @@ def _built(finding: Finding, reading: Reading) -> int | None:
     return None
 
 
-def _place(event: Event) -> tuple[str, int] | None:
-    at = getattr(event, "at", None)
-    return (at.file, at.line) if at is not None else None
-
-
-def _recorded(reading: Reading) -> Iterator[Assumption]:
-    """Yield the contexts and decorators that leave recording on, since a backward succeeds which walks what is built in
-    them: nothing else of it leads to a leaf.
+@remembered
+def _recorded(reading: Reading) -> frozenset[Assumption]:
+    """Return the contexts and decorators that leave recording on, since a backward succeeds which walks what is built
+    in them: nothing else of it leads to a leaf.
     """
     walked = [
         root.node
@@ -203,11 +200,13 @@ def _recorded(reading: Reading) -> Iterator[Assumption]:
         for root in run.backward.roots
         if root.node is not None
     ]
+    found: set[Assumption] = set()
     for _, event in reading.assumed:
         if event.kind in _OF_RECORDING:
             built = set(event.about) & reading.ledger.nodes.keys()
             if any(_only_through(reading, root, built) for root in walked):
-                yield Assumption(event.kind, event.at.span, event.text)
+                found.add(Assumption(event.kind, event.at.span, event.text))
+    return frozenset(found)
 
 
 def _only_through(reading: Reading, root: int, nodes: set[int]) -> bool:
@@ -230,7 +229,7 @@ def _may_end(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> bool:
     """Return whether the program may end by an exception that is reported elsewhere, before it can do what is found."""
     if rule.raises or rule.of_absence:
         return False
-    lines = _lines_of(finding)
+    lines = frozenset(_lines_of(finding))
     for reading in readings:
         chain = _chain(reading, lines) if not lines.isdisjoint(reading.lines) else set()
         for run in reading.runs:
@@ -241,14 +240,14 @@ def _may_end(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> bool:
     return False
 
 
-def _chain(reading: Reading, lines: set[tuple[str, int]]) -> set[int]:
+@remembered
+def _chain(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
     """Return the nodes and leaves that have a part in a finding: what its lines build, walk, keep, cut or change, what
     that was computed from, and what is computed from its nodes.
     """
     found: set[int] = set()
-    for event in reading.tape.events:
-        if _place(event) not in lines:
-            continue
+    for position in itertools.chain.from_iterable(reading.positions_at.get(place, ()) for place in lines):
+        event = reading.tape.events[position]
         if isinstance(event, (Node, Leaf)):
             found.add(event.id)
         elif isinstance(event, Backward):

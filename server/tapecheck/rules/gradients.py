@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
-from tapecheck.rules.reading import GradientEvent, Reading, Run
+from tapecheck.rules.reading import GradientEvent, Reading, Run, remembered
 from tapecheck.tape import (
     SHAPING,
     ChangeKind,
@@ -27,6 +28,9 @@ from tapecheck.tape import (
 
 Identity = tuple[str, str, int, int, tuple[Span, ...]]
 """Name, file, line, column and calls of a leaf: what makes it the same in several tapes."""
+
+
+_POSITION = attrgetter("position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,11 @@ class Gradients:
         """Return what happens to the gradient of a leaf, in order."""
         return self._moments.get(leaf, ())
 
+    def after(self, leaf: int, position: int) -> Iterator[Moment]:
+        """Yield what happens to the gradient of a leaf after a position, in order."""
+        moments = self._moments.get(leaf, [])
+        return itertools.islice(moments, bisect_right(moments, position, key=_POSITION), None)
+
     def leaves(self) -> Iterator[int]:
         """Yield the leaves to whose gradients anything happens."""
         return iter(self._moments)
@@ -226,6 +235,7 @@ def looked_at(moments: Sequence[Moment]) -> bool:
     )
 
 
+@remembered
 def set_by_hand(reading: Reading) -> set[int]:
     """Return the leaves that the program changes itself in the course of training, as a moving average is.
 

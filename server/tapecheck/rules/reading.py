@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tapecheck.tape import (
     NOTHING,
@@ -56,12 +56,16 @@ MERGES = frozenset(("add", "sub", "rsub"))
 SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
 
 
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
 def plain(op: str) -> str:
     """Return an op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
     return op.rsplit(".", 1)[-1].lower().split("backward")[0].strip("_")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LoopRun:
     """One run of a loop, from entering it to leaving it; positions count events of the tape.
 
@@ -91,7 +95,7 @@ class LoopRun:
         return len(self.event.at.iteration)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One backward of the tape with the position of its event and what the engine makes of it."""
 
@@ -116,7 +120,7 @@ HolderKey = tuple[int, str, str, int]
 """Loop id, holder, file and line of the store."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
     """What one holder keeps at the end of each iteration of one loop, by iteration."""
 
@@ -157,6 +161,8 @@ class Reading:
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
+        self.answers: dict[Hashable, Any] = {}
+        """What was asked of this reading before: see `remembered`."""
         self.escapes: list[tuple[int, Escape]] = []
         self.built_by_unknown: list[tuple[int, Escape]] = []
         """Calls of unknown code that may walk graphs which it has built itself."""
@@ -227,6 +233,20 @@ class Reading:
         found = (getattr(event, "at", None) for event in self.tape.events)
         sites = {id(site): site for site in found if isinstance(site, Site)}
         return {(span.file, span.line) for site in sites.values() for span in (site.span, *site.stack)}
+
+    @cached_property
+    def positions_at(self) -> dict[tuple[str, int], list[int]]:
+        """The positions of the events, by the file and line that these happened on."""
+        found: dict[tuple[str, int], list[int]] = {}
+        lists: dict[int, list[int]] = {}
+        for position, event in enumerate(self.tape.events):
+            at: Site | None = getattr(event, "at", None)
+            if at is not None:
+                here = lists.get(id(at))
+                if here is None:
+                    here = lists[id(at)] = found.setdefault((at.span.file, at.span.line), [])
+                here.append(position)
+        return found
 
     @property
     def complete(self) -> bool:
@@ -623,6 +643,27 @@ class Reading:
     def growing_chains(self) -> list[Chain]:
         """Return calls whose retained backward walks the graphs of all earlier iterations, longer each time."""
         return list(_growing_chains(self))
+
+
+def remembered(
+    question: Callable[Concatenate[Reading, Asked], Answer],
+) -> Callable[Concatenate[Reading, Asked], Answer]:
+    """Let a reading remember the answers to a question about it: the rules ask again whenever a further way was run.
+
+    What is asked about has to be hashable, and nobody may change an answer. A question may not hang on what becomes
+    known of a tape later: its `untried` conditions, its ways `beyond`.
+    """
+
+    def ask(reading: Reading, /, *asked: Asked.args, **named: Asked.kwargs) -> Answer:
+        key = (question, asked, *named.items())
+        try:
+            known: Answer = reading.answers[key]
+        except KeyError:
+            known = reading.answers[key] = question(reading, *asked, **named)
+        return known
+
+    update_wrapper(ask, question)
+    return ask
 
 
 @dataclass(slots=True)

@@ -206,7 +206,20 @@ class Ledger:
     def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
         """Return every node and leaf reachable from `nodes`, with whether the way there is certain."""
         reached: dict[int, Fact] = {}
-        stack: list[tuple[int, Fact]] = [(node, "yes") for node in nodes]
+        known_nodes, ahead = self.nodes, list(nodes)
+        # Nearly all ways are certain: as long as they are, there is no fact to carry along.
+        while ahead:
+            node = ahead.pop()
+            if node in reached:
+                continue
+            event = known_nodes.get(node)
+            if event is not None and event.linked != "yes":
+                ahead.append(node)
+                break
+            reached[node] = "yes"
+            if event is not None:
+                ahead += [source for source in event.inputs if source not in reached]
+        stack: list[tuple[int, Fact]] = [(node, "yes") for node in ahead]
         while stack:
             node, fact = stack.pop()
             known = reached.get(node)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import Value
-from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site
+from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,14 @@ class Assumptions:
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
         self._writer.emit(Assumed(self._position.site(node), kind, text, about))
+
+    def note_exception(self, kind: str, node: ast.AST) -> None:
+        """Note that the dry run goes on past an exception of Python's own that it expects here."""
+        at = self._position.site(node)
+        span = at.span
+        # The place where it begins: a name that is being typed grows with each letter, and the tape stays as it is.
+        start = Span(span.file, span.line, span.column, span.line, span.column)
+        self._writer.emit(Assumed(replace(at, span=start), "exception", f"raises no {kind}"))
 
     def begin(self, kind: AssumptionKind, text: str, node: ast.AST) -> Begun:
         """Return what is taken for granted of code that runs from here on."""

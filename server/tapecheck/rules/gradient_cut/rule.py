@@ -11,7 +11,7 @@ from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, optimizers_of, set_by_hand
-from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.reading import Reading, Run, covered, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import terms_of
 from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
@@ -28,7 +28,7 @@ from tapecheck.rules.words import (
     listed,
     off_labels,
 )
-from tapecheck.tape import Cut, Leaf, Optimizer, Root, Site, Span
+from tapecheck.tape import Cut, InPlace, Leaf, Optimizer, Root, Site, Span
 
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
@@ -260,6 +260,7 @@ def _shared(reading: Reading, cause: _Cause) -> bool:
     return False
 
 
+@remembered
 def _reached(reading: Reading) -> set[Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
@@ -281,6 +282,7 @@ def _reached(reading: Reading) -> set[Identity]:
     }
 
 
+@remembered
 def _written(reading: Reading) -> set[Identity]:
     """Return the leaves that the program sets in another way than by their gradients."""
     written = set_by_hand(reading)
@@ -311,6 +313,7 @@ def _class(site: Site) -> str:
     return site.function.rpartition(".")[0]
 
 
+@remembered
 def _fed(reading: Reading) -> set[int]:
     """Return the leaves that have a gradient, or may have one, at some step."""
     gradients = gradients_of(reading)
@@ -649,15 +652,24 @@ def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_C
     A gradient with a graph of its own is taken to be differentiated further; written into a copy's memory it leads
     nowhere, and the copy not to what it was copied from.
     """
-    leaves = reading.ledger.leaves
-    for position, change in reading.changes:
-        copy = leaves.get(change.leaf) if change.leaf is not None and change.lost else None
-        if copy is None or copy.copy_of not in wanted or position > run.position:
+    for position, change, copy in _written_to_copies(reading):
+        if copy.copy_of not in wanted or position > run.position:
             continue
         if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
             written_by_data = change.bumps == "no" and change.optimizer is None
             how: Untraining = "data" if change.grad_mode == "yes" or written_by_data else "no_grad"
             yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
+
+
+@remembered
+def _written_to_copies(reading: Reading) -> list[tuple[int, InPlace, Leaf]]:
+    """Return the changes past autograd that lose a graph, with their positions and the leaves that they change."""
+    leaves = reading.ledger.leaves
+    return [
+        (position, change, leaves[change.leaf])
+        for position, change in reading.changes
+        if change.lost and change.leaf is not None and change.leaf in leaves
+    ]
 
 
 def _made_again(reading: Reading, root: Root) -> Leaf | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, join, line
 from tapecheck.tape import Span, Step
@@ -87,6 +87,7 @@ class _Story:
     leaves: set[int] = field(default_factory=set)
 
 
+@remembered
 def _fates(reading: Reading) -> dict[Span, _Story]:
     found: dict[Span, _Story] = {}
     if not reading.steps or not reading.cleared:
@@ -145,11 +146,11 @@ def _fate_of(gradients: Gradients, run: Run, leaf: int) -> tuple[_Fate, Moment |
     """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does."""
     if gradients.unseen(leaf) or leaf in gradients.handed:
         return "unknown", None
-    moments = [moment for moment in gradients.moments(leaf) if moment.position > run.position]
     if leaf not in gradients.steppable:
+        moments = list(gradients.after(leaf, run.position))
         cleared = next((moment for moment in moments if moment.kind == "cleared"), None)
         return ("used", None) if looked_at(moments) else ("discarded", cleared)
-    first = next((moment for moment in moments if moment.kind != "added"), None)
+    first = next((moment for moment in gradients.after(leaf, run.position) if moment.kind != "added"), None)
     if first is None:
         return "left", None
     return ("discarded", first) if first.kind == "cleared" else ("used", None)

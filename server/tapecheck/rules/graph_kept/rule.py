@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.path import told_apart
-from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, with_sources
+from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
 from tapecheck.tape import Decision, Fact, Node, Site, Span
@@ -226,7 +226,7 @@ def _parts_of(condition: str) -> list[ast.AST]:
         return []
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Growth:
     """A holder that keeps more at the end of each iteration. `chain` says that its value is computed from its
     value in the iteration before, `steps` are the iterations at which it grew.
@@ -249,6 +249,7 @@ def _place(held: Held) -> _Place:
     return held.holder, at.file, at.line, held.loop.event.at.span
 
 
+@remembered
 def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
     """Return the holders that grow with their loop, and those that were seen not to."""
     by_loop: dict[int, list[Held]] = {}
@@ -505,6 +506,7 @@ def _walked_and_let_go(
     return all(walked.isdisjoint(reached[i]) for i in after)
 
 
+@remembered
 def _backwarded_later(reading: Reading, held: Held) -> bool:
     """Return whether what was held is there for a later backward.
 
@@ -540,6 +542,7 @@ def _handed_on(reading: Reading, held: Held, index: int, old: set[int]) -> bool:
     return bool(given) and not direct.isdisjoint(reading.ledger.ancestry(given))
 
 
+@remembered
 def _begun_anew(reading: Reading, held: Held) -> bool:
     """Return whether a short loop of a known length makes leaves of what it computed of the held values.
 
@@ -614,6 +617,7 @@ def _constant_later(reading: Reading, direct: set[int], position: int) -> int | 
     return None
 
 
+@remembered
 def _store(reading: Reading, growth: _Growth) -> Site:
     """Return the line that stores, or, where a value is computed from its own old value in several lines, the
     first.
@@ -644,6 +648,7 @@ def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
     )
 
 
+@remembered
 def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
     """Return the kept nodes of iterations before the last."""
     last = growth.steps[-1]
@@ -652,11 +657,13 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
     ]
 
 
+@remembered
 def _linked(reading: Reading, growth: _Growth) -> bool:
     """Return whether a kept node is more than what unknown code may have computed."""
     return any(node.linked == "yes" for node in _old_nodes(reading, growth))
 
 
+@remembered
 def _saved(reading: Reading, growth: _Growth) -> bool:
     """Return whether kept nodes hold activations that would be freed without them; parameters live on anyway."""
     scalars = _scalars(reading, growth)
@@ -674,6 +681,7 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
     return False
 
 
+@remembered
 def _of_one_forward(reading: Reading, growth: _Growth) -> bool:
     """Return whether all that is kept was computed from graphs that were there before the loop, and from no parameter:
     the losses of parts of one batch, whose graph is there for as long as the function runs anyway.
@@ -709,6 +717,7 @@ def _is_freed(reading: Reading, node: Node) -> bool:
     return unproven and ledger.is_freed(node.id) == "may"
 
 
+@remembered
 def _freeing(reading: Reading, growth: _Growth) -> Span | None:
     """Return where a backward has freed the kept nodes."""
     for node in sorted(_old_nodes(reading, growth), key=lambda node: -node.id):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
-from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, with_sources
+from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
@@ -110,21 +110,21 @@ class Term:
     reaches: Fact
 
 
-def terms_of(reading: Reading, run: Run) -> Iterator[Term]:
-    """Yield the terms of the sum that a backward starts from, where the step after it is seen and all that it may reach
-    is known.
+@remembered
+def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
+    """Return the terms of the sum that a backward starts from, where the step after it is seen and all that it may
+    reach is known.
     """
     backward = run.backward
     if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None or backward.create != "no":
-        return
+        return ()
     root = backward.roots[0]
     if root.node is None or root.graph != "yes" or run.traversal.problem is not None:
-        return
+        return ()
     gradients = gradients_of(reading)
     ledger = reading.ledger
     trained = {leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
-    if trained:
-        yield from _Sum(reading, run, gradients, trained).terms(root.node)
+    return _Sum(reading, run, gradients, trained).terms(root.node) if trained else ()
 
 
 def _of_another_iteration(cut: Cut, merge: Node) -> bool:
@@ -151,8 +151,8 @@ def _told_as_left_out(reading: Reading, term: Term, told: set[Identity]) -> bool
 
 def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
     """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
-    for moment in gradients.moments(leaf):
-        if moment.position > run.position and moment.kind not in ("added", "read"):
+    for moment in gradients.after(leaf, run.position):
+        if moment.kind not in ("added", "read"):
             if moment.shapes:
                 continue
             return moment.kind == "stepped"
@@ -161,8 +161,8 @@ def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
 
 def _next(gradients: Gradients, leaf: int, run: Run) -> str:
     """Return what first uses or clears the gradient of a leaf after a backward: stepped, cleared, read, or nothing."""
-    for moment in gradients.moments(leaf):
-        if moment.position > run.position and moment.kind != "added":
+    for moment in gradients.after(leaf, run.position):
+        if moment.kind != "added":
             return "read" if moment.kind == "set" else moment.kind
     return ""
 
@@ -177,10 +177,10 @@ class _Sum:
         self.trained = trained
         self._found: list[Term] = []
 
-    def terms(self, root: int) -> Iterator[Term]:
-        """Yield the terms, of nested sums the outermost that tell something."""
+    def terms(self, root: int) -> Sequence[Term]:
+        """Return the terms, of nested sums the outermost that tell something."""
         self._visit(root, 0)
-        yield from self._found
+        return self._found
 
     def _visit(self, number: int, depth: int) -> Fact:
         """Return whether some term below a node has an effect; note the terms on the way."""
