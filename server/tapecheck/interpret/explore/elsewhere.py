@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.python.imports import LIBRARIES
-from tapecheck.interpret.values import Instance, Value, function_of
+from tapecheck.interpret.values import Value, function_of, user_class
 from tapecheck.source import Source
 from tapecheck.source.environment import installed
 from tapecheck.source.importers import leads_to, statements_of
@@ -131,8 +131,8 @@ def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
         value = present.value(name)
         if function_of(value) is not None:
             effects |= _of_function(value, shapes)
-        elif isinstance(value, Instance) and value.cls is not None:
-            for cls in value.cls.mro():
+        elif (made := user_class(value)) is not None:
+            for cls in made.mro():
                 for method in side.facts.attributes & cls.namespace.keys():
                     effects |= _of_function(cls.namespace[method], shapes)
     return effects

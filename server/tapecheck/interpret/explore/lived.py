@@ -14,7 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values import CONSTANTS, Class, Dict, Instance, List, Set, Unknown, Value, function_of
+from tapecheck.interpret.values import (
+    Class,
+    Dict,
+    Instance,
+    List,
+    Set,
+    Unknown,
+    Value,
+    function_of,
+    is_constant,
+    is_number,
+)
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
 from tapecheck.source.nodes import id_of, last_name, of_kind, walk
@@ -101,12 +112,12 @@ def _joined(name: str, value: Value, changed: bool) -> Value:
     if isinstance(value, (List, Set)):
         value.more = True
         if isinstance(value, List):
-            value.items[:] = [Unknown("item") if isinstance(item, CONSTANTS) else item for item in value.items]
+            value.items[:] = [Unknown("item") if is_constant(item) else item for item in value.items]
         return value
     if isinstance(value, Dict):
         value.more = True
         return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value):
         number = Unknown.number()
         if not changed and value >= 0:
             number.bounds = (value, math.inf)

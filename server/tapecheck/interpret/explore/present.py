@@ -10,13 +10,12 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
-from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.library.states import OptimizerState, state_of
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
     BaseValue,
-    Bound,
     Class,
     Dict,
     Env,
@@ -30,8 +29,9 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
-    Wrapped,
     behaviour,
+    is_function,
+    is_module,
 )
 
 ABSENT = BaseValue()
@@ -103,7 +103,7 @@ class Present:
             return Graph.NONE
         if isinstance(value, Tensor) or type(value) is Unknown:
             return self._graph_of(value)
-        if isinstance(value, (tuple, List, Dict, Set)) or (isinstance(value, Instance) and not value.module):
+        if _has_members(value):
             known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:
@@ -139,16 +139,13 @@ class Present:
                 return False
             if isinstance(value, Function) and _builds_nothing(value, set()):
                 continue
-            if isinstance(value, (Function, Class, Bound, Wrapped)) or (isinstance(value, Instance) and value.module):
-                return False
-            if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
+            if is_function(value) or isinstance(value, Class) or _has_leaves(value):
                 return False
         return True
 
     def calls_layer(self, side: Side) -> bool:
         """Whether a side reads a model that is there by name: what it does with it as likely as not builds a graph."""
-        values = (_lookup(self.env, name) for name in side.read)
-        return side.facts.called and any(isinstance(value, Instance) and value.module for value in values)
+        return side.facts.called and any(is_module(_lookup(self.env, name)) for name in side.read)
 
     def asks_opaque(self, side: Side) -> bool:
         """Whether a side calls code that is not visible, with something that it may differentiate."""
@@ -226,9 +223,12 @@ def _is_opaque(value: Value) -> bool:
 
 def _has_leaves(value: Value) -> bool:
     """Whether a value is a model, or a tensor that requires grad."""
-    if isinstance(value, Tensor):
-        return value.is_leaf and value.node is not None
-    return isinstance(value, Instance) and value.module
+    return is_module(value) or (carry.has_graph(value) and value.is_leaf)
+
+
+def _has_members(value: Value) -> bool:
+    """Whether a value is a container, or an object that is no module."""
+    return isinstance(value, (tuple, List, Dict, Set)) or (isinstance(value, Instance) and not value.module)
 
 
 _STEPPING = frozenset(("step", "zero_grad"))
@@ -238,10 +238,11 @@ def _steps(value: Value, named: bool, depth: int) -> bool:
     """Whether a value is or holds a step of an optimizer; an optimizer is one where a method of it is `named`."""
     if isinstance(value, Native):
         return value.name in _STEPPING and _steps(value.receiver, True, 0)
-    if isinstance(value, Instance) and isinstance(value.state, OptimizerState):
+    if state_of(value, OptimizerState) is not None:
         return named
-    inside = isinstance(value, (tuple, List, Dict)) or (isinstance(value, Instance) and not value.module)
-    return inside and depth > 0 and any(_steps(one, named, depth - 1) for one in behaviour(value).children())
+    return (
+        depth > 0 and _has_members(value) and any(_steps(one, named, depth - 1) for one in behaviour(value).children())
+    )
 
 
 def _builds_nothing(function: Function, seen: set[int]) -> bool:

@@ -41,7 +41,9 @@ from tapecheck.interpret.values import (
     Set,
     Tensor,
     Value,
-    Wrapped,
+    function_of,
+    is_module,
+    user_class,
 )
 from tapecheck.source.modules import Modules
 from tapecheck.source.notes import Notes
@@ -278,7 +280,7 @@ class Watcher:
         """Whether the other side may store a value with a graph where this one has none there, or none where it has."""
         graph = bool(open_.present.graph(now))
         other = open_.other
-        if isinstance(now, Instance) and now.module:
+        if is_module(now):
             # Another layer, as likely as not: what it gives has a graph, too.
             return False
         if name in other.plain or other.effects & _CUT or open_.present.inert(other):
@@ -528,14 +530,11 @@ def _left_unknown(present: Present, shapes: Shapes, node: ast.If, taken: bool) -
 
 def _code_of(value: Value) -> set[tuple[str, int]]:
     """Return the lines, by file and number, of the class or function that a value is, or is an object of."""
-    if isinstance(value, Wrapped):
-        value = value.function
-    elif isinstance(value, Instance) and value.cls is not None:
-        value = value.cls
-    if not isinstance(value, (Class, Function)) or value.module.source is None:
+    code = function_of(value) or user_class(value) or value
+    if not isinstance(code, (Class, Function)) or code.module.source is None:
         return set()
-    node = value.node
-    return {(value.module.source.path, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    node = code.node
+    return {(code.module.source.path, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.objects.records import is_dataclass
 from tapecheck.interpret.values import (
     NO_MODEL,
     Args,
@@ -36,7 +37,7 @@ _GIVEN = ("config_class", "f", "components")
 def parsed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what `tyro.cli(Args)` gives; NO_MODEL where it is given no dataclass."""
     cls = args[0] if args else next((kwargs[name] for name in _GIVEN if name in kwargs), None)
-    return _made(torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else NO_MODEL
+    return _made(torch, cls, node) if is_dataclass(cls) else NO_MODEL
 
 
 def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -51,7 +52,7 @@ def parse(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
     given = owner.args[0] if owner.args else None
     known = known_elements(given)
     made = [
-        _made(modules.torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else Unknown("arguments")
+        _made(modules.torch, cls, node) if is_dataclass(cls) else Unknown("arguments")
         for cls in ([given] if known is None else known)
     ]
     if kwargs.get("return_remaining_strings"):

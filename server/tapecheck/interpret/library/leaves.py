@@ -11,7 +11,6 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.values import (
-    Bound,
     Function,
     Instance,
     Mark,
@@ -19,8 +18,8 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
-    Wrapped,
     behaviour,
+    is_function,
     is_module,
     on_graph,
 )
@@ -152,7 +151,7 @@ def graphs_behind(function: Value, depth: int) -> list[Tensor | Unknown]:
     """Return the graphs that whoever calls a function can walk."""
     found: list[Tensor | Unknown] = []
     for one in _behind(function) if depth > 0 else ():
-        if isinstance(one, (Bound, Native, Wrapped, Function)):
+        if is_function(one) or isinstance(one, Native):
             found += graphs_behind(one, depth - 1)
         elif not carry.is_leaf(one):
             found += carry.tensors_in(one)

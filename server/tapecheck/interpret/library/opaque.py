@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers, visible
@@ -13,12 +12,11 @@ from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
+    INERT,
     NO_MODEL,
     Args,
     Bound,
-    Dict,
     Function,
-    Instance,
     Kwargs,
     List,
     Mark,
@@ -29,6 +27,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     argument,
+    behaviour,
     concrete,
     expression,
     is_constant,
@@ -147,7 +146,7 @@ def _rework(
     torch: Torch, value: Value, node: ast.AST, to: str, depth: int, seen: set[int], found: list[Tensor | Unknown]
 ) -> Value:
     """Return what may stand in the place of a value that unknown code can come to; what had a graph is `found`."""
-    if depth == 0 or id(value) in seen:
+    if depth == 0 or id(value) in seen or type(value) in INERT:
         return value
     if isinstance(value, Bound):
         _rework(torch, value.receiver, node, to, depth, seen, found)
@@ -163,25 +162,11 @@ def _rework(
 
     if isinstance(value, tuple):
         return tuple([left(one) for one in value])
-    if isinstance(value, Instance):
+    owner = behaviour(value)
+    if owner is value:
         seen.add(id(value))
-        _each(value.attrs, left)
-    elif isinstance(value, Dict):
-        seen.add(id(value))
-        _each(value.items, left)
-    elif isinstance(value, List):
-        seen.add(id(value))
-        value.items[:] = map(left, value.items)
+        owner.replace_held(left)
     return value
-
-
-_Key = TypeVar("_Key")
-
-
-def _each(held: MutableMapping[_Key, Value], left: Callable[[Value], Value]) -> None:
-    """Put in the place of each value what is left of it."""
-    for key in list(held):
-        held[key] = left(held[key])
 
 
 def _left(

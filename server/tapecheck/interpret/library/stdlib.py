@@ -21,7 +21,6 @@ from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     NO_MODEL,
     Args,
-    Bound,
     Cached,
     Class,
     Dict,
@@ -43,6 +42,7 @@ from tapecheck.interpret.values import (
     concrete,
     expression,
     is_constant,
+    is_function,
     known_int,
     known_keywords,
     known_numbers,
@@ -456,7 +456,7 @@ def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`functools.lru_cache`, with or without arguments."""
     # Python's own default.
     size = 128
-    if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
+    if args and (is_function(args[0]) or isinstance(args[0], Native)):
         return Cached("cache", args[0], bound=size)
     bound = known_int(argument(args, kwargs, 0, "maxsize", size))
     return Native("lru_cache", lambda m2, given, named, at: Cached("cache", given[0], bound=bound))

@@ -13,9 +13,7 @@ from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
-    Bound,
     Context,
-    Function,
     Generator,
     Instance,
     Kwargs,
@@ -29,6 +27,7 @@ from tapecheck.interpret.values import (
     Wrapping,
     argument,
     concrete,
+    is_function,
     known_elements,
     may_carry,
     positional,
@@ -64,7 +63,7 @@ def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Cont
 
 
 def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and isinstance(args[0], (Function, Wrapped, Bound)):
+    if args and is_function(args[0]):
         return Wrapped("no_grad", args[0])
     return grad_mode("no", "no_grad")
 

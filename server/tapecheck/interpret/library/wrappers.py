@@ -13,9 +13,7 @@ from tapecheck.interpret.library.states import CompiledState, ParallelState, kep
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
-    Bound,
     Context,
-    Function,
     Instance,
     Kwargs,
     Native,
@@ -24,6 +22,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     argument,
     concrete,
+    is_function,
     is_module,
 )
 from tapecheck.tape import Cut, Decision, Escape, Fact, GradientsReduced, GraphRead, Wrapper, WrapperCall, both
@@ -124,7 +123,7 @@ def compile_(target: Value, options: Kwargs) -> Value:
         owner = _around(target, "_orig_mod", COMPILED)
         owner.state = state
         return owner
-    if isinstance(target, (Function, Bound, Wrapped)):
+    if is_function(target):
         return Wrapped("compiled", target, state=state)
     return target
 

@@ -142,7 +142,7 @@ class _Scan:
 
         Answers whether no graph can be there before something else is stored.
         """
-        if isinstance(value, (Tensor, Unknown)):
+        if may_carry(value):
             return self.tensor(value, path, owner, key)
         if isinstance(value, (tuple, List, Dict, Set)):
             return len(self.seen) < limits.MAX_SEEN and self.elements(value, path, owner, key)
@@ -215,7 +215,7 @@ class _Scan:
         last: Site | None = None
         for key, item in list(value.items.items()):
             name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
-            if isinstance(item, (Tensor, Unknown)):
+            if may_carry(item):
                 if _stamp(value, key) < self.clock or key not in value.rewritten:
                     if item.node is not None and not is_leaf(item):
                         kept.append(item)
@@ -397,7 +397,7 @@ def _recorded(value: Instance) -> list[Value]:
     return [
         item
         for name, item in value.attrs.items()
-        if value.born >= 0 and _stamp(value, name) == value.born and isinstance(item, (Tensor, Unknown, tuple))
+        if value.born >= 0 and _stamp(value, name) == value.born and (may_carry(item) or isinstance(item, tuple))
     ]
 
 

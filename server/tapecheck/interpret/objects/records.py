@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
@@ -219,10 +220,15 @@ def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.call(cls, [], given, node)
 
 
+def is_dataclass(value: Value) -> TypeGuard[Class]:
+    """Whether a value is a dataclass of the program."""
+    return isinstance(value, Class) and value.kind == "dataclass"
+
+
 def _dataclass_of(value: Value) -> Class | None:
     """Return the dataclass that a value is or is an object of; None of anything else."""
     cls = user_class(value) or value
-    return cls if isinstance(cls, Class) and cls.kind == "dataclass" else None
+    return cls if is_dataclass(cls) else None
 
 
 def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -12,7 +12,6 @@ from tapecheck.interpret.objects import algebra, carry, records, syntax, unknown
 from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import Growth, merge_cuts
 from tapecheck.interpret.values import (
-    CONSTANTS,
     Decides,
     Dict,
     Env,
@@ -30,7 +29,8 @@ from tapecheck.interpret.values import (
     equal,
     expression,
     identical,
-    items_of,
+    is_constant,
+    known_elements,
 )
 from tapecheck.source.nodes import attr_of, id_of, name_called, of_kind
 
@@ -379,7 +379,7 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
     value.parts = (f"test {kind.__name__}", left, right)
     if not isinstance(left, Unknown):
         return value
-    if isinstance(right, CONSTANTS):
+    if is_constant(right):
         value.compared = (kind.__name__, left, right)
     if left.usual is not None:
         value.likely = _likely(machine, kind, left, left.usual[0], right)
@@ -408,9 +408,9 @@ def _usually(kind: type[ast.cmpop], default: Value, other: Value) -> bool | None
     if kind is ast.In:
         if isinstance(other, List) and other.more:
             return None
-        items = items_of(other) if isinstance(other, (List, tuple)) else None
-        return default in items if items is not None and all(isinstance(item, CONSTANTS) for item in items) else None
-    if not isinstance(other, CONSTANTS) or kind not in _COMPARE:
+        items = known_elements(other)
+        return default in items if items is not None and all(map(is_constant, items)) else None
+    if not is_constant(other) or kind not in _COMPARE:
         return None
     try:
         return bool(_COMPARE[kind](default, other))

@@ -18,16 +18,15 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import World
 from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
-    CONSTANTS,
     COUNTED,
     Class,
     Kind,
-    List,
     Unknown,
     Value,
-    behaviour,
     expression,
-    items_of,
+    is_constant,
+    is_number,
+    known_elements,
 )
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
@@ -209,8 +208,8 @@ def _size(values: Iterable[Value], most: int) -> int:
         if isinstance(current, Unknown):
             if current.parts is not None:
                 stack.extend(current.parts[1:])
-        elif isinstance(current, (tuple, List)):
-            stack.extend(items_of(current))
+        else:
+            stack.extend(known_elements(current) or ())
     return found
 
 
@@ -236,19 +235,19 @@ def _atoms(value: Value) -> dict[int, Unknown]:
             else:
                 # The same expression of the same unknowns is one value, so it can stand for itself.
                 found[hash(expression(current))] = current
-        elif isinstance(current, (tuple, List)):
+        elif (elements := known_elements(current)) is not None:
             if getattr(current, "more", False):
                 raise _Opaque
-            stack.extend(items_of(current))
-        elif not isinstance(current, CONSTANTS):
+            stack.extend(elements)
+        elif not is_constant(current):
             raise _Opaque
     return found
 
 
 def _formula(value: Value) -> _Formula:
     """Return what works an expression out for examples of the unknowns in it: many are tried, and read it once."""
-    if isinstance(value, (tuple, List)):
-        items = [_formula(item) for item in items_of(value)]
+    if (elements := known_elements(value)) is not None:
+        items = [_formula(item) for item in elements]
         return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
         return lambda given: value
@@ -341,13 +340,12 @@ class _Constants:
             self._collect(value.concrete)
             if value.parts is not None:
                 self._collect_parts(value.parts)
-        elif isinstance(value, (tuple, List)):
-            for item in behaviour(value).children():
-                self._collect(item)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif is_number(value):
             self.numbers.add(value)
         elif isinstance(value, str):
             self.texts.add(value)
+        for item in known_elements(value) or ():
+            self._collect(item)
 
     def _collect_parts(self, parts: tuple[Value, ...]) -> None:
         """Collect from an operation and its operands."""
@@ -355,7 +353,7 @@ class _Constants:
         self.combined = self.combined or name in _ARITHMETIC
         self.divided = self.divided or name in ("Mod", "FloorDiv")
         self.lengths = self.lengths or name == "len"
-        if name == "test In" and isinstance(operands[0], CONSTANTS):
+        if name == "test In" and is_constant(operands[0]):
             self.searched.add(operands[0])
         if name == "test Is" and isinstance(operands[1], tuple):
             self.kinds += [kind for kind in _types(operands[1][1:]) if kind not in self.kinds]

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     deciding,
     declines,
     hashable,
+    known_elements,
     loaded,
     stored,
     unwrapped,
@@ -212,7 +213,7 @@ def _with_unknown(machine: Engine, op: ast.operator, left: Value, right: Value, 
 def _repeats(left: Value, right: Value) -> bool:
     """Whether a product repeats a list or tuple so often as nobody knows."""
     sequence, count = (left, right) if isinstance(right, Unknown) else (right, left)
-    return isinstance(sequence, (List, tuple)) and isinstance(count, Unknown) and count.data
+    return known_elements(sequence) is not None and isinstance(count, Unknown) and count.data
 
 
 def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) -> Value:

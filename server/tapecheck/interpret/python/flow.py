@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     behaviour,
     hashable,
     identical,
+    known_elements,
     unwrapped,
 )
 
@@ -76,7 +77,7 @@ def _aligned(machine: Engine, pattern: ast.MatchSequence, subject: Value) -> lis
     """Return the elements of a sequence for the parts of a pattern; None where it has too few or too many."""
     parts = pattern.patterns
     star = next((place for place, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
-    known = behaviour(subject).known_items(machine, pattern) if isinstance(subject, (tuple, List)) else None
+    known = behaviour(subject).known_items(machine, pattern) if known_elements(subject) is not None else None
     if known is None:
         if not isinstance(subject, (Unknown, List)):
             return None

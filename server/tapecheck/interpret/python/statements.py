@@ -12,12 +12,10 @@ from tapecheck.interpret.objects import exceptions, records
 from tapecheck.interpret.python import expressions, flow, functions, guards, loops
 from tapecheck.interpret.values import (
     Args,
-    Bound,
     ByKind,
     Class,
     Context,
     Env,
-    Function,
     Instance,
     Lib,
     Module,
@@ -31,6 +29,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
     function_of,
+    is_function,
 )
 from tapecheck.source import expects
 from tapecheck.tape import Raised
@@ -245,7 +244,7 @@ def decorate(machine: Engine, decorator: Value, function: Value, node: ast.AST) 
             return known
     if isinstance(decorator, Context) and decorator.decorate is not None:
         return Wrapped(decorator.decorate, function)
-    if isinstance(decorator, (Function, Bound, Wrapped, Class)):
+    if is_function(decorator) or isinstance(decorator, Class):
         return machine.call(decorator, [function], {}, node)
     if isinstance(decorator, Native):
         return decorator.call(machine, [function], {}, node)
@@ -297,7 +296,7 @@ def _own_functions(cls: Class, namespace: Env, env: Env) -> None:
 
 def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST) -> Value:
     """Return what a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
-    if isinstance(decorator, (Function, Bound, Wrapped, Class, Native, Instance)):
+    if is_function(decorator) or isinstance(decorator, (Class, Native, Instance)):
         result = machine.call(decorator, [cls], {}, node)
         return cls if result is None or isinstance(result, Unknown) else result
     return cls

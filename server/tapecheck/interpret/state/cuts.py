@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.values import Tensor, Unknown, Value
+from tapecheck.interpret.values import Value, may_carry
 from tapecheck.interpret.values.unknown import merge_cuts
 
 
 def cuts_of(*values: Value) -> tuple[int, ...]:
     """Return the cuts that tensors and unknown numbers came through."""
-    groups = [value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts]
+    groups = [value.cuts for value in values if may_carry(value) and value.cuts]
     return merge_cuts(*groups) if groups else ()
 
 

@@ -50,7 +50,7 @@ from tapecheck.interpret.values.instance import Instance, Layer, Super, is_modul
 from tapecheck.interpret.values.keys import unkey
 from tapecheck.interpret.values.kinds import ByKind
 from tapecheck.interpret.values.mapping import Dict, View
-from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module, function_of
+from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module, function_of, is_function
 from tapecheck.interpret.values.record import Record
 from tapecheck.interpret.values.sequence import (
     List,
@@ -86,12 +86,12 @@ __all__ = [
     "CONSTANTS", "COUNTED", "INERT", "MORE_KEYWORDS", "NO_MODEL", "OPEN", "Args", "BaseValue", "Bound", "ByKind",
     "Cached", "Class", "ClassKind", "Context", "Decides", "Deferred", "Dict", "Env", "Extent", "Field", "Function",
     "Generator", "Instance", "Interpreter", "Kind", "Kwargs", "Layer", "Lib", "List", "Mark", "Module", "Native",
-    "NotPlain", "Order", "PythonValue", "Queue", "Range", "Read", "Record", "Run", "Set", "Settlings", "Signal", "Slot",
-    "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "WayOut", "Wrapped", "Wrapping", "argument",
-    "behaviour", "bound_length", "can_hold", "concrete", "copied", "deciding", "declines", "equal", "expression",
-    "function_of", "hashable", "identical", "is_buffer", "is_constant", "is_module", "is_number", "is_parameter",
-    "items_of", "known_elements", "known_int", "known_keywords", "known_numbers", "known_slice", "known_text",
-    "layer_of", "listed", "loaded", "marked", "may_carry", "merge_cuts", "node_of", "note_first_graph", "on_graph",
-    "only_tensors", "parts_of_slice", "path_of", "plain", "positional", "requires_any", "settle_on", "stands_still",
-    "stored", "unkey", "unwrapped", "user_class",
+    "NotPlain", "Order", "PythonValue", "Queue", "Range", "Read", "Record", "Run", "Set", "Settlings", "Signal",
+    "Slot", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "WayOut", "Wrapped", "Wrapping",
+    "argument", "behaviour", "bound_length", "can_hold", "concrete", "copied", "deciding", "declines", "equal",
+    "expression", "function_of", "hashable", "identical", "is_buffer", "is_constant", "is_function", "is_module",
+    "is_number", "is_parameter", "items_of", "known_elements", "known_int", "known_keywords", "known_numbers",
+    "known_slice", "known_text", "layer_of", "listed", "loaded", "marked", "may_carry", "merge_cuts", "node_of",
+    "note_first_graph", "on_graph", "only_tensors", "parts_of_slice", "path_of", "plain", "positional",
+    "requires_any", "settle_on", "stands_still", "stored", "unkey", "unwrapped", "user_class",
 ]  # fmt: skip

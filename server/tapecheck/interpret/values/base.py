@@ -8,7 +8,7 @@ the same question gets the same answer.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +26,8 @@ What a value is has to be asked before anything is done with it.
 
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 """The types of Python's own constants."""
+
+Key = TypeVar("Key", bound=Hashable)
 
 INERT: frozenset[type] = frozenset([int, float, str, bytes, bool, type(None)])
 """Types of Python values that can hold no tensor."""
@@ -47,6 +49,12 @@ Args = list[Value]
 Kwargs = dict[str, Value]
 MORE_KEYWORDS = "**"
 """The key in `Kwargs` that says that a call may give further keywords: `f(**options)`, whose names nobody knows."""
+
+
+def replace_values(held: MutableMapping[Key, Value], each: Callable[[Value], Value]) -> None:
+    """Put in the place of each value of a mapping what `each` makes of it."""
+    for key in list(held):
+        held[key] = each(held[key])
 
 
 def known_keywords(kwargs: Kwargs) -> Kwargs:
@@ -257,6 +265,9 @@ class BaseValue:
     def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
         """Return the container like this one of what `each` makes of its elements; None of what is no container."""
         return None
+
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        """Put in the place of each value that can be stored anew in it what `each` makes of that."""
 
     def requires(self) -> Fact:
         """Whether it carries a graph, or is a leaf that requires grad."""
@@ -523,7 +534,6 @@ NO_MODEL = BaseValue()
 """The answer of a model that does not know a function or method: no value of the program."""
 
 _Behaviour = TypeVar("_Behaviour", bound=type[BaseValue])
-Key = TypeVar("Key", bound=Hashable)
 
 
 class _Table(dict[type, Callable[[Value], BaseValue]]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeGuard
 
@@ -24,6 +24,7 @@ from tapecheck.interpret.values.base import (
     concrete,
     key_within,
     known_int,
+    replace_values,
 )
 from tapecheck.interpret.values.mapping import Dict
 from tapecheck.interpret.values.program import Class
@@ -125,6 +126,9 @@ class Instance(BaseValue):
 
     def is_of(self, cls: BaseValue) -> bool | None:
         return self.cls is not None and cls in self.cls.mro()
+
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        replace_values(self.attrs, each)
 
     def children(self) -> Iterable[Value]:
         return [*self.attrs.values(), self.inner]

@@ -23,6 +23,7 @@ from tapecheck.interpret.values.base import (
     is_constant,
     loaded,
     plain,
+    replace_values,
     stored,
 )
 from tapecheck.interpret.values.keys import unkey
@@ -53,6 +54,9 @@ class Dict(Container):
 
     def children(self) -> Iterable[Value]:
         return self.items.values()
+
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        replace_values(self.items, each)
 
     def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
         return Dict({key: each(item) for key, item in self.items.items()}, self.more, born=born)

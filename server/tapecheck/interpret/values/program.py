@@ -6,10 +6,10 @@ import ast
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Kwargs, Slot, Stream, Value, can_hold, stored
-from tapecheck.interpret.values.callable import Lib, Wrapped
+from tapecheck.interpret.values.callable import Bound, Lib, Wrapped
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
 from tapecheck.source.notes import Notes
@@ -105,6 +105,11 @@ class Function(BaseValue):
 
     def is_one(self) -> bool:
         return True
+
+
+def is_function(value: Value) -> TypeGuard[Function | Bound | Wrapped]:
+    """Whether a value is a function or method of the program, perhaps under decorators."""
+    return isinstance(value, (Function, Bound, Wrapped))
 
 
 def function_of(value: Value) -> Function | None:

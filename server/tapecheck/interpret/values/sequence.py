@@ -90,6 +90,9 @@ class List(Container):
     def children(self) -> Iterable[Value]:
         return self.items
 
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        self.items[:] = map(each, self.items)
+
     def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
         return List([each(item) for item in self.items], self.more, born=born)
 
