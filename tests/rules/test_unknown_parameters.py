@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tapecheck.check import check
 from tapecheck.rules import Reading
 from tapecheck.source import from_text
@@ -28,3 +30,51 @@ def test_what_stands_for_the_unknown_says_so() -> None:
     assert {leaf.name for leaf in events if isinstance(leaf, Leaf) and leaf.many} == {"somewhere.make() parameters"}
     graphs = [node for node in events if isinstance(node, Node) and node.graph_of]
     assert all(node.op == f"graph of {node.graph_of}" for node in graphs)
+
+
+SAVED = """\
+import numpy
+import torch
+from torch import nn
+
+
+class Prior:
+    def __init__(self, sigma):
+        self.sigma, self.shift = sigma, -numpy.log(sigma)
+
+    def loglike(self, x):
+        return self.shift - 0.5 * (x / self.sigma) ** 2
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.part = nn.Linear(3, 3), PART
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+net = Net()
+torch.save(net, "net.pt")
+net = torch.load("net.pt", weights_only=False).eval()
+total = torch.zeros(3)
+for i in range(20):
+    total += net.part.METHOD(torch.rand(3))
+print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "told"),
+    [
+        ("Prior(0.1)", "loglike", []),
+        ("nn.Linear(3, 3)", "forward", ["TAPE201"]),
+        ("[nn.Linear(3, 3)]", "f", ["TAPE201"]),
+    ],
+)
+def test_a_part_of_a_loaded_model_has_parameters_unless_the_program_makes_it_without(
+    part: str, method: str, told: list[str]
+) -> None:
+    program = SAVED.replace("PART", part).replace("METHOD", method)
+    assert [finding.code for finding in check(from_text(program, "train.py")).findings] == told

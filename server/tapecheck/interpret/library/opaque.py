@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Args,
     Bound,
     Function,
+    Instance,
     Kwargs,
     List,
     Mark,
@@ -317,7 +318,7 @@ def _computed(
         values += [owner] if function.node is not None or owner.cuts else []
     whole = function.within
     keeps: Fact = "may"
-    if method in _COMPUTES_NOTHING:
+    if method in _COMPUTES_NOTHING or (owner is not whole and owner is not None and _without_parameters(torch, owner)):
         # What every module has, and what runs none of it.
         whole = None
     if whole is not None and whole.leaf is not None and values and whole.leaf.graph == "yes":
@@ -343,6 +344,21 @@ def _computed(
     if not looks:
         _reworked(torch, (*args, *kwargs.values()), node, function.name)
     return result
+
+
+def _without_parameters(torch: Torch, part: Unknown) -> bool:
+    """Return whether what has this name in all modules that the program has made is no module and holds no tensor: what
+    a file held is of a class of the program, as far as anybody knows.
+    """
+    made = [module.attrs[part.attr] for module in torch.nn.made[-limits.MOST_MODULES :] if part.attr in module.attrs]
+    return bool(made) and all(_is_plain(value, limits.LEAVES_DEPTH) for value in made)
+
+
+def _is_plain(value: Value, depth: int) -> bool:
+    if isinstance(value, Instance):
+        plain = depth > 0 and not value.module and value.cls is not None
+        return plain and all(_is_plain(held, depth - 1) for held in value.attrs.values())
+    return is_constant(value) or (isinstance(value, Unknown) and value.leaf is None and value.borne() == "no")
 
 
 def _given_away(torch: Torch, values: Sequence[Tensor | Unknown], node: ast.AST, to: str) -> None:

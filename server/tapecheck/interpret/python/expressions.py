@@ -13,6 +13,7 @@ from tapecheck.interpret.objects import algebra, constants, exceptions, methods,
 from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
+    COUNTED,
     MORE_KEYWORDS,
     Args,
     ByKind,
@@ -20,6 +21,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -260,7 +262,12 @@ def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
         if isinstance(node.op, ast.UAdd):
             return +value
         return ~value if isinstance(value, int) else Unknown("invert")
-    return Unknown("unary", value.node, value.cuts) if isinstance(value, Unknown) else Unknown("unary")
+    result = Unknown("unary")
+    if isinstance(value, Unknown):
+        result = Unknown("unary", value.node, value.cuts, value.kind if value.kind in COUNTED else Kind.ANY)
+        result.oldest, result.certain = value.oldest, value.certain
+        result.data, result.assumed, result.returned = value.data, value.assumed, value.returned
+    return result
 
 
 def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
