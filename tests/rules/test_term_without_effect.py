@@ -133,3 +133,12 @@ def test_what_becomes_of_the_gradients_that_a_term_gives(term: str, notes: tuple
     text = text.replace(TERM, f"term = {term}.mean()")
     (finding,) = [each for each in check(from_text(text, "train.py")).findings if each.code == "TAPE407"]
     assert finding.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"), [("target * model(torch.randn(6, 4)).log_softmax(1)", 0), ("out.log_softmax(1)", 1)]
+)
+def test_the_entropy_of_a_detached_target_is_a_constant_of_the_divergence(beside: str, told: int) -> None:
+    cut = "target = out.softmax(1).detach()\n    fit = out.pow(2).mean()"
+    term = f"term = (target * target.log()).sum() - ({beside}).sum()"
+    assert len(found(("fit = out.pow(2).mean()", cut), (TERM, term))) == told

@@ -219,11 +219,21 @@ class _Sum:
         # What an earlier iteration left behind is detached because its graph is gone.
         if any(_of_another_iteration(cut, merge) for cut in found):
             return
+        # Detached as the target of another term, it is a constant of that as well: the entropy in a divergence.
+        if found and all(cut.how in _SAID for cut in found) and self._enters_beside(merge, found):
+            return
         wanted = self.trained | self.gradients.steppable.keys()
         cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
         if cuts:
             name = self.reading.constant(merge.cuts, self.run.position)
             self._found.append(Term(self.run, merge, None, name, cuts[0].at.span, cuts[:1], "no"))
+
+    def _enters_beside(self, merge: Node, found: Sequence[Cut]) -> bool:
+        """Return whether what was cut went as a constant into what else is added here."""
+        nodes = self.reading.ledger.nodes
+        beside = {cut for one in self.reading.ledger.ancestry(merge.inputs) if one in nodes for cut in nodes[one].cuts}
+        sources = with_sources(self.reading, sorted(beside))
+        return all(cut.id in sources for cut in found)
 
     def _cutting(self, reached: Iterable[int]) -> tuple[Cut, ...]:
         """Return the cuts within a term that keep it from what the step, or another one, trains."""
