@@ -154,5 +154,39 @@ def test_nothing_certain_is_wrong_where_a_part_is_hidden() -> None:
     assert result.count("right", "certain") > 0 and result.count("right", "possible") > 0
 
 
+BESIDE = ("stale-saved-tensor", "backward-twice")
+"""Mistakes that are there whatever records, yields or constructs: hidden beside them, these leave them possible."""
+
+
+def test_what_is_hidden_beside_a_mistake_leaves_it_told() -> None:
+    """A base class of a module, a decorator of a constructor or of a function that yields nothing with a graph."""
+    programs = [path for path in score.programs_in(score.PROGRAMS) if any(one.rule in BESIDE for one in truth_of(path))]
+    several = [(path, _beside(path)) for path in random.Random(9).sample(programs, 24)]
+    result = judge_all(several, jobs=1, fixes=False)
+    assert len(result.judged) >= 25 and not any(one.failed for one in result.judged)
+    assert result.count("wrong", "certain") == 0
+    # A constructor may build the graph in question, which it has only if recording is on.
+    silent = [(one.program, one.variant.part) for one in result.judged if not one.kept]
+    assert len(silent) <= 1, silent
+
+
+def _beside(program: Path) -> list[int]:
+    """Return the numbers of variants that hide a decorator of a constructor, or the base of a class with a forward."""
+    text = program.read_text()
+    modules = {
+        node.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Attribute) and base.attr == "Module" for base in node.bases)
+        and any(isinstance(one, ast.FunctionDef) and one.name == "forward" for one in node.body)
+    }
+    return [
+        number
+        for number, one in enumerate(variants(text))
+        if (one.kind == "wrapped" and one.part.startswith("__init__"))
+        or (one.kind == "base" and one.part.split()[0] in modules)
+    ]
+
+
 def _of_kinds(program: Path, *kinds: str) -> list[int]:
     return [number for number, one in enumerate(variants(program.read_text())) if one.kind in kinds]

@@ -172,6 +172,38 @@ def test_a_base_class_that_is_not_visible_makes_it_possible() -> None:
     assert all(not one.certain for one in found(text) if one.code == "TAPE101")
 
 
+BASED = """\
+import torch
+from torch import nn
+from elsewhere import Base
+
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    {method}
+        return torch.tanh(self.layer(x) + state)
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+state = torch.zeros(3)
+for step in range(3):
+    state = net(torch.randn(3), state)
+    optimizer.zero_grad()
+    state.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_class_with_a_forward_is_a_module_whatever_its_base_is() -> None:
+    """Where the base is no module, calling the object is something else: what is found is possible."""
+    (finding,) = found(BASED.format(method="def forward(self, x, state):"))
+    assert finding.code == "TAPE101" and not finding.certain and {one.kind for one in finding.rests_on} == {"base"}
+    assert found(BASED.format(method="def apply(self, x, state):")) == []
+    own = "def __call__(self, x, state):\n        return self.forward(x, state.detach())\n    "
+    assert found(BASED.format(method=f"{own}def forward(self, x, state):")) == []
+
+
 GROWN = """\
 import torch
 from torch import nn
@@ -202,6 +234,65 @@ def test_what_may_run_without_recording_is_reported_where_a_backward_shows_that_
     assert of("pass") == [] and of("(out + model(state).sum()).backward()") == []
     (finding,) = of("out.backward()")
     assert {one.kind for one in finding.rests_on} == {kind} and not finding.certain
+
+
+CARRIED = """\
+import torch
+from torch import nn
+from elsewhere import part
+
+class Net(nn.Module):
+    {init}
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+    {forward}
+    def forward(self, x, state):
+        return torch.tanh(self.layer(x) + state)
+
+{batches}
+def batches():
+    for _ in range(4):
+        {yields}
+
+{step}
+def step(loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+state = torch.zeros(3)
+for x in batches():
+    state = net(x, state)
+    step(state.sum(){more})
+"""
+
+
+@pytest.mark.parametrize("place", ["init", "forward", "batches", "step"])
+@pytest.mark.parametrize("more", ["", " + net(x, torch.zeros(3)).sum()"])
+def test_a_decorator_that_is_not_visible_makes_possible_what_does_not_hang_on_recording(place: str, more: str) -> None:
+    """Leaves are made, loaders yield and backwards run whether recording is on; a backward shows that it is."""
+    free = {"init": "", "forward": "", "batches": "", "step": "", "yields": "yield torch.randn(3)", "more": more}
+    (finding,) = found(CARRIED.format(**{**free, place: "@part"}))
+    assert finding.code == "TAPE101" and finding.certain is (place == "batches")
+    assert found(CARRIED.format(**free))[0].certain
+
+
+def test_what_a_decorated_generator_builds_hangs_on_its_decorator() -> None:
+    free = {"init": "", "forward": "", "step": "", "more": "", "batches": "@part"}
+    text = CARRIED.replace("net(x, state)", "x").format(**free, yields="yield kept + net.layer.weight.sum()")
+    text = text.replace("state = torch.zeros(3)", "state, kept = torch.zeros(3), net.layer.weight.exp().sum()")
+    assert all(not one.certain for one in found(text))
+    assert any(one.certain for one in found(text.replace("@part", "")))
+
+
+def test_a_generator_that_a_decorator_makes_a_context_of_matters_to_its_block() -> None:
+    text = "import torch\nfrom elsewhere import part\n@part\ndef block():\n    yield\n"
+    text += "weight = torch.ones(3, requires_grad=True)\n{}:\n    weight.mul_(2)\n"
+    assert [one.code for one in found(text.format("if True"))] == ["TAPE104"]
+    assert found(text.format("with block()")) == []
 
 
 def test_a_context_and_a_decorator_matter_to_what_runs_in_them_alone() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.rules import Finding
+from tapecheck.source import from_text
 from tapecheck.tape import GradientRead, GradientSet, LeafEscape
 from tests.rules.conftest import Builder
 
@@ -28,7 +30,7 @@ def training(builder: Builder, *, between: str = "clear", iterations: int = 3) -
                 builder.tape.events.append(GradientRead(builder.site(5), loss))
             if between == "set":
                 builder.tape.events.append(GradientSet(builder.site(5), weight))
-            if between != "nothing":
+            if between not in ("nothing", "never"):
                 builder.cleared(5, weight)
             builder.step(6, optimizer)
             if between == "nothing":
@@ -63,6 +65,56 @@ def test_a_way_on_which_they_are_used_leaves_it_undecided(
     other = another()
     training(other, between="nothing")
     assert found(build, other, code="TAPE404") == []
+
+
+def test_a_way_that_clears_nothing_uses_them_too(build: Builder, another: Callable[[], Builder], found: Found) -> None:
+    training(build)
+    other = another()
+    training(other, between="never")
+    for several in ((build, other), (other, build)):
+        assert found(*several, code="TAPE404") == []
+
+
+CLEARED = """\
+import torch
+from torch import nn
+from elsewhere import part, COUNT
+
+class Loop:
+    def __init__(self):
+        self.model = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def run(self):
+        for i in {loop}:
+            loss = self.model(torch.randn(4, 3)).pow(2).mean()
+            loss.backward()
+            {when}:
+                {clear}
+            self.optimizer.step()
+
+Loop().run()
+"""
+LOOPS = ("range(COUNT)", "range(4)", "range(part(3))", "part()")
+CLEARS = (
+    "self.optimizer.zero_grad()", "self.model.zero_grad(set_to_none=False)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("clear", CLEARS)
+@pytest.mark.parametrize("when", ["if part(i)", "if i % 3 == 2", "if i == COUNT", "if part(i) and i > 1"])
+def test_what_only_a_condition_clears_is_not_lost(loop: str, clear: str, when: str) -> None:
+    """Torch steps with the gradients wherever the condition does not hold."""
+    report = check(from_text(CLEARED.format(loop=loop, when=when, clear=clear), "train.py"))
+    assert [one.code for one in report.findings if one.code == "TAPE404"] == []
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("clear", CLEARS)
+def test_what_is_always_cleared_is_lost_however_long_the_loop(loop: str, clear: str) -> None:
+    report = check(from_text(CLEARED.format(loop=loop, when="if True", clear=clear), "train.py"))
+    assert "TAPE404" in [one.code for one in report.findings]
 
 
 def test_a_part_of_a_backward_that_is_cleared(build: Builder, found: Found) -> None:

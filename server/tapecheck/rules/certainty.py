@@ -161,7 +161,12 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
                 # Nobody comes from a parameter to a graph that was built before.
                 touches = met or (rule.of_absence and event.kind == "base")
                 if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
-                    yield assumption, touches
+                    yield assumption, touches and (not event.recorded or _hangs(event, chain))
+
+
+def _hangs(event: Assumed, chain: set[int]) -> bool:
+    """Return whether a part of a finding is there only if recording is on."""
+    return not chain.isdisjoint(set(event.about).difference(event.recorded))
 
 
 def _of_leaves(reading: Reading, event: Assumed) -> bool:
@@ -190,23 +195,30 @@ def _built(finding: Finding, reading: Reading) -> int | None:
 
 @remembered
 def _recorded(reading: Reading) -> frozenset[Assumption]:
-    """Return the contexts and decorators that leave recording on, since a backward succeeds which walks what is built
-    in them: nothing else of it leads to a leaf.
+    """Return the contexts and decorators that leave recording on, since a backward walks what is built in them: nothing
+    else of it leads to a leaf. Where that fails, it raises at the same place with recording off.
     """
     walked = [
         root.node
         for run in reading.runs
-        if run.traversal.problem is None
+        if run.traversal.problem is None or run.traversal.problem.kind in ("freed", "stale")
         for root in run.backward.roots
         if root.node is not None
     ]
-    found: set[Assumption] = set()
+    built: dict[tuple[str, str, Span | None], tuple[set[int], list[Assumption]]] = {}
     for _, event in reading.assumed:
         if event.kind in _OF_RECORDING:
-            built = set(event.about) & reading.ledger.nodes.keys()
-            if any(_only_through(reading, root, built) for root in walked):
-                found.add(Assumption(event.kind, event.at.span, event.text))
-    return frozenset(found)
+            # A decorator is the same at every call of what it decorates.
+            where = event.at.span if event.kind == "context" else None
+            nodes, assumptions = built.setdefault((event.kind, event.text, where), (set(), []))
+            nodes.update(reading.ledger.nodes.keys() & set(event.about).difference(event.recorded))
+            assumptions.append(Assumption(event.kind, event.at.span, event.text))
+    return frozenset(
+        one
+        for nodes, assumptions in built.values()
+        if nodes and any(_only_through(reading, root, nodes) for root in walked)
+        for one in assumptions
+    )
 
 
 def _only_through(reading: Reading, root: int, nodes: set[int]) -> bool:

@@ -619,13 +619,15 @@ class Assumed:
     """The dry run went on with one of several possible answers, because code is not visible.
 
     `text` completes "assumes that". `about` are the nodes and leaves that another answer could matter to, empty where
-    it could matter to any.
+    it could matter to any. `recorded` are those of them that are as they are whether recording is on or off: leaves
+    that were made, what was walked.
     """
 
     at: Site
     kind: AssumptionKind
     text: str
     about: tuple[int, ...] = ()
+    recorded: tuple[int, ...] = ()
 
 
 @built_directly

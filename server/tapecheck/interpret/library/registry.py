@@ -221,7 +221,12 @@ class Libraries:
     # -- objects --------------------------------------------------------------------------------------------
 
     def is_module_class(self, cls: Class) -> bool:
-        return any(self.torch.nn.is_module_base(base) for base in cls.library_bases())
+        """Return whether objects of a class are modules: with a base that is not visible, those that have a forward."""
+        bases = cls.library_bases()
+        if any(self.torch.nn.is_module_base(base) for base in bases):
+            return True
+        hidden = cls.opaque or not all(map(visible.base_modelled, bases))
+        return hidden and cls.defines("forward") and not cls.defines("__call__")
 
     def prepare_object(self, owner: Instance, bases: list[str]) -> None:
         if owner.module:

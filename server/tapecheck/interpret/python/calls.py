@@ -10,6 +10,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions, summaries
 from tapecheck.interpret.state import Frame
+from tapecheck.interpret.state.assumptions import Begun
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
@@ -27,7 +28,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     behaviour,
 )
-from tapecheck.tape import Leaf
+from tapecheck.tape import NOTHING, Leaf
 
 
 def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -73,8 +74,18 @@ def _run(
         return _run_body(machine, function, args, kwargs, node, forward=forward)
     text = f"`{decorator}` calls `{function.name}` as it is"
     if notes.of(body, syntax.has_yield):
-        world.assumptions.note("decorator", text, node)
-        return _run_body(machine, function, args, kwargs, node, forward=forward)
+        alone = not isinstance(body, ast.Lambda) and len(body.decorator_list) == 1
+        # What comes of it runs when it is resumed; of one that becomes a context manager, the block is a part.
+        world.assumptions.note("decorator", text, node, NOTHING if alone else ())
+        return _run_body(
+            machine,
+            function,
+            args,
+            kwargs,
+            node,
+            forward=forward,
+            trusted=world.assumptions.begin("decorator", text, node) if alone else None,
+        )
     begun = world.assumptions.begin("decorator", text, node)
     try:
         return _run_body(machine, function, args, kwargs, node, forward=forward)
@@ -83,7 +94,14 @@ def _run(
 
 
 def _run_body(
-    machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool
+    machine: Engine,
+    function: Function,
+    args: Args,
+    kwargs: Kwargs,
+    node: ast.AST,
+    *,
+    forward: bool,
+    trusted: Begun | None = None,
 ) -> Value:
     world, body, notes = machine.world, function.node, function.module.notes
     world.calls.note(body, function.name)
@@ -97,7 +115,7 @@ def _run_body(
     if notes.of(body, syntax.has_yield):
         env.sent = {}
         guarded = notes.of(body, syntax.yields_guarded)
-        return Generator(_run_generator(machine, function, env, frame), env, guarded=guarded)
+        return Generator(_run_generator(machine, function, env, frame, trusted), env, guarded=guarded)
     world.calls.begin(body)
     machine.envs.append(env)
     world.position.push(frame)
@@ -129,8 +147,13 @@ def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     )
 
 
-def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) -> PyGenerator[Value, Value, Value]:
-    """Run a generator function; its loops and frames are put in place whenever it is resumed."""
+def _run_generator(
+    machine: Engine, function: Function, env: Env, frame: Frame, trusted: Begun | None
+) -> PyGenerator[Value, Value, Value]:
+    """Run a generator function; its loops and frames are put in place whenever it is resumed.
+
+    `trusted` is what is taken for granted of it while it runs.
+    """
     assert not isinstance(function.node, ast.Lambda)
     run = machine.block(function.node.body, env)
     inner: tuple[tuple[int, int], ...] = ()
@@ -142,11 +165,14 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
         machine.world.position.push(frame)
         machine.envs.append(env)
         machine.world.calls.begin(function.node)
+        begun = machine.world.assumptions.resume(trusted) if trusted is not None else None
         try:
             value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
             return stop.value.value if isinstance(stop.value, flow.Returned) else None
         finally:
+            if begun is not None:
+                machine.world.assumptions.pause(begun)
             here = machine.world.position.iteration
             inner = here[len(outside) :] if here[: len(outside)] == outside else ()
             machine.world.position.iteration = outside

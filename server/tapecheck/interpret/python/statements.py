@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Class,
     Context,
     Env,
+    Generator,
     Instance,
     Lib,
     Module,
@@ -124,6 +125,9 @@ def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
     if isinstance(manager, Unknown):
         machine.library.trusted_context(manager, node)
         return manager.part_named("__enter__()")
+    if isinstance(manager, Generator):
+        # A decorator that is not visible has made a context manager of it.
+        machine.world.assumptions.enter(manager, "context", "the generator leaves recording as it is", node)
     return manager
 
 

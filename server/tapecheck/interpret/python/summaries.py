@@ -665,8 +665,10 @@ class _Again:
                 cut = cuts(event.cuts) if event.cuts else ()
                 made = Decision(site(event.at), event.text, event.taken, event.end_line, event.counted, cut)
             case Assumed():
-                about = tuple([node(number) or number for number in event.about])
-                made = Assumed(site(event.at), event.kind, event.text, about)
+                about, kept = (
+                    tuple([node(number) or number for number in numbers]) for numbers in (event.about, event.recorded)
+                )
+                made = Assumed(site(event.at), event.kind, event.text, about, kept)
             case LoopEnd():
                 made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual)
             case _:

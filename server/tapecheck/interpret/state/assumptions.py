@@ -51,16 +51,34 @@ class Assumptions:
 
     def end(self, begun: Begun) -> None:
         """Note what was taken for granted: it could only matter to what was built, changed or walked meanwhile."""
-        about: dict[int | None, None] = {}
+        hanging, recorded = self._since(begun)
+        about = (*hanging, *(one for one in recorded if one not in hanging))
+        kept = tuple(one for one in recorded if one not in hanging)
+        self._writer.emit(Assumed(begun.at, begun.kind, begun.text, about or NOTHING, kept))
+
+    def resume(self, begun: Begun) -> Begun:
+        """Return what is taken for granted of a generator from here on, until it waits again."""
+        return replace(begun, start=len(self._writer.tape.events))
+
+    def pause(self, begun: Begun) -> None:
+        """Note the same of a generator that waits, where anything was built, changed or walked since it was resumed."""
+        if any(self._since(begun)):
+            self.end(begun)
+
+    def _since(self, begun: Begun) -> tuple[dict[int, None], dict[int, None]]:
+        """Return what hangs on recording of what was built, changed or walked since, and what does not."""
+        hanging: dict[int, None] = {}
+        recorded: dict[int, None] = {}
         for event in self._writer.tape.events[begun.start :]:
-            if isinstance(event, (Node, Leaf)):
-                about[event.id] = None
-            elif isinstance(event, InPlace):
-                about[event.leaf] = None
+            if isinstance(event, Node):
+                hanging[event.id] = None
+            elif isinstance(event, Leaf):
+                recorded[event.id] = None
+            elif isinstance(event, InPlace) and event.leaf is not None:
+                (recorded if event.grad_mode == "no" else hanging)[event.leaf] = None
             elif isinstance(event, Backward):
-                about.update(dict.fromkeys(root.node for root in event.roots))
-        known = tuple(one for one in about if one is not None)
-        self._writer.emit(Assumed(begun.at, begun.kind, begun.text, known or NOTHING))
+                recorded.update((root.node, None) for root in event.roots if root.node is not None)
+        return hanging, recorded
 
     def enter(self, block: object, kind: AssumptionKind, text: str, node: ast.AST) -> None:
         """Note that a block begins, of a context manager or a loop, that runs as it does only if `text` holds."""

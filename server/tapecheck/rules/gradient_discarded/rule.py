@@ -28,8 +28,9 @@ class GradientDiscarded(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         stories: dict[Span, _Story] = {}
         used: set[Span] = set()
-        for reading in readings:
-            for place, found in _fates(reading).items():
+        # A way that clears nothing can show that the gradients are used, not that they are lost.
+        for reading in sorted(readings, key=lambda one: not one.cleared):
+            for place, found in _fates(reading).items() if reading.cleared or stories else ():
                 if found.discarded and found.discarded >= found.used and not found.unknown:
                     stories.setdefault(place, found)
                 elif found.used or found.unknown:
@@ -90,7 +91,7 @@ class _Story:
 @remembered
 def _fates(reading: Reading) -> dict[Span, _Story]:
     found: dict[Span, _Story] = {}
-    if not reading.steps or not reading.cleared:
+    if not reading.steps:
         return found
     gradients = gradients_of(reading)
     starved = _starved(gradients)
