@@ -230,6 +230,22 @@ async def test_a_program_ends_with_the_server_that_was_killed(tmp_path: Path) ->
     await _until(lambda: not _is_running(number))
 
 
+def test_a_client_that_has_died_is_no_crash(tmp_path: Path) -> None:
+    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": who}
+    given, pipe = server(tmp_path), subprocess.PIPE
+    serve = [given.command, *given.args]
+    with subprocess.Popen(serve, env=given.env, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.stdout.close()
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}) + "\n")
+        process.stdin.close()
+        assert process.stderr.read() == ""
+
+
 def test_what_a_program_says_is_passed_on_in_short() -> None:
     said = "begins\n" + "".join(f"\r{part} of 60" for part in range(61)) + "\r\n" + "x" * 300_000 + "\n"
     lines = agents._last_lines(agents._decoded(said.encode()))

@@ -72,5 +72,17 @@ def serve_tools() -> int:
     server.tool(title="Fix one finding", annotations=executes)(served(Tools.fix))
     server.tool(title="Run a script and confirm or refute its findings", annotations=executes)(served(Tools.run))
     server.tool(title="Draw the graphs that backward calls walk", annotations=reads)(served(Tools.graph))
-    server.run("stdio")
+    try:
+        server.run("stdio")
+    except Exception as error:
+        # What is written to a client that has died comes wrapped in the groups of the tasks that wrote it.
+        if not all(isinstance(part, BrokenPipeError) for part in _parts(error)):
+            raise
+        raise BrokenPipeError from None
     return NOTHING_FOUND
+
+
+def _parts(error: BaseException) -> list[BaseException]:
+    """Return the exceptions that a group is of, or the one that is none."""
+    within: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
+    return [error] if within is None else [part for one in within for part in _parts(one)]
