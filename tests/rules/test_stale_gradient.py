@@ -180,6 +180,40 @@ def test_ways_of_clearing(first: str, last: str) -> None:
     assert [finding.code for finding in check(from_text(text, "program.py")).findings] == []
 
 
+VIEWS = (
+    "p.grad", "p.grad.data", "p.grad.detach()", "p.grad.view(-1)", "p.grad.flatten()", "p.grad.reshape(-1)",
+    "p.grad.unsqueeze(0)", "p.grad[None]", "p.grad.data.view(-1)", "p.grad.view(-1).detach()[:]",
+)  # fmt: skip
+WRITES = (
+    "g.zero_()", "torch.zero_(g)", "g.fill_(0)", "g.mul_(0)", "g *= 0", "g -= g", "g[...] = 0", "g.copy_(g - g)",
+    "torch.mul(g, 0, out=g)", "torch.zeros(g.shape, out=g)", "nn.init.zeros_(g)", "[part.zero_() for part in g]",
+)  # fmt: skip
+OF_NUMPY = ("g[:] = 0", "g *= 0", "g.fill(0)", "np.copyto(g, 0)", "np.multiply(g, 0, out=g)")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_torch_clears_through_a_view_is_cleared(view: str) -> None:
+    torch = pytest.importorskip("torch")
+    forms = [(view, write) for write in WRITES]
+    forms += [(f"{view}.numpy()", write) for write in OF_NUMPY]
+    for made, write in forms:
+        weight = torch.nn.Parameter(torch.ones(2, 2))
+        weight.grad = torch.ones(2, 2)
+        lines = f"import numpy as np\ng = {made}\n{write}\n"
+        exec(lines, {"torch": torch, "nn": torch.nn, "p": weight})
+        assert not weight.grad.any(), lines
+        clear = f"for p in model.parameters():\n        g = {made}\n        {write}"
+        text = TRAINING.format(first="import numpy as np", last=clear)
+        assert [finding.code for finding in check(from_text(text, "program.py")).findings] == [], text
+
+
+@pytest.mark.parametrize("look", ["g.norm()", "g.clone().zero_()", "(g * 2).fill_(0)", "torch.mul(g, 0)", "print(g)"])
+def test_what_torch_leaves_as_it_is_clears_nothing(look: str) -> None:
+    last = f"for p in model.parameters():\n        g = p.grad.view(-1)\n        {look}"
+    findings = check(from_text(TRAINING.format(first="", last=last), "program.py")).findings
+    assert [finding.code for finding in findings] == ["TAPE403"]
+
+
 def test_without_clearing() -> None:
     findings = check(from_text(TRAINING.format(first="", last="pass"), "program.py")).findings
     assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE403", 8)]

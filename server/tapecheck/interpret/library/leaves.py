@@ -13,7 +13,6 @@ from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.values import (
     Function,
     Instance,
-    Mark,
     Native,
     Tensor,
     Unknown,
@@ -177,5 +176,5 @@ def _leads_to(value: Value, kinds: tuple[type, ...], depth: int, seen: set[int])
 
 def _gradient_of(value: Tensor) -> Tensor | None:
     """Return the leaf that a tensor is the gradient of: who has the gradient may clear it in place."""
-    leaf = value.noted_tensor(Mark.GRADIENT_OF)
+    leaf = value.gradient_of()
     return leaf if leaf is not None and leaf.is_leaf else None

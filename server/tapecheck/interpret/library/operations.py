@@ -135,7 +135,8 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
     if _makes(narrowed, name, args, kwargs):
-        return torch.factory(name, args, kwargs, node)
+        made = torch.factory(name, args, kwargs, node)
+        return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
     bound = bind(narrowed, args, kwargs)
     if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
         return bound[narrowed.view_of]
@@ -154,17 +155,23 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
 def _measured(
     torch: Torch, name: str, result: Tensor, target: Value, args: Args, kwargs: Kwargs, bound: Kwargs, node: ast.AST
 ) -> Tensor:
-    """Return the result of an op with what is known of its size, in `out` where the call names a tensor for it."""
+    """Return the result of an op with what is known of its size."""
     if name in _RANK_FOLLOWS and target is None and result.rank is None:
         result.rank = _rank(torch, name, args)
     if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
         result.length = 1
+    return _into_out(torch, name, result, kwargs, node)
+
+
+def _into_out(torch: Torch, name: str, result: Tensor, kwargs: Kwargs, node: ast.AST) -> Tensor:
+    """Return the result of an op, in `out` where the call names a tensor for it."""
     out = kwargs.get("out")
-    if isinstance(out, Tensor):
-        torch.world.graph.change(out, node, name)
-        rebase(torch, out, result, node)
-        return out
-    return result
+    if not isinstance(out, Tensor):
+        return result
+    written_through(torch, out, node, name)
+    torch.world.graph.change(out, node, name)
+    rebase(torch, out, result, node)
+    return out
 
 
 def _makes(fact: OpFact, name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -243,7 +250,10 @@ class _Call:
         mode = self.world.modes.grad_mode
         if isinstance(target, Tensor) and target.extra and mode == "yes":
             _check_view(self.torch, target, self.inputs, self.node)
-        others = [value for value in self.every if value is not target] if mode == "no" else ()
+        past = mode == "no" or marked(target, Mark.DATA_OF)
+        others = [value for value in self.every if value is not target] if past else ()
+        if self.fact.name == "zero_" and isinstance(target, Tensor):
+            self.torch.autograd.zeroed(target.noted_tensor(Mark.DATA_OF) or target, self.node)
         change(self.torch, target, self.node, self.fact.name, others)
 
     def give_own_graphs(self) -> None:
@@ -261,6 +271,8 @@ class _Call:
             result.note(Mark.TAKEN_FOR_DATA)
         if self.storage is not None:
             result.storage = self.storage
+            for value in self.inputs.get(fact.view_of or "", ()):
+                result.views(value)
             if fact.name != "detach" and fact.view_of in self.inputs:
                 self._make_view(result, self.inputs[fact.view_of][0])
         if not isinstance(target, Tensor):
@@ -322,6 +334,7 @@ class _Call:
             viewed = self.inputs[fact.view_of][0]
             if isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
+                built.views(viewed)
                 self._make_view(built, viewed)
         return built
 
@@ -427,10 +440,23 @@ def lies_across(value: Value) -> bool:
 
 def change(torch: Torch, target: Tensor | Unknown, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
+    written_through(torch, target, node, how, written)
     event = torch.world.graph.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or event.kind == "part" else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
+
+
+def written_through(
+    torch: Torch, changed: Tensor | Unknown, node: ast.AST, how: str, written: Iterable[Value] = ()
+) -> None:
+    """Note that a tensor is written to through its `.data`, where what is changed is that: the version of the data
+    counts the change, which may give it a graph; that of the tensor does not, and it gets none.
+    """
+    target = changed.noted_tensor(Mark.DATA_OF) if isinstance(changed, Tensor) else None
+    if target is not None:
+        torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=written)
+        changed.cuts = merge_cuts(cuts_of(*written), changed.cuts)
 
 
 def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Tensor | Unknown]], node: ast.AST) -> None:

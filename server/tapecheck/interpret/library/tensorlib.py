@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import scalers, visible
+from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
-from tapecheck.interpret.library.operations import lies_across
+from tapecheck.interpret.library.operations import lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.state import cuts_of, merge_cuts
@@ -154,9 +155,6 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         result = known(torch, owner, name, args, kwargs, node)
         if result is not NO_MODEL:
             return result
-    if name.endswith("_") and not name.endswith("__") and marked(owner, Mark.DATA_OF):
-        # Its own version counts the change, which may give it a graph: that of what it is the data of does not.
-        _silent_write(torch, owner, node, name, args)
     if name == "apply_" or name == "map_":
         torch.change(owner, node, name)
         return owner
@@ -178,15 +176,12 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.data = True
+    if name == "numpy" and owner.gradient_of() is not None:
+        # The array lies in the memory of the tensor: who has it can clear a gradient.
+        escape(torch, (owner,), node, name)
     if marked(owner, Mark.DRAWN):
         drawn(result)
     return result
-
-
-def _zeroed(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Note that a gradient is cleared, if it is one; the change itself is the op's."""
-    torch.autograd.zeroed(owner.noted_tensor(Mark.DATA_OF) or owner, node)
-    return NO_MODEL
 
 
 def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -263,7 +258,7 @@ def _register_hook(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: K
 
 
 _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
-    "backward": _backward, "zero_": _zeroed, "detach_": _detached, "requires_grad_": _requires_grad,
+    "backward": _backward, "detach_": _detached, "requires_grad_": _requires_grad,
     **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
     **dict.fromkeys(("cpu", "pin_memory", "share_memory_", "coalesce"), _itself),
     "contiguous": (
@@ -283,16 +278,6 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
     ),
 }  # fmt: skip
 """What methods do that are no ops, or more than one."""
-
-
-def _silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> None:
-    """Note that a tensor is written to through its `.data`: its version does not move, and it gets no graph."""
-    target = owner.noted_tensor(Mark.DATA_OF)
-    if torch.world.modes.scaled and (leaf := scalers.leaf_of(owner)) is not None:
-        scalers.used(torch, leaf, how, [owner, *args], node)
-    if target is not None:
-        torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
-    owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
 
 
 def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
@@ -444,6 +429,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
     if not isinstance(target, Tensor):
         return Unknown.named(name)
     if name.endswith("_"):
+        written_through(torch, target, node, f"init.{name}")
         torch.world.graph.change(target, node, f"init.{name}", grad_mode="no")
     return target
 

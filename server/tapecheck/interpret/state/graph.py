@@ -192,10 +192,8 @@ class GraphBuilder:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
         tensor = value if isinstance(value, Tensor) else None
-        leaf = None if tensor is None else tensor.noted_tensor(Mark.GRADIENT_OF)
-        own = how in _NOT_SET or change_kind(how) == "clear"
-        if leaf is not None and leaf.node is not None and leaf.is_leaf and not own:
-            self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
+        if tensor is not None:
+            self._set_gradient(tensor, at, how)
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
         of_leaf = None if tensor is None else tensor.of_leaf
         event = InPlace(
@@ -204,6 +202,18 @@ class GraphBuilder:
         )  # fmt: skip
         self._writer.emit(event)
         return event
+
+    def _set_gradient(self, changed: Tensor, at: ast.AST, how: str) -> None:
+        """Note that the program changes a gradient in place, where what it changes is one, or a view of one."""
+        whole, part = (changed.noted_tensor(mark) for mark in (Mark.GRADIENT_OF, Mark.PART_OF_GRADIENT))
+        leaf = whole or part
+        if leaf is None or leaf.node is None or not leaf.is_leaf or how in _NOT_SET:
+            return
+        if whole is None:
+            how = "setitem"
+        elif change_kind(how) == "clear":
+            return
+        self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
 
     def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
         """Return the nodes of values that are written past autograd, or that they were cut from under `no_grad`."""

@@ -51,6 +51,8 @@ class Mark(Enum):
     """It stands for the parameters of a model nobody knows."""
     PART_OF_SEVERAL = "part of several"
     """One of several views of an operation: the version its memory had then."""
+    PART_OF_GRADIENT = "part of gradient"
+    """The tensor in whose `.grad` it lies: a view of that."""
     PRECISION = "precision"
     """The name of the type that it was made to."""
     SAVED = "saved"
@@ -177,6 +179,18 @@ class Tensor(BaseValue):
     def note(self, mark: Mark | str, value: Value = True) -> None:
         """Note something of how it was made."""
         self.extra = {mark: value} if self.extra is None else {**self.extra, mark: value}
+
+    def gradient_of(self) -> Tensor | None:
+        """Return the tensor whose `.grad` it is, lies in, or has the data of: a change in place changes that."""
+        known = self.noted_tensor(Mark.GRADIENT_OF) or self.noted_tensor(Mark.PART_OF_GRADIENT)
+        data = self.noted_tensor(Mark.DATA_OF) if known is None else None
+        return known if data is None else data.gradient_of()
+
+    def views(self, viewed: BaseValue) -> None:
+        """Note that it is a view of a value, where that is a gradient."""
+        of = viewed.gradient_of() if isinstance(viewed, Tensor) else None
+        if of is not None:
+            self.note(Mark.PART_OF_GRADIENT, of)
 
     def __repr__(self) -> str:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
