@@ -365,12 +365,14 @@ def split_suppressed(findings: Iterable[Finding], off: Suppressions) -> tuple[li
     kept: list[Finding] = []
     hidden: list[Finding] = []
     for finding in findings:
-        span = finding.span
-        off_here = bool(off) and off.hide(
-            finding.code, finding.name, span.line, max(span.line, span.end_line), finding.code in RAISING
-        )
-        (hidden if off_here else kept).append(finding)
+        (hidden if is_suppressed(finding, off) else kept).append(finding)
     return kept, hidden
+
+
+def is_suppressed(finding: Finding, off: Suppressions) -> bool:
+    """Return whether the comments of its file switch a finding off."""
+    line, end = finding.span.line, max(finding.span.line, finding.span.end_line)
+    return bool(off) and off.hide(finding.code, finding.name, line, end, finding.code in RAISING)
 
 
 def unused_ignores(

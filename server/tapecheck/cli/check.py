@@ -24,6 +24,7 @@ from tapecheck.cli.shared import (
     NOTHING_FOUND,
     UsageError,
     colour_wanted,
+    deliver,
     real_path,
     report_width,
     say,
@@ -252,6 +253,12 @@ def _write_together(rewrites: list[Rewrite]) -> tuple[Rewrite, str] | None:
     return None
 
 
+def _say_problems(files: list[Checked]) -> None:
+    for file in files:
+        for problem in file.problems:
+            say(f"{file.path}:{problem.line}: {problem.message}")
+
+
 def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:
     """Write what would be changed as a patch; the exit status is 1 where there is something."""
     changes = [file.rewrite for file in files if file.rewrite is not None]
@@ -261,9 +268,7 @@ def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:
     else:
         colour = colour_wanted(options.color)
         write(text.diff_on_terminal(patch, colour=colour) if colour or sys.stdout.isatty() else patch)
-    for file in files:
-        for problem in file.problems:
-            say(f"{file.path}:{problem.line}: {problem.message}")
+    _say_problems(files)
     if not options.quiet:
         print(text.edited(files, ignored=options.add_ignore, would=True), end="", file=sys.stderr)
     # What is left has no fix that would be made: only what would change counts.
@@ -275,9 +280,7 @@ def _write_baseline(files: list[Checked], sources: Sources, options: argparse.Na
     """Write the findings of now to a file, for later runs to leave out."""
     written = baseline.written(files, sources, options.write_baseline)
     write_file(options.write_baseline, written)
-    for file in files:
-        for problem in file.problems:
-            say(f"{file.path}:{problem.line}: {problem.message}")
+    _say_problems(files)
     if not options.quiet:
         count = sum(len(file.findings) for file in files)
         print(printable(f"Wrote {text.count(count, 'finding')} to {options.write_baseline}."), file=sys.stderr)
@@ -382,9 +385,7 @@ def write_report(
     else:
         write(report, sys.stderr if aside else None)
     if name not in formats.FOR_PEOPLE or to_file:
-        for file in files:
-            for problem in file.problems:
-                say(f"{file.path}:{problem.line}: {problem.message}")
+        _say_problems(files)
     partly = [file.path for file in files if file.incomplete]
     if partly and (options.statistics or name in formats.WITHOUT_LIMITS):
         more = f" and {len(partly) - _NAMED} more" if len(partly) > _NAMED else ""
@@ -431,10 +432,7 @@ def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> in
     """Write the names of the files, one a line."""
     names = [entry.path if isinstance(entry, Checked) else entry for entry in entries]
     listed = "".join(f"{printable(name)}\n" for name in names)
-    if options.output_file is not None:
-        write_file(options.output_file, listed)
-    else:
-        write(listed)
+    deliver(listed, options.output_file)
     return exit_status([entry for entry in entries if isinstance(entry, Checked)], exit_zero=options.exit_zero)
 
 
@@ -457,10 +455,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace, pr
         "torch_facts": facts_for(project),
     }
     written = json.dumps(known, indent=2) + "\n"
-    if options.output_file is not None:
-        write_file(options.output_file, written)
-    else:
-        write(written)
+    deliver(written, options.output_file)
     return NOTHING_FOUND
 
 

@@ -7,7 +7,7 @@ import argparse
 from tapecheck.check import check
 from tapecheck.cli.checking import is_tape
 from tapecheck.cli.diff import load
-from tapecheck.cli.shared import NOTHING_FOUND, UsageError, say, write, write_file
+from tapecheck.cli.shared import NOTHING_FOUND, UsageError, deliver, say
 from tapecheck.report import Checked, graph, html
 from tapecheck.source import SourceError, read_source
 
@@ -29,8 +29,5 @@ def draw_graph(options: argparse.Namespace) -> int:
         picture = html.render(run)
     else:
         picture = graph.render(run, line=options.line)
-    if options.output_file is not None:
-        write_file(options.output_file, picture)
-    else:
-        write(picture)
+    deliver(picture, options.output_file)
     return NOTHING_FOUND

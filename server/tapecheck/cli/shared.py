@@ -62,6 +62,14 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def deliver(content: str, path: str | None) -> None:
+    """Write to a file, or to standard output where none is named."""
+    if path is not None:
+        write_file(path, content)
+    else:
+        write(content)
+
+
 def write_file(path: str, content: str | bytes) -> None:
     """Write a file so that readers see all of it or what was there before; its mode stays as it was.
 

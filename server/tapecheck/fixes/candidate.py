@@ -202,6 +202,12 @@ def _own_lines(code: Code, keyword: ast.keyword) -> Change | None:
     return Change(line, code.index.offset(last + 1, 1), "")
 
 
+def appended(code: Code, expression: ast.expr, suffix: str) -> list[Change]:
+    """Return the change that `append` makes; none where it makes none."""
+    change = append(code, expression, suffix)
+    return [] if change is None else [change]
+
+
 def append(code: Code, expression: ast.expr, suffix: str) -> Change | None:
     """Put `suffix` behind an expression, which gets parentheses where it needs them and has none yet."""
     start, end = code.start(expression), code.end(expression)

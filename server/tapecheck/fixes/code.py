@@ -591,6 +591,11 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
+def last_part(node: ast.AST) -> str:
+    """Return the last part of a dotted name; empty of anything else."""
+    return (dotted(node) or "").rpartition(".")[2]
+
+
 def root_name(node: ast.AST) -> str | None:
     """Return the name that an attribute or subscript chain starts from."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
@@ -615,6 +620,13 @@ def targets(statement: ast.AST) -> list[ast.expr]:
         else:
             flat.append(target.value if isinstance(target, ast.Starred) else target)
     return flat
+
+
+def stored_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what an assignment stores, with its target: element by element where both sides are tuples of one size."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts))
+    return [(target, value)]
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:

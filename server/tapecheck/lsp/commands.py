@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,8 +60,7 @@ async def run(ls: Host, *arguments: object) -> dict[str, object]:
     `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
     given stands in for the settings.
     """
-    asked = arguments[0] if arguments else None
-    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    asked, uri = _asked(arguments)
     if not isinstance(uri, str):
         return _Outcome(2, f"{RUN} needs the uri of a file").answer()
     path = path_of(uri)
@@ -130,10 +129,10 @@ async def try_fix(ls: Host, *arguments: object) -> _Tried:
     """
     from tapecheck.lsp.runs import RunRefused
 
-    asked = arguments[0] if arguments else None
-    uri, wanted = _member(asked, "uri"), _member(asked, "finding")
-    if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
+    given = _finding_of(arguments)
+    if given is None:
         return {"ok": False, "summary": "tapecheck.tryFix needs the uri of a file and a finding"}
+    asked, uri, wanted = given
     path = path_of(uri)
     if path in ls.runs:
         return {"ok": False, "summary": f"{Path(path).name} is already running"}
@@ -179,13 +178,11 @@ async def comparison(ls: Host, *arguments: object) -> dict[str, object] | None:
 
     Answers `{"markdown", "finding"}`, with the finding as `tapecheck.applyFix` takes it; null where none was tried.
     """
-    asked = arguments[0] if arguments else None
-    uri, wanted = asked if isinstance(asked, str) else _member(asked, "uri"), _member(asked, "finding")
+    _, uri = _asked(arguments)
     if not isinstance(uri, str):
         return None
-    program = ls.session.program(uri)
-    whole = isinstance(wanted, (list, tuple)) and len(wanted) == 3
-    tried = ls.session.trial(path_of(program), wanted if whole else None)
+    program, given = ls.session.program(uri), _finding_of(arguments)
+    tried = ls.session.trial(path_of(program), given[2] if given is not None else None)
     if tried is None:
         return None
     analysis = await ls.analysis(program)
@@ -242,10 +239,10 @@ async def apply_fix(ls: Host, *arguments: object) -> dict[str, object]:
     """Make the edits of a fix that was tried, `[{"uri": …, "finding": [code, line, column]}]`, as `tapecheck.tryFix`
     took them: in the text as it is now, where the fix still holds. Answers `{"ok", "summary"}`.
     """
-    asked = arguments[0] if arguments else None
-    uri, wanted = _member(asked, "uri"), _member(asked, "finding")
-    if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
+    given = _finding_of(arguments)
+    if given is None:
         return {"ok": False, "summary": "tapecheck.applyFix needs the uri of a file and a finding"}
+    _, uri, wanted = given
     analysis = await ls.analysis(uri)
     if analysis is None:
         return {"ok": False, "summary": f"{Path(path_of(uri)).name} is not open"}
@@ -267,8 +264,7 @@ async def fix_file(ls: Host, *arguments: object) -> dict[str, object]:
     Answers `{"ok", "summary"}`. The code action `source.fixAll.tapecheck` makes the same edit and says nothing, as on
     save.
     """
-    asked = arguments[0] if arguments else None
-    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    _, uri = _asked(arguments)
     if not isinstance(uri, str):
         return {"ok": False, "summary": "tapecheck.fixFile needs the uri of a file"}
     analysis = await ls.analysis(ls.session.program(uri))
@@ -295,8 +291,7 @@ async def run_report(ls: Host, *arguments: object) -> dict[str, object] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
     there.
     """
-    asked = arguments[0] if arguments else None
-    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    _, uri = _asked(arguments)
     text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
     if text is None:
         return None
@@ -348,6 +343,20 @@ def cancel_progress(ls: Host, params: t.WorkDoneProgressCancelParams) -> None:
     for under_way in ls.runs.values():
         if under_way.token == params.token:
             under_way.stopped.set()
+
+
+def _asked(arguments: Sequence[object]) -> tuple[object, Any]:
+    """Return what a command is asked for, and the uri of the file that it names, or is."""
+    asked = arguments[0] if arguments else None
+    return asked, asked if isinstance(asked, str) else _member(asked, "uri")
+
+
+def _finding_of(arguments: Sequence[object]) -> tuple[object, str, Sequence[object]] | None:
+    """Return what a command is asked for with the uri and the finding in it; None where it names none."""
+    asked, uri = _asked(arguments)
+    wanted = _member(asked, "finding")
+    named = isinstance(uri, str) and isinstance(wanted, (list, tuple)) and len(wanted) == 3
+    return (asked, uri, wanted) if named else None
 
 
 def _member(value: object, name: str) -> Any:

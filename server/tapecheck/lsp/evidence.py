@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tapecheck.check import severity_of
+from tapecheck.check import is_suppressed, severity_of
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
-from tapecheck.rules import RAISING
 from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, split_lines, suppressions
@@ -101,12 +100,8 @@ class Evidences:
         known = {(finding.code, finding.span.line) for finding in current}
         off = suppressions(source)
         for finding in found:
-            span = finding.span
-            hidden = bool(off) and off.hide(
-                finding.code, finding.name, span.line, max(span.line, span.end_line), finding.code in RAISING
-            )
             wanted = project.rules(settings.rules).wants(finding.code, finding.name)
-            if (finding.code, span.line) not in known and not hidden and wanted:
+            if (finding.code, finding.span.line) not in known and not is_suppressed(finding, off) and wanted:
                 shown.append(_show(finding, finding.evidence, settings, project, recording, stale))
         return shown
 

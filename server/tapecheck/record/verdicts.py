@@ -18,13 +18,10 @@ _OF_CALLS = frozenset((BackwardTwice.code, StaleSavedTensor.code, BackwardWithou
 
 def by_exception(story: Story, finding: Finding) -> Evidence | None:
     """Return the verdict on a rule that is right where PyTorch raises."""
-    for raised in story.raised:
-        if finding.code in story.codes(raised) and story.at(finding.span, raised.at.span):
-            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
     # The line that raises may lie in a callee of the statement that the finding names, or the other way round.
-    for raised in story.raised:
-        if finding.code in story.codes(raised) and any(story.at(finding.span, caller) for caller in raised.at.stack):
-            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    confirmed = raised_there(story, finding) or raised_there(story, finding, callers=True)
+    if confirmed is not None:
+        return confirmed
     ran = story.count(finding.span)
     if ran and finding.code in _OF_CALLS and not any(story.at(finding.span, one.at.span) for one in story.raised):
         if _without_its_backward(story, finding):
@@ -33,6 +30,15 @@ def by_exception(story: Story, finding: Finding) -> Evidence | None:
                 {"runs": ran},
             )  # fmt: skip
     return it_did_not_happen(story, finding, "raised nothing")
+
+
+def raised_there(story: Story, finding: Finding, *, callers: bool = False) -> Evidence | None:
+    """Return confirmed where the exception that a finding predicts was raised at its place, or in a call made there."""
+    for raised in story.raised:
+        places = raised.at.stack if callers else (raised.at.span,)
+        if finding.code in story.codes(raised) and any(story.at(finding.span, place) for place in places):
+            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    return None
 
 
 def by_reducer(story: Story, finding: Finding, kind: str) -> Evidence | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tapecheck.source.configuration import LEVELS
+from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
@@ -36,6 +37,10 @@ class Problem:
     column: int = 1
     file: str = ""
     whole: bool = False
+
+    def span(self, path: str) -> Span:
+        """Return its place, where it is of the file with that path."""
+        return Span(self.file or path, self.line, self.column, self.line, self.column)
 
 
 @dataclass(frozen=True, slots=True)

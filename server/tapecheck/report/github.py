@@ -22,7 +22,7 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
     rows: list[str] = []
     for file in files:
         for problem in file.problems:
-            span = Span(problem.file or file.path, problem.line, problem.column, problem.line, problem.column)
+            span = problem.span(file.path)
             place = places.of(span)
             rows.append(_command("error", f"Tapecheck ({problem.kind})", place, problem.message))
         for finding in file.findings:

@@ -24,7 +24,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     rows: list[dict[str, object]] = []
     for file in files:
         for problem in file.problems:
-            span = Span(problem.file or file.path, problem.line, problem.column, problem.line, problem.column)
+            span = problem.span(file.path)
             rows.append(_issue(problem.kind, problem.message, "critical", span, fingerprints, places))
         for finding in file.findings:
             said = finding.message.partition("\n")[0]

@@ -28,7 +28,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
     rows: list[dict[str, object]] = []
     for file in files:
         for problem in file.problems:
-            span = Span(problem.file or file.path, problem.line, problem.column, problem.line, problem.column)
+            span = problem.span(file.path)
             rows.append(
                 {
                     "message": problem.message,

@@ -299,6 +299,12 @@ def join(texts: Iterable[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+def parameters_text(names: Iterable[str], most: int = 4) -> str:
+    """Return parameters in a row, those that have a name; the rest of many is counted."""
+    named = [name for name in dict.fromkeys(names) if name]
+    return join([f"`{name}`" for name in named[:most]] + ([f"{len(named) - most} more"] if len(named) > most else []))
+
+
 def deduped(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Return each place of a role once, the first wording kept."""
     kept: dict[tuple[str, str, int], Label] = {}

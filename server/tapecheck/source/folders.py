@@ -7,11 +7,11 @@ set beside them are counted, not kept.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
+
+from tapecheck.source.kept import KeptByPath
 
 MARKS = ("pyproject.toml", "tapecheck.toml", "setup.py", "setup.cfg", ".git")
 """Files and folders that mark the root of a project."""
@@ -50,29 +50,19 @@ class Folders:
     """
 
     def __init__(self, most: int = _KEPT_LISTINGS) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, tuple[int, Listing]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: KeptByPath[Listing] = KeptByPath(most)
 
     def listing(self, folder: str) -> Listing:
         """Return the names in a folder; none where it does not exist or cannot be read."""
         try:
             changed = os.stat(folder).st_mtime_ns
-            with self._lock:
-                known = self._kept.get(folder)
-                if known is not None and known[0] == changed:
-                    self._kept.move_to_end(folder)
-                    return known[1]
+            known = self._kept.get(folder, changed)
+            if known is not None:
+                return known
             found = _read(folder)
         except (OSError, ValueError):
             return EMPTY
-        if time.time_ns() - changed > _SETTLED:
-            with self._lock:
-                self._kept[folder] = (changed, found)
-                self._kept.move_to_end(folder)
-                while len(self._kept) > self._most:
-                    self._kept.popitem(last=False)
-        return found
+        return self._kept.put(folder, changed, found) if time.time_ns() - changed > _SETTLED else found
 
 
 FOLDERS = Folders()

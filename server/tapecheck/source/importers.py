@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from pathlib import Path
 from tapecheck.source.cells import SUFFIX
 from tapecheck.source.environment import installed
 from tapecheck.source.files import walk
+from tapecheck.source.kept import KeptByPath
 from tapecheck.source.project import Project, Projects
 from tapecheck.source.search import Found, Search
 
@@ -77,30 +77,20 @@ class Texts:
     """The import statements of files, shared between checks and threads; a file is read again once it has changed."""
 
     def __init__(self, most: int = _KEPT_FILES) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, tuple[tuple[int, int], tuple[Statement, ...]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: KeptByPath[tuple[Statement, ...]] = KeptByPath(most)
 
     def statements(self, path: str) -> tuple[Statement, ...]:
         """Return the import statements of a file; none where it cannot be read."""
         try:
             stat = os.stat(path)
             stamp = (stat.st_mtime_ns, stat.st_size)
-            with self._lock:
-                known = self._kept.get(path)
-                if known is not None and known[0] == stamp:
-                    return known[1]
-            if stat.st_size > _MOST_BYTES:
-                return ()
-            found = statements_of(Path(path).read_bytes().decode(errors="replace"))
+            known = self._kept.get(path, stamp)
+            if known is not None or stat.st_size > _MOST_BYTES:
+                return known or ()
+            text = Path(path).read_bytes().decode(errors="replace")
+            return self._kept.put(path, stamp, statements_of(text))
         except (OSError, ValueError):
             return ()
-        with self._lock:
-            self._kept[path] = (stamp, found)
-            self._kept.move_to_end(path)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return found
 
 
 TEXTS = Texts()

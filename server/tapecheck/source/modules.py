@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tapecheck.source.kept import KeptByPath
 from tapecheck.source.project import Project
 from tapecheck.source.read import read_source
 from tapecheck.source.search import Found, Search
@@ -130,32 +129,17 @@ class Sources:
     """
 
     def __init__(self, most: int = 800_000) -> None:
-        self._most = most
-        self._characters = 0
-        self._kept: OrderedDict[str, tuple[tuple[int, int], Source]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: KeptByPath[Source] = KeptByPath(most, lambda source: len(source.text))
 
     def get(self, path: str) -> Source | None:
         """Return the source of a file; None where it cannot be read."""
         try:
             stat = Path(path).stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
-            with self._lock:
-                known = self._kept.get(path)
-                if known is not None and known[0] == stamp:
-                    self._kept.move_to_end(path)
-                    return known[1]
-            source = read_source(path)
+            known = self._kept.get(path, stamp)
+            return known if known is not None else self._kept.put(path, stamp, read_source(path))
         except (OSError, ValueError, SourceError):
             return None
-        with self._lock:
-            replaced = self._kept.pop(path, None)
-            self._kept[path] = (stamp, source)
-            self._characters += len(source.text) - (len(replaced[1].text) if replaced is not None else 0)
-            while self._characters > self._most and len(self._kept) > 1:
-                _, (_, forgotten) = self._kept.popitem(last=False)
-                self._characters -= len(forgotten.text)
-        return source
 
 
 SOURCES = Sources()

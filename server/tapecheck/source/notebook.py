@@ -15,9 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tapecheck.source.cells import Cell, Cells
-from tapecheck.source.disk import read_regular
 from tapecheck.source.recovery import recover
-from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, split_lines
+from tapecheck.source.text import Source, SourceError, from_text, read_bytes, require_size, split_lines
 
 MAX_NOTEBOOK_BYTES = 200_000_000
 """Notebooks hold pictures, too: what counts as a large program is asked of their cells."""
@@ -59,17 +58,12 @@ def join(path: str, cells: Iterable[tuple[int, str, str]], before: Source | None
 
 def read_notebook(path: str) -> Source:
     """Return the program of a notebook file; raises SourceError where it is none or not one of Python."""
-    try:
-        data = read_regular(path, MAX_NOTEBOOK_BYTES)
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_notebook(data, path)
+    return parse_notebook(read_bytes(path, MAX_NOTEBOOK_BYTES), path)
 
 
 def parse_notebook(data: bytes, path: str) -> Source:
     """Return the program of a notebook in the JSON of Jupyter, format 4; raises SourceError where it is none."""
-    if len(data) > MAX_NOTEBOOK_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_NOTEBOOK_BYTES // 1_000_000} MB, not analysed")
+    require_size(len(data), path, MAX_NOTEBOOK_BYTES)
     try:
         content = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -86,8 +80,7 @@ def parse_notebook(data: bytes, path: str) -> Source:
         for number, cell in enumerate(content["cells"], 1)
         if isinstance(cell, dict) and cell.get("cell_type") == "code" and _cell_language(cell) in ("", "python")
     ]
-    if sum(len(text) for _, text, _ in found) > MAX_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+    require_size(sum(len(text) for _, text, _ in found), path)
     return join(path, found)
 
 

@@ -79,21 +79,25 @@ def column_in(lines: list[str], line: int, byte_offset: int) -> int:
     return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, most: int = MAX_BYTES) -> bytes:
     """Return what a file holds; raises SourceError where it cannot be read, is no regular file or too large."""
     try:
-        data = read_regular(path, MAX_BYTES)
+        data = read_regular(path, most)
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > MAX_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+    require_size(len(data), path, most)
     return data
+
+
+def require_size(size: int, path: str, most: int = MAX_BYTES) -> None:
+    """Raise SourceError where a file is too large to be analysed."""
+    if size > most:
+        raise SourceError(f"{path}: larger than {most // 1_000_000} MB, not analysed")
 
 
 def parse_source(data: bytes, path: str) -> Source:
     """Decode a program as Python does and parse it; raises SourceError where it is no text or too large."""
-    if len(data) > MAX_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+    require_size(len(data), path)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         if encoding in _SLOW:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, append
-from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
+from tapecheck.fixes.candidate import Candidate, Context, append, appended
+from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
@@ -262,14 +262,8 @@ def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
     """Return what an assignment stores to one of its targets."""
     if not isinstance(store, ast.Assign):
         return None
-    target, value = store.targets[0], store.value
-    if dotted(target) == text:
-        return value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for part, element in zip(target.elts, value.elts, strict=True):
-            if dotted(part) == text:
-                return element
-    return None
+    pairs = stored_pairs(store.targets[0], store.value)
+    return next((value for target, value in pairs if dotted(target) == text), None)
 
 
 def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
@@ -408,12 +402,10 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
     if not isinstance(store, ast.Assign) or len(store.targets) != 1:
         return []
     target, value = store.targets[0], store.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for part, element in zip(target.elts, value.elts, strict=True):
-            if dotted(part) == text and not isinstance(element, ast.Starred):
-                change = append(code, element, ".detach()")
-                return [change] if change is not None else []
-        return []
+    pairs = stored_pairs(target, value)
+    if pairs != [(target, value)]:
+        found = (one for part, one in pairs if dotted(part) == text and not isinstance(one, ast.Starred))
+        return appended(code, element, ".detach()") if (element := next(found, None)) is not None else []
     if dotted(target) != text and not (isinstance(target, ast.Attribute) and text.endswith(f".{target.attr}")):
         return []
     if isinstance(value, (ast.Tuple, ast.List)):
@@ -423,10 +415,7 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
             return []
         start = code.start(value)
         return [Change(start, code.end(value), new)] if new != code.segment(value) else []
-    if isinstance(value, ast.Constant):
-        return []
-    change = append(code, value, ".detach()")
-    return [change] if change is not None else []
+    return [] if isinstance(value, ast.Constant) else appended(code, value, ".detach()")
 
 
 def _detach_element(text: str) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, dotted, targets
+from tapecheck.fixes.code import Code, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -176,7 +176,7 @@ def _copies_of_root(context: Context) -> list[list[Change]]:
             continue
         for store in code.stores(code.function(call), name):
             for node in of_kind(store, ast.Call):
-                if (dotted(node.func) or "").rsplit(".", 1)[-1] in _COPYING:
+                if last_part(node.func) in _COPYING:
                     ways.extend(way for way in _ways_of(code, node) if way not in ways)
     return ways
 
@@ -461,6 +461,6 @@ def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -
 def _is_no_grad(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         if any(is_literal(arg, False) for arg in node.args):
-            return (dotted(node.func) or "").rsplit(".", 1)[-1] == "set_grad_enabled"
+            return last_part(node.func) == "set_grad_enabled"
         node = node.func
-    return (dotted(node) or "").rsplit(".", 1)[-1] in _NO_GRAD
+    return last_part(node) in _NO_GRAD

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, Function
+from tapecheck.fixes.code import Code, Function, stored_pairs
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import name_called, of_kind
 from tapecheck.tape import Span
 
 _EMPTY = frozenset({"deque", "dict", "list", "set"})
@@ -132,8 +132,9 @@ def _emptied(statement: ast.stmt) -> set[str] | None:
 
 
 def _emptied_by(target: ast.expr, value: ast.expr) -> set[str] | None:
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        parts = [_emptied_by(*pair) for pair in zip(target.elts, value.elts)]
+    pairs = stored_pairs(target, value)
+    if pairs != [(target, value)]:
+        parts = [_emptied_by(*pair) for pair in pairs]
         return {name for part in parts for name in part or ()} if None not in parts else None
     if isinstance(value, ast.Constant):
         return set() if _attribute(target) is not None else None
@@ -142,9 +143,7 @@ def _emptied_by(target: ast.expr, value: ast.expr) -> set[str] | None:
 
 def _without_elements(value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
-        called = value.func
-        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-        return name in _EMPTY and not value.args
+        return name_called(value) in _EMPTY and not value.args
     return (isinstance(value, ast.List) and not value.elts) or (isinstance(value, ast.Dict) and not value.keys)
 
 

@@ -225,16 +225,18 @@ def _insert(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     return owner
 
 
-def _plus(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _copied(owner: Instance) -> Instance:
     made = _another(owner, [owner.attrs[name] for name in names(owner)])
     layer_of(made).more = layer_of(owner).more
-    return _extend(modules, made, args, {}, node)
+    return made
+
+
+def _plus(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _extend(modules, _copied(owner), args, {}, node)
 
 
 def _times(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    made = _another(owner, [owner.attrs[name] for name in names(owner)])
-    layer_of(made).more = layer_of(owner).more
-    return _repeat(modules, made, args, {}, node)
+    return _repeat(modules, _copied(owner), args, {}, node)
 
 
 def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
-from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
+from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, targets, walk
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_create_graph
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
@@ -519,7 +519,7 @@ def _taken_whole(code: Code, node: ast.expr) -> bool:
     if _fills(code, node):
         return True
     if isinstance(parent, ast.Call) and node is not parent.func:
-        return (dotted(parent.func) or "").rpartition(".")[2] in _SUMMING
+        return last_part(parent.func) in _SUMMING
     return isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import dotted
+from tapecheck.fixes.code import dotted, last_part
 from tapecheck.fixes.strategies.cuts import all_cuts, remove_cut, switch_off_within
 from tapecheck.fixes.strategies.differentiable import (
     CASTS,
@@ -68,7 +68,7 @@ def _smooth(node: ast.AST | None) -> ast.expr | None:
         case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) if name in TO_INTEGERS:
             return value
         case ast.Call(func=ast.Attribute(value=value, attr="type" | "to"), args=args):
-            to_integers = any((dotted(part) or "").rsplit(".", 1)[-1] in _INTEGER_TYPES for part in args)
+            to_integers = any(last_part(part) in _INTEGER_TYPES for part in args)
             return value if to_integers else None
     return None
 
@@ -115,7 +115,7 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
 
 def _contents(call: ast.Call) -> Iterator[ast.AST]:
     """Yield the numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
-    if (dotted(call.func) or "").rsplit(".", 1)[-1] == "tensor" and call.args:
+    if last_part(call.func) == "tensor" and call.args:
         yield from ast.walk(call.args[0])
 
 

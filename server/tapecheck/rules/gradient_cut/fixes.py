@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import Code, last_part, stored_pairs
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, effect_of, remove_cut, switch_off_within, ways_out
 from tapecheck.fixes.strategies.differentiable import draw_with_graph, stay_in_torch, train_on_scores
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.gradients import clear_at_another_time
 from tapecheck.fixes.strategies.registered import make_optimizer_later
+from tapecheck.source.nodes import id_of
 from tapecheck.tape import Backward, Span, Tape
 
 
@@ -21,7 +22,7 @@ def _starts_backward(code: Code, use: ast.expr) -> bool:
     parent = code.parent(use)
     if isinstance(parent, ast.Attribute):
         return parent.attr == "backward"
-    called = (dotted(parent.func) or "").rpartition(".")[2] if isinstance(parent, ast.Call) else ""
+    called = last_part(parent.func) if isinstance(parent, ast.Call) else ""
     return called in ("backward", "grad", "manual_backward")
 
 
@@ -57,12 +58,9 @@ def _name_made(code: Code, statement: ast.stmt | None, span: Span) -> str | None
     """Return the variable that a statement gives the value of an expression in it."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    target, value = statement.targets[0], statement.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        inside = code.expression_at(span)
-        pairs = zip(target.elts, value.elts, strict=True)
-        target = next((one for one, part in pairs if inside is not None and code.inside(inside, part)), target)
-    return target.id if isinstance(target, ast.Name) else None
+    target, inside = statement.targets[0], code.expression_at(span)
+    pairs = stored_pairs(target, statement.value)
+    return id_of(next((one for one, part in pairs if inside is not None and code.inside(inside, part)), target)) or None
 
 
 def _used_before_backward(code: Code, tape: Tape, made: ast.stmt, name: str) -> list[ast.expr]:

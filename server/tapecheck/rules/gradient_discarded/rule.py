@@ -11,7 +11,7 @@ from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
 from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import backward_form, called_from, headline, join, line
+from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
 from tapecheck.tape import Span, Step
 
 
@@ -51,9 +51,8 @@ class GradientDiscarded(Rule):
             labels.append(Label(story.step.at.span, "this step does not have them", "step"))
         labels += called_from(reading, run.at, run.at)
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
-        named = [name for name in dict.fromkeys(leaves) if name]
-        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
-        of = f" of {join(shown)}" if named else ""
+        shown = parameters_text(leaves)
+        of = f" of {shown}" if shown else ""
         note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
         if story.used:
             # How often, the first iterations alone do not say.

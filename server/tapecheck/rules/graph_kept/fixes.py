@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
-from tapecheck.fixes.code import Code, dotted, root_name
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
+from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
@@ -260,7 +260,7 @@ def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and dotted(node.value) == holder:
             return True
-        if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+        if isinstance(node, ast.Call) and last_part(node.func) == "grad":
             inputs = [
                 *node.args[1:2],
                 *(keyword.value for keyword in node.keywords if keyword.arg == "inputs"),
@@ -396,10 +396,7 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     names = _made_of(whole, attribute)
     # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
     return not any(_asked(node, name) for name in names for node in ast.walk(whole)) and not any(
-        (dotted(read) or "").rsplit(".", 1)[-1] in names
-        for node in ast.walk(whole)
-        for part in _handed_on(code, node)
-        for read in reads(part)
+        last_part(read) in names for node in ast.walk(whole) for part in _handed_on(code, node) for read in reads(part)
     )
 
 
@@ -429,7 +426,7 @@ def _made_of(scope: ast.AST, name: str) -> list[str]:
                 and _within(store.value, known)
             ):
                 targets = store.targets if isinstance(store, ast.Assign) else [store.target]
-                made = {(dotted(target) or "").rsplit(".", 1)[-1] for target in targets}
+                made = {last_part(target) for target in targets}
                 names += sorted(made - {"", *names})
     return names
 
@@ -445,7 +442,7 @@ def _within(value: ast.expr, name: str) -> bool:
         return _within(value.left, name) or _within(value.right, name)
     if isinstance(value, ast.UnaryOp):
         return _within(value.operand, name)
-    return (dotted(value) or "").rsplit(".", 1)[-1] == name
+    return last_part(value) == name
 
 
 def _flat(store: ast.Assign) -> list[ast.expr]:
@@ -456,10 +453,8 @@ def _flat(store: ast.Assign) -> list[ast.expr]:
 
 
 def _is_number(store: ast.Assign, holder: str) -> bool:
-    value: ast.expr = store.value
-    target = store.targets[0]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        value = next(part for name, part in zip(target.elts, value.elts, strict=True) if dotted(name) == holder)
+    pairs = stored_pairs(store.targets[0], store.value)
+    value = next((part for name, part in pairs if dotted(name) == holder), store.value)
     return isinstance(value, ast.Constant) and isinstance(value.value, (int, float)) and value.value is not True
 
 
@@ -473,10 +468,8 @@ def _detached(code: Code, part: ast.expr) -> list[Change]:
         return []
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and not part.args:
         if part.func.attr in ("cpu", "cuda", "clone") and dotted(part.func.value) is not None:
-            change = append(code, part.func.value, ".detach()")
-            return [change] if change is not None else []
-    change = append(code, part, ".detach()")
-    return [change] if change is not None else []
+            return appended(code, part.func.value, ".detach()")
+    return appended(code, part, ".detach()")
 
 
 def _names_of(events: object, nodes: tuple[int, ...]) -> set[str]:

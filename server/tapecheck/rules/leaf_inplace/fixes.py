@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.source.nodes import of_kind
 from tapecheck.tape import InPlace, Optimizer, Tape
 
@@ -82,7 +82,7 @@ def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
         if isinstance(called, ast.Attribute) and called.attr.endswith("_") and not called.attr.endswith("__"):
             target = called.value
     # `init.zeros_(x)` switches autograd off itself, and a gradient is no leaf.
-    return target is not None and (dotted(target) or "").rsplit(".", 1)[-1] not in ("grad", "init")
+    return target is not None and last_part(target) not in ("grad", "init")
 
 
 def _quiet(code: Code, statement: ast.stmt) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import dotted, walk
+from tapecheck.fixes.code import last_part, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import passes_retain, take_gradient, with_create_graph
@@ -40,7 +40,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
     statement = code.statement_at(context.finding.span)
     if statement is not None:
         for node in walk(code.function(statement)):
-            if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+            if isinstance(node, ast.Call) and last_part(node.func) == "grad":
                 change = with_create_graph(code, node) if node not in calls else None
                 if change is not None and node.lineno <= (statement.end_lineno or 0):
                     calls.append(node)
@@ -69,7 +69,7 @@ def _grad_calls(context: Context) -> list[ast.Call]:
     statement = code.statement_at(context.finding.span)
     if not calls and statement is not None:
         for node in walk(code.function(statement)):
-            if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+            if isinstance(node, ast.Call) and last_part(node.func) == "grad":
                 calls.append(node)
     return calls
 

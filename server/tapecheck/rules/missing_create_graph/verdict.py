@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from tapecheck.record.story import Story, iteration, raised_measure, raised_text
-from tapecheck.record.verdicts import it_did_not_happen, not_reached
+from tapecheck.record.story import Story, iteration
+from tapecheck.record.verdicts import it_did_not_happen, not_reached, raised_there
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
-from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.reading import Run
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
-    for raised in story.raised:
-        if MissingCreateGraph.code in story.codes(raised) and story.at(finding.span, raised.at.span):
-            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    confirmed = raised_there(story, finding)
+    if confirmed is not None:
+        return confirmed
     ran = story.count(finding.span)
     if not ran:
         return not_reached(story, finding)

@@ -11,7 +11,7 @@ from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
-from tapecheck.rules.words import backward_form, called_from, headline, join, line, possible, when
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, parameters_text, possible, when
 from tapecheck.tape import Decision, Fact, Site, Span, Step
 
 
@@ -58,9 +58,8 @@ class StaleGradient(Rule):
         labels += [Label(span, "these gradients become those of what the step updates", "path") for span in given]
         labels += called_from(reading, run.at, run.at)
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
-        named = [name for name in dict.fromkeys(leaves) if name]
-        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
-        what = f"the gradients of {join(shown)}" if named else "the gradients"
+        shown = parameters_text(leaves)
+        what = f"the gradients of {shown}" if shown else "the gradients"
         note = f"{what} are the sum of this backward's and of what the step before it used"
         cleared = story.cleared
         if cleared is None:
