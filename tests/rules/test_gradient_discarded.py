@@ -147,3 +147,56 @@ def test_a_step_of_parameters_that_no_backward_reaches_is_for_another_rule(build
             build.backward(9, build.node(9, critic, saves=[critic]))
             build.step(10, g_step, generator)
     assert found(build, code="TAPE404") == []
+
+
+CLIPPED = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+"""
+CLIP = "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+def late(text: str) -> list[tuple[str, int]]:
+    findings = check(from_text(text, "train.py")).findings
+    return [(finding.message, finding.span.line) for finding in findings if finding.code == "TAPE404"]
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        CLIP,
+        "    nn.utils.clip_grad_value_(model.parameters(), 1.0)\n",
+        "    for p in model.parameters(): p.grad.data.clamp_(-1, 1)\n",
+        CLIP + "    optimizer.zero_grad()\n",
+    ],
+)
+def test_gradients_that_are_clipped_after_the_step(clip: str) -> None:
+    (found,) = late(CLIPPED.replace(CLIP, clip))
+    assert found == ("gradients are clipped after the step: nothing uses what that changes", 11)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    optimizer.step()\n" + CLIP, CLIP + "    optimizer.step()\n"),
+        (CLIP, CLIP.replace("nn.utils", "norm = nn.utils") + "    print(norm)\n"),
+        (CLIP, CLIP.replace("nn.utils", "if nn.utils").replace("1.0)\n", "1.0) > 9: break\n")),
+        (CLIP, CLIP + "    optimizer.step()\n"),
+        ("    optimizer.zero_grad()\n", "    if step % 2 == 0: optimizer.zero_grad()\n"),
+        (CLIP, "    model(torch.randn(8, 4)).mean().backward()\n" + CLIP + "    optimizer.step()\n"),
+        (CLIP, "    unknown(model)\n" + CLIP),
+        ("    optimizer.zero_grad()\n", ""),
+    ],
+)
+def test_clips_that_a_step_or_the_program_uses(old: str, new: str) -> None:
+    text = CLIPPED.replace(old, new).replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
+    assert late(text) == []

@@ -366,11 +366,13 @@ class GradientRead:
 
     `of` is the leaf, or the node of an intermediate value whose gradient was kept or given to a hook. `how` says what
     was done with its size, "clip_grad_norm_", "norm", "clamp_"; it is empty where that is not known or matters to none.
+    `alone` says that the program takes nothing of it but the change: it discards the norm that clipping returns.
     """
 
     at: Site
     of: int
     how: str = ""
+    alone: bool = False
 
     @property
     def kind(self) -> ChangeKind:

@@ -599,7 +599,8 @@ class Autograd:
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""
         if tensor.node is not None:
-            self.world.writer.emit(GradientRead(self.world.position.site(node), tensor.node, how))
+            position = self.world.position
+            self.world.writer.emit(GradientRead(position.site(node), tensor.node, how, position.is_discarded(node)))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
         """Change a gradient in place; of one that the program never looked at nothing can be saved."""

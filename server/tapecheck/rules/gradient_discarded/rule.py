@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,11 +13,11 @@ from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at
 from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
-from tapecheck.tape import Span, Step
+from tapecheck.tape import GradientRead, GradientSet, Site, Span, Step
 
 
 class GradientDiscarded(Rule):
-    """The gradients of a whole backward are cleared before anything uses them."""
+    """The gradients of a whole backward are cleared before anything uses them, or clipped after their step."""
 
     code = "TAPE404"
     name = "gradient-discarded"
@@ -36,7 +37,8 @@ class GradientDiscarded(Rule):
                 elif found.used or found.unknown:
                     # On this way the gradients are used: what else there is hangs on a condition.
                     used.add(place)
-        return [self._finding(story) for place, story in stories.items() if place not in used]
+        told = [self._finding(story) for place, story in stories.items() if place not in used]
+        return told + [self._late(found) for found in _clipped_late(readings)]
 
     def _finding(self, story: _Story) -> Finding:
         reading, run, cleared = story.reading, story.run, story.cleared
@@ -66,6 +68,73 @@ class GradientDiscarded(Rule):
             facts=GradientDiscardedFacts(parameters=tuple(leaves), cleared=cleared.at.span),
             notes=(note,),
         )  # fmt: skip
+
+    def _late(self, late: _Late) -> Finding:
+        """Return the finding about gradients that are clipped after their step."""
+        labels = [
+            Label(late.step.at.span, "this step has used the gradients as they were", "step"),
+            Label(late.cleared.at.span, "cleared here, and no step has used what was clipped", "changed"),
+            *called_from(late.reading, late.at, late.at),
+        ]
+        return Finding(
+            self.code, self.name, self.severity, late.at.span,
+            "gradients are clipped after the step: nothing uses what that changes",
+            "clip between the backward and the step",
+            tuple(labels),
+            facts=GradientDiscardedFacts(parameters=tuple(late.names)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A clip of gradients that the step before it has used and that are cleared after it."""
+
+    reading: Reading
+    at: Site
+    step: Moment
+    cleared: Moment
+    names: tuple[str, ...]
+
+
+def _clipped_late(readings: Sequence[Reading]) -> list[_Late]:
+    """Return the clips whose gradients no step of any way uses afterwards."""
+    late: dict[Span, _Late] = {}
+    useful: set[Span] = set()
+    for reading in readings:
+        for at, leaf, position in _clips(reading):
+            between = _around(gradients_of(reading), leaf, position)
+            if between is None:
+                useful.add(at.span)
+            elif between and at.span not in late:
+                late[at.span] = _Late(reading, at, *between, (name_of(reading, leaf),))
+    return [found for place, found in late.items() if place not in useful]
+
+
+def _clips(reading: Reading) -> Iterator[tuple[Site, int, int]]:
+    """Yield where the gradients of leaves are clipped for nothing but the step, with the leaf and the position."""
+    for position, event in reading.gradient_events if reading.steps and reading.cleared else ():
+        match event:
+            case GradientRead(of=leaf) if event.alone and event.kind == "limit":
+                yield event.at, leaf, position
+            case GradientSet(leaf=leaf) if event.kind == "limit":
+                yield event.at, leaf, position
+
+
+def _around(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, Moment] | tuple[()] | None:
+    """Return the step before a position and the clearing after it, where there is nothing else between backward and
+    backward; nothing where there is no gradient or no clearing, None where what is there at the position may be used.
+    """
+    if gradients.unseen(leaf) or leaf in gradients.handed or leaf not in gradients.steppable:
+        return None
+    moments = [one for one in gradients.moments(leaf) if one.kind != "read" and not one.shapes]
+    index = bisect_left(moments, position, key=lambda moment: moment.position)
+    before = moments[index - 1] if index else None
+    if before is None or before.kind == "cleared":
+        return ()
+    after = moments[index] if index < len(moments) else None
+    if before.kind != "stepped" or (after is not None and after.kind != "cleared"):
+        return None
+    return (before, after) if after is not None else ()
 
 
 _COUNTED = 3
