@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tapecheck.check import check
@@ -163,3 +165,56 @@ def test_a_worker_that_gets_its_target_from_its_class() -> None:
     body = WORKER.format(base="threading.Thread").replace("super().__init__()", "super().__init__(target=self.work)")
     text = HEAD + body.replace("def run(self)", "def work(self)") + "Worker(shared, 0).start()\n"
     assert [one.code for one in check(from_text(text, "main.py")).findings] == ["TAPE101"]
+
+
+CARRYING = """\
+class Carrying(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.state, self.seen = nn.GRUCell(3, 3), None, []
+
+    def forward(self, x):
+        self.state = self.cell(x, self.state)
+        return self.state
+
+
+SEEN = []
+
+
+def once(rank, net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loss = {loss}
+    {keep}
+    loss.backward()
+    optimizer.step()
+
+
+net = Carrying()
+for rank in range(2):
+    {start}
+"""
+LOSSES = ["net(torch.randn(2, 3)).sum()", "sum(net.seen) + net(torch.randn(2, 3)).sum()"]
+LOSSES += ["sum(SEEN) + net.cell(torch.randn(2, 3)).sum()"]
+KEEPS = ["pass", "net.seen.append(loss)", "SEEN.append(loss)"]
+
+
+@pytest.mark.parametrize("method", ["Process", "Thread", "spawn"])
+def test_only_a_thread_takes_up_what_another_has_left(method: str) -> None:
+    start = {
+        "Process": "mp.Process(target=once, args=(rank, net)).start()",
+        "Thread": "threading.Thread(target=once, args=(rank, net)).start()",
+        "spawn": "mp.spawn(once, args=(net,), nprocs=1)",
+    }[method]
+    for loss, keep in zip(LOSSES, KEEPS):
+        found = told(CARRYING.format(loss=loss, keep=keep, start=start))
+        twice = [code for code, _ in found if code in ("TAPE101", "TAPE102")]
+        assert bool(twice) is (method == "Thread"), (loss, found)
+        assert method == "Thread" or "TAPE403" not in [code for code, _ in found]
+
+
+def test_what_a_process_does_in_its_own_loop_is_told() -> None:
+    body = CARRYING.format(loss=LOSSES[0], keep="pass", start="mp.Process(target=once, args=(rank, net)).start()")
+    head, loss, rest = body.partition("    loss = ")
+    step, end, start = rest.partition("    optimizer.step()\n")
+    looped = textwrap.indent(loss + step + end, "    ")
+    assert "TAPE101" in [code for code, _ in told(f"{head}    for _ in range(3):\n{looped}{start}")]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import leaves
 from tapecheck.interpret.values import (
+    INERT,
     NO_MODEL,
     Args,
     Bound,
@@ -14,13 +19,17 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
+    List,
     Native,
+    Set,
     Signal,
+    Tensor,
     Unknown,
     Value,
     Wrapped,
     behaviour,
 )
+from tapecheck.tape import GradientSet
 
 _STARTED = (Function, Bound, Wrapped)
 
@@ -58,7 +67,11 @@ def prepare(made: Instance) -> None:
     """Give an object what a process or thread has, as far as its class does not say otherwise."""
 
     def start(m: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
-        _call(m, m.get_attribute(made, "run", at), [], {}, at)
+        own = contextlib.nullcontext() if made.lib in THREADS or made.cls is not None else _apart(m, (made,), at)
+        with own:
+            thread = made.lib in THREADS or made.cls is not None
+        with contextlib.nullcontext() if thread else _apart(m, (made,), at):
+            _call(m, m.get_attribute(made, "run", at), [], {}, at)
         return None
 
     has: dict[str, Value] = {"start": Native("start", start), "run": Native("run", _nothing)}
@@ -84,7 +97,7 @@ def construct(made: Instance, args: Args, kwargs: Kwargs) -> None:
             extra = {key: value for key, value in named.items.items() if isinstance(key, str)}
         return m.call(target, _items(m, given.get("args"), at), extra, at)
 
-    made.attrs["run"] = Native("run", run)
+    made.attrs["run"] = Native("run", run, receiver=tuple(given.values()))
 
 
 def _nothing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -97,7 +110,9 @@ def spawn(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     target = given.get("fn")
     if not isinstance(target, _STARTED):
         return NO_MODEL
-    _call(m, target, [Unknown.whole("rank"), *_items(m, given.get("args"), node)], {}, node)
+    passed = _items(m, given.get("args"), node)
+    with _apart(m, (target, *passed), node):
+        _call(m, target, [Unknown.whole("rank"), *passed], {}, node)
     return None
 
 
@@ -106,6 +121,68 @@ def _items(m: Engine, value: Value, node: ast.AST) -> list[Value]:
         return []
     known = behaviour(value).known_items(m, node)
     return list(known) if known is not None else []
+
+
+@contextlib.contextmanager
+def _apart(m: Engine, given: Iterable[Value], node: ast.AST) -> Iterator[None]:
+    """Run something that has a memory of its own: what it changes of the objects that it came by stays there.
+
+    So no process takes up what another one, or the same function in one before, has left behind in an object.
+    """
+    kept = _Kept(given)
+    try:
+        yield
+    finally:
+        world = m.world
+        gradients = kept.put_back()
+        world.graph.leaves_changed = True
+        world.stores.kept += 1
+        world.stores.attributes += 1
+        for tensor, own in gradients:
+            # To a rule each process has another parameter: what one has added is no longer there.
+            if tensor.node is not None and tensor.is_leaf and own is not None:
+                world.writer.emit(GradientSet(world.position.site(node), tensor.node))
+
+
+class _Kept:
+    """The objects that some values lead to, with what they hold, so that it can be put back."""
+
+    def __init__(self, given: Iterable[Value]) -> None:
+        self._held: dict[int, tuple[object, dict[str, object]]] = {}
+        waiting = list(given)
+        seen: set[int] = set()
+        while waiting and len(seen) < limits.MOST_APART:
+            value = waiting.pop()
+            if type(value) in INERT or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, Function):
+                self._keep(value.env.globals)
+            if isinstance(value, (Dict, Instance, List, Set, Tensor, Unknown)):
+                self._keep(value)
+            waiting += leaves.behind(value)
+
+    def _keep(self, one: object) -> None:
+        self._held.setdefault(id(one), (one, {name: _copied(item) for name, item in _fields(one)}))
+
+    def put_back(self) -> list[tuple[Tensor, Value]]:
+        """Give the objects what they held; return the tensors among them with the gradients that they had until now."""
+        gradients: list[tuple[Tensor, Value]] = []
+        for one, fields in self._held.values():
+            if isinstance(one, Tensor):
+                gradients.append((one, one.grad))
+            for name, item in fields.items():
+                setattr(one, name, item)
+        return gradients
+
+
+def _fields(one: object) -> Iterator[tuple[str, object]]:
+    names = [name for cls in type(one).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
+    yield from ((name, getattr(one, name)) for name in dict.fromkeys((*names, *getattr(one, "__dict__", ()))))
+
+
+def _copied(item: object) -> object:
+    return copy.copy(item) if type(item) in (list, dict, set) else item
 
 
 def _call(m: Engine, target: Value, args: list[Value], kwargs: Kwargs, node: ast.AST) -> None:
