@@ -137,8 +137,9 @@ workers = [Worker(shared, f"w{{i}}") for i in range(mp.cpu_count())]
 @pytest.mark.parametrize(
     "start", ["[w.start() for w in workers]\n", "for w in workers:\n    w.start()\n    w.join()\n"]
 )
-def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(start: str) -> None:
-    text = HEAD + WORKER.format(base="threading.Thread") + start
+@pytest.mark.parametrize("base", ["threading.Thread", "mp.Process", "multiprocessing.Process"])
+def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(base: str, start: str) -> None:
+    text = HEAD + WORKER.format(base=base) + start
     (finding,) = check(from_text(text, "main.py")).findings
     assert (finding.code, finding.certain) == ("TAPE101", True)
 
@@ -149,6 +150,7 @@ def test_a_class_of_workers_runs_with_what_its_objects_were_made_with(start: str
     [
         "self.shared.requires_grad_(False)",
         "self.shared.weight.data.mul_(0)",
+        "torch.nn.init.zeros_(self.shared.weight)",
         "self.shared.zero_grad()",
     ],
 )

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Native,
     Set,
     Signal,
+    Storage,
     Tensor,
     Unknown,
     Value,
@@ -40,8 +41,8 @@ CLASSES = (
 )  # fmt: skip
 
 
-THREADS = frozenset(("threading.Thread",))
-"""Those of which a class of the program runs in what starts it: a process has a memory of its own."""
+_THREAD = "threading.Thread"
+"""What runs in the memory of what starts it: a process has one of its own."""
 
 
 def worker(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
@@ -67,9 +68,7 @@ def prepare(made: Instance) -> None:
     """Give an object what a process or thread has, as far as its class does not say otherwise."""
 
     def start(m: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
-        own = contextlib.nullcontext() if made.lib in THREADS or made.cls is not None else _apart(m, (made,), at)
-        with own:
-            thread = made.lib in THREADS or made.cls is not None
+        thread = _THREAD in (made.cls.library_bases() if made.cls is not None else (made.lib,))
         with contextlib.nullcontext() if thread else _apart(m, (made,), at):
             _call(m, m.get_attribute(made, "run", at), [], {}, at)
         return None
@@ -130,6 +129,7 @@ def _apart(m: Engine, given: Iterable[Value], node: ast.AST) -> Iterator[None]:
     So no process takes up what another one, or the same function in one before, has left behind in an object.
     """
     kept = _Kept(given)
+    kept.move(m.world.writer.new_storage)
     try:
         yield
     finally:
@@ -164,6 +164,14 @@ class _Kept:
 
     def _keep(self, one: object) -> None:
         self._held.setdefault(id(one), (one, {name: _copied(item) for name, item in _fields(one)}))
+
+    def move(self, storage: Callable[[], Storage]) -> None:
+        """Give the tensors memory of their own: what is written to it leaves saved tensors as they are."""
+        moved: dict[int, Storage] = {}
+        for one, _ in self._held.values():
+            if isinstance(one, (Tensor, Unknown)) and one.storage is not None:
+                known = moved.get(id(one.storage))
+                one.storage = moved[id(one.storage)] = known if known is not None else storage()
 
     def put_back(self) -> list[tuple[Tensor, Value]]:
         """Give the objects what they held; return the tensors among them with the gradients that they had until now."""

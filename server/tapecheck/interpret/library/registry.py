@@ -239,7 +239,7 @@ class Libraries:
                 owner.inner = _CONTAINER_BASES[base]()
             elif base.startswith("builtins.") and base[9:] in exceptions.NAMES:
                 owner.args = []
-            elif base in processes.THREADS:
+            elif base in processes.CLASSES:
                 processes.prepare(owner)
 
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
@@ -252,7 +252,7 @@ class Libraries:
             owner.args = args
             return
         for base in bases:
-            if base in processes.THREADS:
+            if base in processes.CLASSES:
                 processes.construct(owner, args, kwargs)
                 return
             if self.torch.nn.is_class(base):
