@@ -403,3 +403,39 @@ def test_the_gradient_of_a_model_nobody_sees_may_lead_into_the_graph_of_its_resu
     (net,) = [number for number, node in tape.ledger.nodes.items() if node.op == "net"]
     walked = [traversal.executed.get(net) for traversal in tape.ledger.traversals.values()]
     assert walked == ["yes", "may"]
+
+
+SETTINGS = """\
+import torch
+from torch import nn
+import elsewhere
+from elsewhere import MODE, LIMIT
+
+model = nn.Linear(3, 1)
+for step in range(4):
+    loss = model(torch.randn(3)).sum()
+    if {}:
+        loss.backward()
+    {}
+"""
+ASKED = (
+    "MODE", "not MODE", "elsewhere.TRAIN", "elsewhere.train.mode", "MODE is None", "MODE is not None", "MODE is True",
+    "MODE == 'train'", "MODE != LIMIT", "LIMIT > 3", "step > LIMIT", "3 < LIMIT <= 5",
+    "MODE in ('train', 'test')", "'x' in MODE", "MODE and LIMIT", "elsewhere.OPTIONS['train']",
+    "getattr(elsewhere, 'TRAIN')", "MODE is elsewhere.OTHER",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_setting_of_a_module_nobody_sees_may_be_anything_and_stays_what_it_is(asked: str) -> None:
+    """It may be false or None: what hangs on it is possible; and asked again, it answers as before."""
+    twice = check(from_text(SETTINGS.format(asked, "loss.backward()"), "train.py")).findings
+    assert [(one.code, one.certain) for one in twice if one.severity == "error"] == [("TAPE101", False)]
+    other = check(from_text(SETTINGS.format(asked, f"if not ({asked}):\n        loss.backward()"), "train.py")).findings
+    assert [one.code for one in other if one.severity == "error"] == []
+
+
+def test_two_settings_of_one_table_may_differ() -> None:
+    first, second = "elsewhere.OPTIONS['train']", "elsewhere.OPTIONS['test']"
+    text = SETTINGS.format(first, f"if not {second}:\n        loss.backward()")
+    assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE101"]

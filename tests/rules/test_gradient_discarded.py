@@ -78,7 +78,7 @@ def test_a_way_that_clears_nothing_uses_them_too(build: Builder, another: Callab
 CLEARED = """\
 import torch
 from torch import nn
-from elsewhere import part, COUNT
+from elsewhere import part, COUNT, FLAG
 
 class Loop:
     def __init__(self):
@@ -103,7 +103,9 @@ CLEARS = (
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("clear", CLEARS)
-@pytest.mark.parametrize("when", ["if part(i)", "if i % 3 == 2", "if i == COUNT", "if part(i) and i > 1"])
+@pytest.mark.parametrize(
+    "when", ["if part(i)", "if FLAG", "if i % 3 == 2", "if i == COUNT", "if part(i) and i > 1", "if not FLAG or i > 5"]
+)
 def test_what_only_a_condition_clears_is_not_lost(loop: str, clear: str, when: str) -> None:
     """Torch steps with the gradients wherever the condition does not hold."""
     report = check(from_text(CLEARED.format(loop=loop, when=when, clear=clear), "train.py"))

@@ -184,6 +184,9 @@ class Library(Protocol):
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
         """Return what a decorator makes of a function; None where it is not known."""
 
+    def hides(self, path: str) -> bool:
+        """Return whether what a name of a module is cannot be seen: a function, a class, or a setting."""
+
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
 

@@ -185,6 +185,9 @@ class Libraries:
             return Wrapped(torchfunctions.GRAD_MODES[path], function)
         return function if path in _TRANSPARENT else None
 
+    def hides(self, path: str) -> bool:
+        return "." in path and not visible.base_modelled(path)
+
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
         path = path_of(decorator) or getattr(decorator, "name", "")

@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Lib,
     List,
     Set,
     Signal,
@@ -67,7 +68,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         case ast.Compare(ops=[_, _, *_]):
             return _test_chain(machine, expression, env, node, default)
     _keep_defaults(machine, expression, env)
-    value = machine.eval(expression, env)
+    value = asked(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
     if answer is None:
         return _decided(machine, expression, value, env, node, default)
@@ -230,6 +231,7 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
 
 def known_truth(machine: Engine, value: Value) -> bool | None:
     """Whether a value is true; None where nobody knows."""
+    value = asked(machine, value)
     if isinstance(value, Unknown):
         machine.world.knowledge.asked += 1
         if value.negated is not None:
@@ -246,8 +248,18 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
     return behaviour(value).known_truth(machine)
 
 
+def asked(machine: Engine, value: Value) -> Value:
+    """Return what a test knows a value as: a name of a module that is not visible may be a setting, whatever it is."""
+    if type(value) is not Lib or not machine.library.hides(value.path):
+        return value
+    setting = unknowns.remembered(machine.world, ("name", value.path), value.path)
+    setting.likely = True
+    return setting
+
+
 def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
+    value = asked(machine, value)
     if isinstance(value, Unknown):
         if value.negated is not None:
             settle(machine, value.negated, not answer)
@@ -271,11 +283,16 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    given, left, right = (left, right), asked(machine, left), asked(machine, right)
     if type(op) in _RELATIONS:
         identity = type(op) in (ast.Is, ast.IsNot)
         answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))
         if answer is None:
-            return unknown_test(machine, op, left, right)
+            test = unknown_test(machine, op, left, right)
+            if identity and type(test) is Unknown and Lib in map(type, given):
+                # What a module has under a name is there, as a rule.
+                test.likely = type(op) is ast.IsNot
+            return test
         return answer if type(op) in (ast.Is, ast.In) else not answer
     if Tensor in (type(left), type(right)):
         return machine.library.comparison(type(op).__name__, left, right, node)

@@ -245,6 +245,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
 def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
     value = concrete(machine.eval(node.operand, env))
     if isinstance(node.op, ast.Not):
+        value = conditions.asked(machine, value)
         truth = machine.known_truth(value)
         if truth is not None:
             return not truth

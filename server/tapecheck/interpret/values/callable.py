@@ -133,7 +133,12 @@ class Lib(BaseValue):
             return machine.library.opaque_result("call", args, kwargs, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
+        if type(index) in (str, int) and machine.library.hides(self.path):
+            return Lib(f"{self.path}[{index!r}]")
         return self
+
+    def expression(self) -> tuple[Hashable, ...]:
+        return ("name", self.path)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         # With anything else it is a constant of a library, perhaps.
