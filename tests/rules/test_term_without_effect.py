@@ -142,3 +142,53 @@ def test_the_entropy_of_a_detached_target_is_a_constant_of_the_divergence(beside
     cut = "target = out.softmax(1).detach()\n    fit = out.pow(2).mean()"
     term = f"term = (target * target.log()).sum() - ({beside}).sum()"
     assert len(found(("fit = out.pow(2).mean()", cut), (TERM, term))) == told
+
+
+LATE = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+for step in range(4):
+    loss = model(torch.randn(6, 4)).pow(2).mean()
+    penalty = model.weight.pow(2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    loss = loss + 0.1 * penalty
+    print(loss.item())
+"""
+ADDED = "    loss = loss + 0.1 * penalty\n"
+
+
+def too_late(text: str) -> list[tuple[str, int, str]]:
+    findings = check(from_text(text, "train.py")).findings
+    return [(each.message, each.span.line, each.severity) for each in findings if each.code == "TAPE407"]
+
+
+@pytest.mark.parametrize("added", [ADDED, "    loss += penalty\n", "    if step != 1:\n        loss -= penalty\n"])
+def test_a_term_that_is_added_after_the_backward(added: str) -> None:
+    (found,) = too_late(LATE.replace(ADDED, added))
+    assert found[0].endswith("`penalty` is added to `loss` after its backward") and found[2] == "info"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    loss.backward()\n", ADDED + "    loss.backward()\n"),
+        (ADDED, ADDED + "    penalty.backward()\n"),
+        (ADDED, ADDED + "    kept.append(loss)\nsum(kept).backward()\n"),
+        (ADDED, "    with torch.no_grad():\n    " + ADDED),
+        (ADDED, ADDED.replace("penalty", "penalty.detach()")),
+        (ADDED, ADDED + "    unknown(loss)\n"),
+        (ADDED, ADDED.replace("loss = ", "model.loss = ")),
+        ("model.weight.pow(2).sum()", "torch.ones((), requires_grad=True) * 2"),
+        ("loss.backward()\n", "loss.backward(retain_graph=True)\n    (loss + penalty).backward()\n"),
+        (ADDED, ""),
+    ],
+)
+def test_terms_that_are_walked_or_kept(old: str, new: str) -> None:
+    text = LATE.replace(old, new).replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
+    assert too_late(text) == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
-from tapecheck.rules.reading import MERGES, Reading, Run, covered, plain, remembered, with_sources
+from tapecheck.rules.reading import MERGES, Reading, Run, covered, iteration_in, plain, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
@@ -46,11 +46,28 @@ class TermWithoutEffect(Rule):
                         dead.setdefault(key, (reading, term))
         left = {key: found for key, found in dead.items() if key not in alive}
         told = forgotten(readings) if left else set()
-        return [
+        found = [
             self._finding(reading, term)
             for reading, term in left.values()
             if not _told_as_left_out(reading, term, told)
         ]
+        return found + [self._too_late(late) for late in _too_late(readings)]
+
+    def _too_late(self, late: _Late) -> Finding:
+        """Return the finding about a term that is added to a loss whose backward has run."""
+        home, run = late.merge.at, late.run
+        root = run.backward.roots[0].name
+        names = [name for name in (late.name, root) if name]
+        what, whole = "`{}`" if late.name else "a term", "`{}`" if root else "the loss"
+        labels = [Label(run.at.span, "this backward has run without the term", "path")]
+        return Finding(
+            self.code, self.name, "info", home.span,
+            headline([f"{what} is added to {whole} after its backward"], *names),
+            "add the term before the backward; where it is only for the log, compute it under `torch.no_grad()`",
+            (*labels, *called_from(late.reading, home, home)),
+            facts=TermWithoutEffectFacts(constant=False),
+            notes=("the term trains nothing: no backward walks its graph",),
+        )  # fmt: skip
 
     def _finding(self, reading: Reading, term: Term) -> Finding:
         home, run = term.merge.at, term.run
@@ -111,6 +128,103 @@ class Term:
 
 
 @remembered
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A term that `merge` adds to the root of a backward that has run."""
+
+    reading: Reading
+    run: Run
+    merge: Node
+    name: str
+
+
+def _too_late(readings: Sequence[Reading]) -> list[_Late]:
+    """Return the terms that no backward of any way walks, since what they are added to has been walked before."""
+    found: dict[Span, _Late] = {}
+    in_time: set[Span] = set()
+    for reading in readings:
+        for merge, late in _merged(reading):
+            if late is None:
+                in_time.add(merge)
+            else:
+                found.setdefault(merge, late)
+    return [late for place, late in found.items() if place not in in_time]
+
+
+@remembered
+def _merged(reading: Reading) -> list[tuple[Span, _Late | None]]:
+    """Return for the places where terms are added to the root of a backward whether that comes too late for a term."""
+    single = [run for run in reading.runs if len(run.backward.roots) == 1 and not run.failed]
+    walked = {run.backward.roots[0].node: run for run in single}
+    found: list[tuple[Span, _Late | None]] = []
+    if not reading.steps or not reading.complete or not walked:
+        return found
+    places: set[Span] = set()
+    nodes = reading.ledger.nodes
+    built = [nodes[number] for number in reading.nodes_between(reading.runs[0].position, len(reading.tape.events))]
+    for node in built:
+        root = next((one for one in node.inputs if one in walked), None)
+        if root is None or plain(node.op) not in MERGES or len(set(node.inputs)) < 2:
+            continue
+        run = walked[root]
+        terms = [one for one in node.inputs if one != root]
+        if run.backward.accumulates and _is_lost(reading, node, terms):
+            places.add(node.at.span)
+            found.append((node.at.span, _Late(reading, run, node, _named(reading, terms[0]))))
+    # Added in another order it is walked: in another iteration, on another side of a condition.
+    used = reading.used
+    return found + [
+        (node.at.span, None)
+        for node in built
+        if node.at.span in places and (node.id in used or not any(one in walked for one in node.inputs))
+    ]
+
+
+def _is_lost(reading: Reading, merge: Node, terms: Sequence[int]) -> bool:
+    """Return whether nothing walks a sum or its terms, which lead to what an optimizer has, and nothing keeps it."""
+    if merge.id in reading.used or not merge.at.iteration or any(_has_walked(reading, term) for term in terms):
+        return False
+    # What the last iteration leaves may be read behind the loop.
+    if any("." in bind.name for _, bind in reading.binds.get(merge.id, ())):
+        return False
+    loop = reading.loops.get(merge.at.iteration[-1][0])
+    if loop is None or iteration_in(merge.at, loop) >= loop.iterations:
+        return False
+    if any(
+        merge.id in kept
+        for held in reading.held
+        for index, kept in held.nodes.items()
+        if held.loop.id != loop.id or index > iteration_in(merge.at, loop)
+    ):
+        return False
+    steppable = gradients_of(reading).steppable
+    return all(any(leaf in steppable for leaf in reading.ledger.ancestry([term])) for term in terms)
+
+
+def _has_walked(reading: Reading, term: int) -> bool:
+    """Return whether something walks a term, or a term of the sum that it is itself."""
+    waiting, seen = [term], set()
+    while waiting:
+        number = waiting.pop()
+        if number in reading.used:
+            return True
+        node = reading.ledger.nodes.get(number)
+        if node is not None and number not in seen and plain(node.op) in MERGES | _FACTORS:
+            waiting += node.inputs
+        seen.add(number)
+    return False
+
+
+def _named(reading: Reading, term: int) -> str:
+    """Return the name of a term without the factors around it."""
+    node = reading.ledger.nodes.get(term)
+    while reading.name(term) is None and node is not None and plain(node.op) in _FACTORS and len(set(node.inputs)) == 1:
+        term = node.inputs[0]
+        node = reading.ledger.nodes.get(term)
+    known = reading.name(term)
+    return known[0] if known is not None else ""
+
+
 def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
     """Return the terms of the sum that a backward starts from, where the step after it is seen and all that it may
     reach is known.
