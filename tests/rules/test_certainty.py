@@ -405,6 +405,44 @@ def test_a_leaf_is_changed_in_place_where_recording_is_known_to_be_on() -> None:
     assert found(text.format("with part():")) == []
 
 
+FED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from elsewhere import progress
+
+class Points(Dataset):
+    def __init__(self, held):
+        self.x, self.names, self.held = torch.randn(8, 3), ("a", "b"), held
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return self.x[i], self.x[i]
+
+model = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in progress({}):
+    (model(x) - y).pow(2).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("DataLoader(TensorDataset(torch.randn(8, 3), torch.randn(8, 3)), batch_size=4)", True),
+        ("DataLoader(Points(None))", True), ("Points(torch.randn(3))", True), ("Points((1, 'text'))", True),
+        ("DataLoader(Points(model))", False), ("Points(optimizer)", False), ("Points(model.weight)", False),
+        ("Points([torch.randn(3)])", False), ("Points({})", False), ("Points(lambda: model)", False),
+        ("DataLoader(Points(model.forward))", False),
+    ],
+)  # fmt: skip
+def test_what_wraps_a_loader_comes_to_what_its_data_leads_to(given: str, *, told: bool) -> None:
+    """A bar of progress has no model that it could clear; what a list holds later, nobody knows."""
+    several = [one for one in found(FED.replace("{}", given, 1)) if one.code == "TAPE403"]
+    assert [one.certain for one in several] == ([False] if told else [])
+
+
 def test_no_fix_of_what_rests_on_hidden_code_is_safe() -> None:
     text = "from elsewhere import part\nimport torch\nmodel = torch.nn.Linear(2, 1)\n{}\n"
     text += "total = 0\nfor x in torch.randn(9, 2):\n"

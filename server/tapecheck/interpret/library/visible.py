@@ -10,7 +10,7 @@ from typing import Literal
 from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
-from tapecheck.interpret.library.states import OptimizerState, state_of
+from tapecheck.interpret.library.states import DatasetState, OptimizerState, state_of
 from tapecheck.interpret.objects.unknowns import has_default
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -99,6 +99,9 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
             # It is frozen now, and need not be afterwards.
             return "anything"
         return "data" if value.itself() is value else "nothing"
+    if isinstance(value, Instance) and _is_data(value):
+        state = state_of(value, DatasetState)
+        return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
     if isinstance(value, Instance):
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
@@ -111,6 +114,12 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
         # What a list holds when it is given away says nothing of what is put into it.
         return "anything"
     return "nothing"
+
+
+def _is_data(value: Instance) -> bool:
+    """Return whether an object is a loader or a dataset: what it was made of is all that it leads to."""
+    bases = (value.lib or "",) if value.cls is None else value.cls.library_bases()
+    return bool(bases) and all(base.startswith("torch.utils.data.") for base in bases)
 
 
 def option(world: World, value: Value, name: str, node: ast.AST) -> None:
