@@ -15,6 +15,7 @@ from tapecheck.source.selection import Selection
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
+    from tapecheck.check import Memory, Report
     from tapecheck.fixes import Effort, Fix
 
 Mend = Callable[[str, Finding, "Effort"], "list[Fix]"]
@@ -86,18 +87,36 @@ def in_imported_files(files: Sequence[Checked], rules: Selection, projects: Proj
     return found
 
 
-def mended(path: str, finding: Finding, effort: Effort, projects: Projects) -> list[Fix]:
-    """Return the fixes of a finding in another file, by a check of the file that has found it; none where it fails."""
-    from tapecheck.check import check
-    from tapecheck.fixes import fixes_for
-    from tapecheck.source import read_source
+class Mender:
+    """Works out the fixes of findings in other files, each by a check of the file that has found it.
 
-    try:
-        report = check(read_source(path), project=projects.of(path))
-        same = next((one for one in report.elsewhere if one.key == finding.key), None)
-        return fixes_for(report, same, effort=effort) if same is not None else []
-    except Exception:  # the boundary: a finding without a fix is better than none
-        return []
+    The last check is kept: what one file finds in others comes in one go.
+    """
+
+    def __init__(self, projects: Projects) -> None:
+        self._projects = projects
+        self._last: tuple[str, Report, Memory] | None = None
+
+    def mended(self, path: str, finding: Finding, effort: Effort) -> list[Fix]:
+        """Return the fixes of a finding that the check of a file has in another one; none where that fails."""
+        from tapecheck.fixes import fixes_for
+
+        try:
+            report, memory = self._checked(path)
+            same = next((one for one in report.elsewhere if one.key == finding.key), None)
+            return fixes_for(report, same, memory=memory, effort=effort) if same is not None else []
+        except Exception:  # the boundary: a finding without a fix is better than none
+            return []
+
+    def _checked(self, path: str) -> tuple[Report, Memory]:
+        from tapecheck.check import Memory, check
+        from tapecheck.source import read_source
+
+        if self._last is None or self._last[0] != path:
+            self._last = None
+            memory = Memory()
+            self._last = path, check(read_source(path), memory=memory, project=self._projects.of(path)), memory
+        return self._last[1:]
 
 
 def wanted_of(findings: Sequence[Finding], rules: Selection, projects: Projects) -> Iterator[Finding]:

@@ -8,12 +8,11 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from tapecheck.cli import cache
-from tapecheck.cli.across import Mend, in_imported_files, mended, to_their_files
+from tapecheck.cli.across import Mend, Mender, in_imported_files, to_their_files
 from tapecheck.cli.checking import CheckOptions, check_callers, check_file, check_files
 from tapecheck.cli.choosing import with_lines
 from tapecheck.cli.files import STDIN, find_files
@@ -110,7 +109,7 @@ def _verify(files: list[Checked], projects: Projects) -> None:
 def _settle(files: list[Checked], wanted: CheckOptions, options: argparse.Namespace) -> None:
     """Fix what takes several files, and give each finding to its file, with the severity that its project wants."""
     projects = wanted.projects
-    mend: Mend = partial(mended, projects=projects)
+    mend: Mend = Mender(projects).mended
     fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
     callers = check_callers(files, wanted) if STDIN not in options.paths else []
     if fixing:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import split_suppressed
-from tapecheck.cli.across import mended
+from tapecheck.cli.across import Mender
 from tapecheck.cli.check import (
     apply_configuration,
     exit_status,
@@ -337,7 +337,7 @@ def _add_elsewhere(program: _Program, found: Sequence[tuple[str, Finding]], want
     `found` has the file whose check has found it before each finding.
     """
     checked = program.checked
-    effort = Effort()
+    mender, effort = Mender(wanted.projects), Effort()
     names = {real_path(name): name for name in program.sources}
     known = {(item.code, real_path(item.span.file), item.span.line) for item in checked.findings}
     for path, finding in found:
@@ -348,7 +348,7 @@ def _add_elsewhere(program: _Program, found: Sequence[tuple[str, Finding]], want
             known.add((finding.code, place, finding.span.line))
             checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
             checked.findings = [*checked.findings, finding]
-            fixes = mended(path, finding, effort, wanted.projects) if wanted.fixes else []
+            fixes = mender.mended(path, finding, effort) if wanted.fixes else []
             checked.fixes = [*checked.fixes, fixes]
 
 

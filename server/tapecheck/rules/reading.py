@@ -230,9 +230,13 @@ class Reading:
     @cached_property
     def lines(self) -> set[tuple[str, int]]:
         """The lines that something happened on, with those of the calls that led there."""
+        return {(span.file, span.line) for site in self._sites for span in (site.span, *site.stack)}
+
+    @cached_property
+    def _sites(self) -> list[Site]:
+        """The places of the events; those of one line in one iteration mostly share theirs."""
         found = (getattr(event, "at", None) for event in self.tape.events)
-        sites = {id(site): site for site in found if isinstance(site, Site)}
-        return {(span.file, span.line) for site in sites.values() for span in (site.span, *site.stack)}
+        return list({id(site): site for site in found if isinstance(site, Site)}.values())
 
     @cached_property
     def positions_at(self) -> dict[tuple[str, int], list[int]]:
@@ -571,9 +575,8 @@ class Reading:
     def _only_calls(self) -> set[Span]:
         """Return the calls of functions that are called at one place only."""
         calls: dict[tuple[str, str], set[Span]] = {}
-        for event in self.tape.events:
-            at = getattr(event, "at", None)
-            if isinstance(at, Site) and at.stack:
+        for at in self._sites:
+            if at.stack:
                 calls.setdefault((at.file, at.function), set()).add(at.stack[0])
         return {next(iter(spans)) for spans in calls.values() if len(spans) == 1}
 

@@ -214,19 +214,20 @@ class _Scan:
         kept: list[Tensor | Unknown] = []
         last: Site | None = None
         for key, item in list(value.items.items()):
-            name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
             if may_carry(item):
                 if _stamp(value, key) < self.clock or key not in value.rewritten:
                     if item.node is not None and not is_leaf(item):
                         kept.append(item)
                         last = _place(value, key) or last
                 elif self.reaches_back(item) and self.read_across(value, key):
-                    self.hold(_place(value, key), name, [item])
+                    self.hold(_place(value, key), _item_of(path, key), [item])
+                continue
+            if type(item) in INERT:
                 continue
             if key not in value.rewritten and self.is_record(item, value.slots.get(key)):
                 kept += [one for one in tensors_in(item, into_objects=False) if not is_leaf(one)]
                 last = _place(value, key) or last
-            self.entry(item, name, value, key)
+            self.entry(item, _item_of(path, key), value, key)
         if any(self.reaches_back(item) for item in kept):
             self.hold(self.written_into(kept, last), path, kept, bound)
 
@@ -399,6 +400,11 @@ def _recorded(value: Instance) -> list[Value]:
         for name, item in value.attrs.items()
         if value.born >= 0 and _stamp(value, name) == value.born and (may_carry(item) or isinstance(item, tuple))
     ]
+
+
+def _item_of(path: str, key: Hashable) -> str:
+    """Return the name of what a mapping has under a key."""
+    return f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
 
 
 def _carrying(value: Tensor | Unknown, owner: _Owner, key: Hashable) -> Site | None:

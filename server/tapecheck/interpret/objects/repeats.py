@@ -83,6 +83,7 @@ class _Reader:
         kept: dict[int, int] = {}
         skipping = at = 0
         events: list[Any] = self.world.writer.tape.events[self.begun.events : until]
+        nodes = self.world.writer.ledger.nodes
         for event in events:
             kind = type(event)
             if kind is Iteration:
@@ -105,7 +106,7 @@ class _Reader:
                     self.own[event.id] = self.made[at] if 0 <= at < len(self.made) else event.id
                     at += at >= 0
                 continue
-            if kind is Node and self.world.writer.ledger.leads_anywhere(event.id):
+            if kind is Node and nodes[event.id].graph_of is not None:
                 # Made once for a value whose graph nobody knows, when it is first used.
                 continue
             if kind is Node or kind is Leaf:
@@ -144,6 +145,19 @@ class _Reader:
     def nodes(self, numbers: Iterable[int]) -> tuple[Hashable, ...]:
         return tuple([self.node(number) for number in numbers])
 
+    def built(self, event: Node) -> tuple[object, ...]:
+        """Return what a node says; by far the most events are nodes, of what the iteration itself has made."""
+        own, versions, before = self.own, self.world.writer.ledger.versions, self.begun.storages
+        saved: list[object] = []
+        for one in event.saved:
+            storage = one.storage if one.storage in versions else None
+            if storage is not None and storage > before:
+                storage = 0
+            saved.append((storage, one.name, own[one.of] if one.of in own else self.node(one.of), one.fact))
+        inputs = tuple([own[number] if number in own else self.node(number) for number in event.inputs])
+        cuts = self.cuts(event.cuts) if event.cuts else None
+        return event.op, inputs, event.keeps, event.linked, cuts, saved
+
     def cuts(self, numbers: tuple[int, ...]) -> Hashable:
         """Return what stands for the cuts that a value came through: the places."""
         if not numbers:
@@ -159,17 +173,7 @@ class _Reader:
 
 
 _READ: ByKind[_Reader, [], tuple[object, ...]] = ByKind()
-_READ.register(
-    lambda reader, event: (
-        event.op,
-        reader.nodes(event.inputs),
-        event.keeps,
-        event.linked,
-        reader.cuts(event.cuts),
-        [(reader.storage(one.storage), one.name, reader.node(one.of), one.fact) for one in event.saved],
-    ),
-    Node,
-)
+_READ.register(_Reader.built, Node)
 _READ.register(lambda reader, event: (event.how, reader.nodes(event.nodes), reader.nodes(event.leaves)), Cut)
 _READ.register(
     lambda reader, event: (

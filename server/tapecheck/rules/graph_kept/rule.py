@@ -575,13 +575,25 @@ def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
     walked = nodes & executed
     if run.backward.inputs and (problem is None or problem.certain != "yes"):
         # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
-        ledger = reading.ledger
-        whole = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
-        walked |= nodes & (whole - ledger.ancestry(run.backward.inputs).keys())
+        beside = _beside_the_inputs(reading, run)
+        walked.update(number for number in nodes if number < len(beside) and beside[number])
     for target in walked & set(run.backward.inputs or ()):
         if executed.isdisjoint(reading.sources(target)):
             walked.discard(target)
     return walked
+
+
+@remembered
+def _beside_the_inputs(reading: Reading, run: Run) -> bytearray:
+    """Return which nodes of the graph that a backward starts from are no part of that of its inputs, by number.
+
+    A byte for each: of many backward calls the sets would fill the memory.
+    """
+    whole = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
+    found = bytearray(max(whole, default=0) + 1)
+    for number in whole - reading.ledger.ancestry(run.backward.inputs or ()).keys():
+        found[number] = 1
+    return found
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
