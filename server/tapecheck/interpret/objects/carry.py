@@ -333,6 +333,8 @@ class _Scan:
     def defaults(self, function: Function) -> bool:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
         quiet = True
+        if _SILENT.issuperset(map(type, (*function.defaults, *function.kw_defaults))):
+            return quiet
         for name, item in function.parameters_with_default():
             if type(item) not in _SILENT:
                 quiet = self.entry(item, name, _NOWHERE, name) and quiet

@@ -57,21 +57,19 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
 
     `node` is the statement that the condition belongs to, `default` the likelier answer.
     """
-    if default is None:
-        default = syntax.default_branch(node)
-    match expression:
-        case ast.BoolOp(op=op, values=parts):
-            wanted = type(op) is ast.Or
-            return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not test(machine, operand, env, node, not default)
-        case ast.Compare(ops=[_, _, *_]):
-            return _test_chain(machine, expression, env, node, default)
+    if isinstance(expression, ast.BoolOp):
+        wanted = type(expression.op) is ast.Or
+        parts = expression.values
+        return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
+    if isinstance(expression, ast.UnaryOp) and type(expression.op) is ast.Not:
+        return not test(machine, expression.operand, env, node, not _default(node, default))
+    if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
+        return _test_chain(machine, expression, env, node, _default(node, default))
     _keep_defaults(machine, expression, env)
     value = asked(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
     if answer is None:
-        return _decided(machine, expression, value, env, node, default)
+        return _decided(machine, expression, value, env, node, _default(node, default))
     if machine.world.position.iteration and type(node) is ast.If:
         compared = guards.compared(machine, expression, env)
         if isinstance(compared, ast.BinOp):
@@ -81,6 +79,11 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if compared is not None:
             guards.note_guard(machine, node, compared, answer, env)
     return answer
+
+
+def _default(node: ast.AST, default: bool | None) -> bool:
+    """Return the likelier answer to a condition, which most that are asked need not: their value says it."""
+    return syntax.default_branch(node) if default is None else default
 
 
 def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
