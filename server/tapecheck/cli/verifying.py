@@ -75,7 +75,7 @@ def _verified(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[
 
     Raises RunError where there is none, or running it shows nothing of the fixes.
     """
-    texts = {rewrite.path: _text(rewrite) for _, rewrite in group}
+    texts = {rewrite.path: ("\n".join(rewrite.lines.get(rewrite.path, [])) + "\n") for _, rewrite in group}
     requests = {path: request for path in texts if (request := _request(path, projects.setup)) is not None}
     if not requests:
         raise RunError("nothing says what runs it (`run` in the configuration)")
@@ -170,7 +170,3 @@ def _request(path: str, setup: Setup) -> RunRequest | None:
     return RunRequest(
         script, entry.args, python, entry.folder, timeout=SECONDS, module=entry.module, launcher=entry.launcher
     )
-
-
-def _text(rewrite: Rewrite) -> str:
-    return "\n".join(rewrite.lines.get(rewrite.path, [])) + "\n"

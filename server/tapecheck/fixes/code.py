@@ -16,7 +16,7 @@ from typing import Union
 
 from tapecheck.fixes.edit import Change, TextIndex
 from tapecheck.source import Source
-from tapecheck.source.nodes import of_kind, statements_at
+from tapecheck.source.nodes import of_kind, statements_at, taken_apart
 from tapecheck.tape import Span
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
@@ -612,14 +612,7 @@ def targets(statement: ast.AST) -> list[ast.expr]:
         found = [statement.target]
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
         found = [item.optional_vars for item in statement.items if item.optional_vars is not None]
-    flat: list[ast.expr] = []
-    while found:
-        target = found.pop(0)
-        if isinstance(target, (ast.Tuple, ast.List)):
-            found = [*target.elts, *found]
-        else:
-            flat.append(target.value if isinstance(target, ast.Starred) else target)
-    return flat
+    return taken_apart(found)
 
 
 def stored_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:

@@ -489,7 +489,7 @@ def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
         for loop in code.loops(read):
             stored = [node for node in walk(loop) if any(dotted(target) == text for target in targets(node))]
             stored = [node for node in stored if node is not loop]
-            if stored and any(_not_before(node, read) for node in stored):
+            if stored and any((getattr(node, "end_lineno", None) or 0) >= read.lineno for node in stored):
                 return True
         return False
     owner = code.owner(read)
@@ -501,7 +501,3 @@ def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name != "__init__"
         ]
     return any(code.stores(scope, text) for scope in scopes)
-
-
-def _not_before(store: ast.AST, read: ast.expr) -> bool:
-    return (store.end_lineno or 0) >= read.lineno  # type: ignore[attr-defined]

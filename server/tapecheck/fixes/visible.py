@@ -43,12 +43,7 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
 
 def _may_be_given(call: ast.Call, lines: set[int]) -> bool:
     """Return whether a call that the dry run did not come to may be given a model or a value with a graph."""
-    return call.lineno not in lines and not _gets_plain_values(call)
-
-
-def _gets_plain_values(call: ast.Call) -> bool:
-    """Return whether the text of a call shows that it is given numbers and strings only."""
-    return all(_is_plain(argument) for argument in given_to(call))
+    return call.lineno not in lines and not all(_is_plain(argument) for argument in given_to(call))
 
 
 def _is_plain(value: ast.expr) -> bool:

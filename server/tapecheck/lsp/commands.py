@@ -345,7 +345,7 @@ def cancel_progress(ls: Host, params: t.WorkDoneProgressCancelParams) -> None:
             under_way.stopped.set()
 
 
-def _asked(arguments: Sequence[object]) -> tuple[object, Any]:
+def _asked(arguments: Sequence[object]) -> tuple[object, object]:
     """Return what a command is asked for, and the uri of the file that it names, or is."""
     asked = arguments[0] if arguments else None
     return asked, asked if isinstance(asked, str) else _member(asked, "uri")
@@ -355,8 +355,9 @@ def _finding_of(arguments: Sequence[object]) -> tuple[object, str, Sequence[obje
     """Return what a command is asked for with the uri and the finding in it; None where it names none."""
     asked, uri = _asked(arguments)
     wanted = _member(asked, "finding")
-    named = isinstance(uri, str) and isinstance(wanted, (list, tuple)) and len(wanted) == 3
-    return (asked, uri, wanted) if named else None
+    if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
+        return None
+    return asked, uri, wanted
 
 
 def _member(value: object, name: str) -> Any:

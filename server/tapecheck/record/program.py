@@ -55,13 +55,9 @@ def runs_itself(source: Source) -> bool:
     return any(
         isinstance(statement, (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith))
         or (isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Call, ast.Await)))
-        or (isinstance(statement, ast.If) and _asks_main(statement.test))
+        or (isinstance(statement, ast.If) and any(id_of(node) == "__name__" for node in ast.walk(statement.test)))
         for statement in source.tree.body
     )
-
-
-def _asks_main(test: ast.expr) -> bool:
-    return any(id_of(node) == "__name__" for node in ast.walk(test))
 
 
 def files_of(

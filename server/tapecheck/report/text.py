@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from tapecheck.fixes.edit import apply, changes_of
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
 from tapecheck.report.excerpt import DEFAULT_WIDTH, Mark, Paint, Sources, draw, printable
-from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.finding import Finding
 from tapecheck.source.cells import split_cell
 from tapecheck.tape import Span
 
@@ -103,12 +103,12 @@ def render_finding(
     own, labels = finding.label, finding.others
     marks = [Mark(finding.span, printable(own.message) if own else "", primary=True)]
     marks.extend(Mark(label.span, printable(label.message)) for label in labels)
-    gutter = len(str(max(_last_line(mark.span) for mark in marks)))
+    gutter = len(str(max(max(mark.span.line, mark.span.end_line) for mark in marks)))
     limit = max(_NARROWEST, width - gutter - 3)
 
     rows = [_header(f"{finding.severity}[{finding.code}]", finding.severity, first, paint)]
     rows.append(_place("-->", finding.span, gutter, paint))
-    for file in _files(finding.span.file, labels):
+    for file in list(dict.fromkeys([finding.span.file, *(label.span.file for label in labels)])):
         inside = [mark for mark in marks if mark.span.file == file]
         if file != finding.span.file:
             rows.append(_place(":::", inside[0].span, gutter, paint))
@@ -185,14 +185,6 @@ def _header(kind: str, style: str, message: str, paint: Paint) -> str:
 
 def _place(arrow: str, span: Span, gutter: int, paint: Paint) -> str:
     return f"{' ' * gutter}{paint('gutter', arrow)} {printable(span.file)}:{span.line}:{span.column}"
-
-
-def _files(first: str, labels: Iterable[Label]) -> list[str]:
-    return list(dict.fromkeys([first, *(label.span.file for label in labels)]))
-
-
-def _last_line(span: Span) -> int:
-    return max(span.line, span.end_line)
 
 
 def _remark(name: str, text: str, gutter: int, paint: Paint) -> list[str]:

@@ -157,15 +157,11 @@ def _shared(reading: Reading, run: Run, other: Run, way: Sequence[int], node: No
     shared = next((number for number in way if number in other.traversal.executed), None)
     if shared is None:
         return Origin("shared", "", None, 0, None)
-    for number in _downwards(reading, shared, node.id):
+    for number in reading.path([shared], node.id) or [shared]:
         found = reading.name(number, run.position)
         if found is not None:
             return Origin("shared", *found, 0, number)
     return Origin("shared", "", reading.site(shared), 0, shared)
-
-
-def _downwards(reading: Reading, start: int, end: int) -> list[int]:
-    return reading.path([start], end) or [start]
 
 
 def _is_sum(reading: Reading, number: int) -> bool:

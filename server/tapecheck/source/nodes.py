@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 _PLAIN = frozenset((
@@ -91,6 +91,20 @@ def name_called(node: ast.AST | None) -> str:
 def given_to(call: ast.Call) -> list[ast.expr]:
     """Return what a call is given, by place and by name."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def taken_apart(targets: Iterable[ast.expr]) -> list[ast.expr]:
+    """Return the single targets among the targets of stores: those in tuples and lists, and behind stars."""
+    found: list[ast.expr] = []
+    for target in targets:
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                found += taken_apart(parts)
+            case ast.Starred(value=part):
+                found += taken_apart([part])
+            case _:
+                found.append(target)
+    return found
 
 
 def is_literal(node: ast.AST | None, value: bool | None) -> bool:

@@ -254,7 +254,9 @@ def _attributes(context: Context, carrier: Carrier) -> list[str]:
 def _stores_of(code: Code, carrier: Carrier) -> list[ast.stmt]:
     owner = code.owner(carrier.read)
     if owner is not None and carrier.text.startswith("self."):
-        return _stores_in_class(owner, carrier)
+        return [
+            node for node in of_kind(owner, ast.stmt) if any(dotted(target) == carrier.text for target in targets(node))
+        ]
     return code.stores(carrier.function, carrier.text)
 
 
@@ -264,12 +266,6 @@ def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
         return None
     pairs = stored_pairs(store.targets[0], store.value)
     return next((value for target, value in pairs if dotted(target) == text), None)
-
-
-def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
-    return [
-        node for node in of_kind(scope, ast.stmt) if any(dotted(target) == carrier.text for target in targets(node))
-    ]
 
 
 def detaching(text: str, shape: str) -> list[str]:

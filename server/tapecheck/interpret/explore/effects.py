@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.numbers import all_numbers, is_number
 from tapecheck.interpret.objects.syntax import NUMERIC, root_of
 from tapecheck.interpret.values import ByKind
 from tapecheck.source import Source
-from tapecheck.source.nodes import attr_of, is_literal, last_name, of_kind, walk
+from tapecheck.source.nodes import attr_of, is_literal, last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import placeless
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -276,7 +276,7 @@ class _Reader:
 
     def for_loop(self, node: ast.For | ast.AsyncFor, loops: bool) -> None:
         _mention((node.iter,), self.facts.steering)
-        self.facts.gone_through.append((frozenset(_parts_of((node.target,))), names_in(node.iter)))
+        self.facts.gone_through.append((frozenset(map(last_part, taken_apart((node.target,)))), names_in(node.iter)))
 
     def assigned(self, node: ast.Assign, loops: bool) -> None:
         self.facts.assignments.append(_assignment(node.targets, node.value))
@@ -349,7 +349,9 @@ def _assignment(targets: Iterable[ast.expr], value: ast.expr) -> Assignment:
                 stack.append(function.value if type(function) is ast.Attribute else function)
                 continue
         stack += _below(node)
-    return Assignment(frozenset(_parts_of(targets)), frozenset(names), tuple(passed), frozenset(_made_by(value)))
+    return Assignment(
+        frozenset(map(last_part, taken_apart(targets))), frozenset(names), tuple(passed), frozenset(_made_by(value))
+    )
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
@@ -426,15 +428,6 @@ def last_part(node: ast.expr) -> str:
     return last_name(node)
 
 
-def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
-    """Yield the last parts of the names that an assignment stores."""
-    for target in targets:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            yield from _parts_of(target.elts)
-        else:
-            yield last_part(target.value if isinstance(target, ast.Starred) else target)
-
-
 def hands_on_numbers(node: FunctionNode) -> bool:
     """Whether a method returns what it is given, or what arithmetic alone makes of it, perhaps in a tuple."""
     arguments = node.args
@@ -447,8 +440,8 @@ def hands_on_numbers(node: FunctionNode) -> bool:
         elif isinstance(part, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
             stored.setdefault(last_part(part.target), []).append(part.value)
         elif isinstance(part, ast.Assign):
-            for name in _parts_of(part.targets):
-                stored.setdefault(name, []).append(part.value)
+            for target in taken_apart(part.targets):
+                stored.setdefault(last_part(target), []).append(part.value)
     # What a layer or torch has made of it is a tensor from there on.
     tensors = {name for name, values in stored.items() if not all(map(_is_arithmetic, values))}
     return any(

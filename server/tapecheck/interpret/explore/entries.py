@@ -113,7 +113,7 @@ def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Cla
             lived.lived(owner, module.source)
         elif _of_lightning(owner):
             return lightning.fit(machine.torch.nn, owner)
-        if owner.module and not _trains(node):
+        if owner.module and not any(part.attr in _TRAINING for part in of_kind(node, ast.Attribute)):
             # Its loops are parts of the forward pass that somebody else calls for.
             machine.world.position.frames[-1].forward = True
     return _start(machine, node, function, owner)
@@ -186,11 +186,6 @@ def _in_its_mode(started: Value, function: Function) -> Value:
 
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
 _OF_MODELS = frozenset(("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"))
-
-
-def _trains(node: ast.AST) -> bool:
-    """Whether a method runs training or evaluation itself: it goes backward, steps or takes numbers out."""
-    return any(part.attr in _TRAINING for part in of_kind(node, ast.Attribute))
 
 
 def _called_models(node: ast.AST) -> set[str]:

@@ -28,7 +28,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
-from tapecheck.source.nodes import id_of, last_name, of_kind, walk
+from tapecheck.source.nodes import id_of, last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
@@ -264,7 +264,7 @@ def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
                     (uses.added if _counts_up(node) else uses.changed).add(own)
                 uses.filled |= _within(target)
             case ast.Assign() | ast.AnnAssign() | ast.For() | ast.With():
-                stored_to = list(_targets(node))
+                stored_to = _targets(node)
                 uses.changed |= {own for part in stored_to if (own := _own(part)) is not None}
                 uses.filled = uses.filled.union(*map(_within, stored_to))
             case ast.Call(func=ast.Attribute(value=filled, attr=name)) if name in _FILLS:
@@ -279,21 +279,15 @@ def _counts_up(node: ast.AugAssign) -> bool:
     return isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
 
 
-def _targets(node: ast.AST) -> Iterator[ast.AST]:
-    found: list[ast.AST] = []
+def _targets(node: ast.AST) -> list[ast.expr]:
+    found: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         found += node.targets
     elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.For):
         found.append(node.target)
     elif isinstance(node, ast.With):
         found += [item.optional_vars for item in node.items if item.optional_vars is not None]
-    for target in found:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            found += target.elts
-        elif isinstance(target, ast.Starred):
-            found.append(target.value)
-        else:
-            yield target
+    return taken_apart(found)
 
 
 def _within(node: ast.AST) -> set[str]:

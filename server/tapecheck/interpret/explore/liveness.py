@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.interpret.values import ByKind
-from tapecheck.source.nodes import children, given_to, id_of, of_kind, walk
+from tapecheck.source.nodes import children, given_to, id_of, of_kind, taken_apart, walk
 from tapecheck.source.notes import Notes
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
@@ -202,19 +202,9 @@ def exposed(nodes: Iterable[ast.AST], notes: Notes) -> Names:
     return frozenset(found)
 
 
-def _stores(targets: Iterable[ast.AST]) -> set[str]:
+def _stores(targets: Iterable[ast.expr]) -> set[str]:
     """Return the names that are stored for certain."""
-    found: set[str] = set()
-    stack = list(targets)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            stack += node.elts
-        elif isinstance(node, ast.Starred):
-            stack.append(node.value)
-    return found
+    return set(map(id_of, taken_apart(targets))) - {""}
 
 
 def _reads(node: ast.AST) -> set[str]:
@@ -223,17 +213,19 @@ def _reads(node: ast.AST) -> set[str]:
     stack = [node]
     while stack:
         part = stack.pop()
-        if isinstance(part, ast.Name):
-            if isinstance(part.ctx, ast.Load):
-                found.add(part.id)
-        elif isinstance(part, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            found |= free_names(part)
-        elif isinstance(part, ast.Call):
-            stack.extend(_parts_of_call(part))
-        elif isinstance(part, ast.Attribute) and part.attr in _TAKEN_OUT:
-            stack += _calls_in(part.value)
-        elif not isinstance(part, (ast.JoinedStr, ast.Constant)):
-            stack.extend(children(part))
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()):
+                found.add(name)
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                found |= free_names(part)
+            case ast.Call():
+                stack.extend(_parts_of_call(part))
+            case ast.Attribute(value=value, attr=name) if name in _TAKEN_OUT:
+                stack += _calls_in(value)
+            case ast.JoinedStr() | ast.Constant():
+                pass
+            case _:
+                stack.extend(children(part))
     return found
 
 

@@ -23,7 +23,7 @@ from tapecheck.interpret.explore.index import Answers, Index, NumberFlow, answer
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Modules
-from tapecheck.source.nodes import first_line, given_to, id_of
+from tapecheck.source.nodes import first_line, given_to
 from tapecheck.source.notes import placeless
 from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Moves, Optimizer, Raised, Step, Tape, Where
 
@@ -200,34 +200,27 @@ def _bound(node: ast.stmt) -> frozenset[str]:
 
 def _plain(node: ast.stmt | ast.expr, imported: Set[str], known: Set[str]) -> bool:
     """Whether nothing hangs on what a piece of a definition does: it names what is known, or calls what is imported."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.Name):
-        return node.id in known
-    if isinstance(node, ast.Attribute):
-        return _plain(node.value, imported, known)
-    if isinstance(node, ast.Call):
-        given = given_to(node)
-        return _plain(node.func, imported, imported) and all(_plain(part, imported, known) for part in given)
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return all(_plain(part, imported, known) for part in node.elts)
-    if isinstance(node, ast.UnaryOp):
-        return _plain(node.operand, imported, known)
-    if isinstance(node, (ast.Expr, ast.Assign)):
-        return isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.AnnAssign):
-        return node.value is None or isinstance(node.value, ast.Constant)
-    return isinstance(node, ast.Pass)
+    match node:
+        case ast.Name(id=name):
+            return name in known
+        case ast.Attribute(value=inner) | ast.UnaryOp(operand=inner):
+            return _plain(inner, imported, known)
+        case ast.Call(func=function):
+            given = given_to(node)
+            return _plain(function, imported, imported) and all(_plain(part, imported, known) for part in given)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return all(_plain(part, imported, known) for part in parts)
+        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
+            return value is None or isinstance(value, ast.Constant)
+    return isinstance(node, (ast.Constant, ast.Pass))
 
 
 def _asks_for_main(node: ast.stmt) -> bool:
     """Whether a statement is `if __name__ == ...` without an `else`."""
-    return (
-        isinstance(node, ast.If)
-        and not node.orelse
-        and isinstance(node.test, ast.Compare)
-        and id_of(node.test.left) == "__name__"
-    )
+    match node:
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), orelse=[]):
+            return True
+    return False
 
 
 def _mentioned(facts: Facts) -> set[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from tapecheck.interpret.objects.syntax import is_array
-from tapecheck.source.nodes import attr_of, children, of_kind, walk
+from tapecheck.source.nodes import children, id_of, of_kind, taken_apart, walk
 
 _NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
 _TAKEN_OUT = frozenset((
@@ -17,22 +17,20 @@ _TAKEN_OUT = frozenset((
 
 def is_number(node: ast.expr) -> bool:
     """Whether an expression is provably a number, a text or a value outside of any graph."""
-    if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Compare)):
-        return True
-    if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.Not) or is_number(node.operand)
-    if isinstance(node, ast.BinOp):
-        return is_number(node.left) and is_number(node.right)
-    if isinstance(node, ast.Call):
-        function = node.func
-        if isinstance(function, ast.Name):
-            return function.id in _NUMBERS
-        return attr_of(function) in _TAKEN_OUT
-    if isinstance(node, ast.Subscript):
-        return is_number(node.value)
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return all(map(is_number, node.elts))
-    return attr_of(node) == "shape"
+    match node:
+        case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Attribute(attr="shape"):
+            return True
+        case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
+            return is_number(inner)
+        case ast.BinOp(left=left, right=right):
+            return is_number(left) and is_number(right)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _NUMBERS
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _TAKEN_OUT
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return all(map(is_number, parts))
+    return False
 
 
 def all_numbers(args: list[ast.expr]) -> bool:
@@ -67,10 +65,10 @@ def _store_plain(node: ast.AST, plain: dict[str, _Left]) -> None:
             _store_anywhere(item, plain)
         for statement in node.body:
             _store_plain(statement, plain)
-    elif isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+    elif isinstance(node, ast.Assign) and all(map(id_of, node.targets)):
         _store_anywhere(node.value, plain)
         # What the name held before is gone.
-        plain.update((target.id, _left_by(node.value)) for target in node.targets if isinstance(target, ast.Name))
+        plain.update((id_of(target), _left_by(node.value)) for target in node.targets)
     else:
         _store_anywhere(node, plain)
 
@@ -116,7 +114,7 @@ def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
     assigned: set[ast.expr] = set()
     for node in parts:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            for target in (part for one in node.targets for part in _flat(one)):
+            for target in taken_apart(node.targets):
                 assigned.add(target)
                 called.setdefault(dotted(target), []).append(node.value.func)
     for node in parts:
@@ -132,21 +130,13 @@ def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
     return {name: functions for name, functions in called.items() if name and name not in others}
 
 
-def _flat(target: ast.expr) -> Iterator[ast.expr]:
-    """Yield the single targets of an assignment."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        for part in target.elts:
-            yield from _flat(part)
-    else:
-        yield target.value if isinstance(target, ast.Starred) else target
-
-
 def dotted(node: ast.AST) -> str:
     """Return a name, or an attribute of one ("self.h"); empty for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
     return ""
 
 

@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
 from tapecheck.interpret.explore.numbers import calls_left, dotted, stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
-from tapecheck.source.nodes import children, of_kind, statements_at, walk
+from tapecheck.source.nodes import children, last_name, of_kind, statements_at, walk
 
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
@@ -83,16 +83,12 @@ to as they are.
 
 def _setting(node: ast.If) -> str | None:
     """Return the last part of the name that a condition compares with one text or more; None of any other condition."""
-    test = node.test
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.In)):
-        return None
-    (other,) = test.comparators
-    texts = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
-    if not all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in texts):
-        return None
-    if isinstance(test.left, ast.Attribute):
-        return test.left.attr
-    return test.left.id if isinstance(test.left, ast.Name) else None
+    match node.test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]):
+            texts = getattr(other, "elts", [other])
+            said = all(isinstance(getattr(one, "value", None), str) for one in texts)
+            return (last_name(left) or None) if said else None
+    return None
 
 
 def _conditions_in(statement: ast.stmt) -> _Around:
@@ -101,16 +97,17 @@ def _conditions_in(statement: ast.stmt) -> _Around:
     stack: list[tuple[ast.AST, ast.AST | None, str | None]] = [(statement, None, None)]
     while stack:
         node, home, owner = stack.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            home = node
-        elif isinstance(node, ast.ClassDef):
-            owner = node.name
-        elif isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)):
-            homes[id(node)] = (home, owner)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            names = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if isinstance(node.value, (ast.IfExp, ast.BoolOp)):
-                targets[id(node.value)] = tuple(map(dotted, names))
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                home = node
+            case ast.ClassDef(name=owner):
+                pass
+            case ast.If() | ast.IfExp() | ast.BoolOp():
+                homes[id(node)] = (home, owner)
+            case ast.Assign(targets=names, value=ast.IfExp() | ast.BoolOp() as value):
+                targets[id(value)] = tuple(map(dotted, names))
+            case ast.AnnAssign(target=name, value=ast.IfExp() | ast.BoolOp() as value):
+                targets[id(value)] = (dotted(name),)
         stack.extend((child, home, owner) for child in children(node))
     return homes, targets
 
@@ -163,15 +160,14 @@ class Shapes:
         if known is None:
             known = Scope([], [], [], getattr(home, "end_lineno", None) or 1 << 30)
             for node in walk(home):
-                if isinstance(node, ast.Name):
-                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, node.id))
-                elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                    name = f"{node.value.id}.{node.attr}"
-                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, name))
-                elif isinstance(node, ast.AugAssign):
-                    known.loads.append((node.lineno, dotted(node.target)))
-                elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
-                    known.loops.append(node)
+                match node:
+                    case ast.Name(ctx=ctx) | ast.Attribute(value=ast.Name(), ctx=ctx):
+                        uses = known.loads if isinstance(ctx, ast.Load) else known.stores
+                        uses.append((node.lineno, dotted(node)))
+                    case ast.AugAssign(target=target):
+                        known.loads.append((node.lineno, dotted(target)))
+                    case ast.For() | ast.While() | ast.AsyncFor():
+                        known.loops.append(node)
             self._scopes[id(home)] = known
         return known
 

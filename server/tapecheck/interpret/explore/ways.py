@@ -81,14 +81,9 @@ def _heads(world: World) -> dict[Place, Place]:
         statement = asked.statement
         if not isinstance(statement, ast.If):
             continue
-        test = statement.test
-        if (
-            isinstance(test, ast.Compare)
-            and isinstance(test.ops[0], ast.Eq)
-            and isinstance(test.left, (ast.Attribute, ast.Name))
-        ):
-            if len(test.comparators) == 1 and isinstance(test.comparators[0], ast.Constant):
-                first = compared.setdefault((place[0], ast.dump(test.left)), heads.get(place, place))
+        match statement.test:
+            case ast.Compare(left=ast.Attribute() | ast.Name() as left, ops=[ast.Eq()], comparators=[ast.Constant()]):
+                first = compared.setdefault((place[0], ast.dump(left)), heads.get(place, place))
                 heads.setdefault(place, first)
         while len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If):
             statement = statement.orelse[0]
@@ -159,13 +154,11 @@ def _used_by(node: ast.AST) -> Iterator[str]:
 
 def _changed_by(node: ast.AST) -> Iterator[str]:
     """Give the names of what an assignment to a part or a call of an in-place operation changes."""
-    changed: ast.AST | None = None
-    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        changed = node.value
-    elif method_called(node).endswith("_"):
-        changed = node
-    if changed is not None:
-        yield from (name.id for name in of_kind(changed, ast.Name))
+    match node:
+        case ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
+            yield from (name.id for name in of_kind(changed, ast.Name))
+        case ast.Call() if method_called(node).endswith("_"):
+            yield from (name.id for name in of_kind(node, ast.Name))
 
 
 def _called_in(node: ast.expr) -> Iterator[str]:

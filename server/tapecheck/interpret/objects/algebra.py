@@ -14,14 +14,15 @@ from tapecheck.interpret.objects.containers import extend
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
+    ByKind,
     Dict,
     Kwargs,
     List,
     NotPlain,
+    Queue,
     Set,
     Unknown,
     Value,
-    View,
     behaviour,
     concrete,
     hashable,
@@ -96,32 +97,44 @@ def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value,
     return machine.new_list(items, node, True)
 
 
-def augment(machine: Engine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
-    """`+=`, `|=` and the like, where they change the container itself."""
-    if isinstance(owner, View):
-        # `keys |= other` makes a new set.
-        return False
-    if isinstance(owner, List):
-        if isinstance(op, ast.Add):
-            extend(machine, owner, value, node)
-            return True
-        made = container_operator(machine, op, owner, value, node) if isinstance(op, ast.Mult) else None
-        if isinstance(made, List):
-            owner.items[:] = made.items
-            owner.more = owner.more or made.more
-            return True
-        return False
-    if isinstance(owner, Dict):
-        if isinstance(op, ast.BitOr) and owner.kind == "dict":
-            dict_update(machine, owner, [value], {}, node)
-            return True
-        return False
+def augment(machine: Engine, op: ast.operator, owner: Value, value: Value, node: ast.AST) -> bool:
+    """`+=`, `|=` and the like, where they change a container itself."""
+    change = _AUGMENTS.get(type(owner))
+    return change is not None and change(machine, owner, op, value, node)
+
+
+def _augment_list(machine: Engine, owner: List, op: ast.operator, value: Value, node: ast.AST) -> bool:
+    if type(op) is ast.Add:
+        extend(machine, owner, value, node)
+        return True
+    made = container_operator(machine, op, owner, value, node) if type(op) is ast.Mult else None
+    if isinstance(made, List):
+        owner.items[:] = made.items
+        owner.more = owner.more or made.more
+    return isinstance(made, List)
+
+
+def _augment_dict(machine: Engine, owner: Dict, op: ast.operator, value: Value, node: ast.AST) -> bool:
+    updates = type(op) is ast.BitOr and owner.kind == "dict"
+    if updates:
+        dict_update(machine, owner, [value], {}, node)
+    return updates
+
+
+def _augment_set(machine: Engine, owner: Set, op: ast.operator, value: Value, node: ast.AST) -> bool:
     name = _SET_OPERATORS.get(type(op))
     if name == "union":
         set_update(machine, owner, [value], {}, node)
     elif name is not None:
         set_update_by(name)(machine, owner, [value], {}, node)
     return name is not None
+
+
+_AUGMENTS: ByKind[Engine, [ast.operator, Value, ast.AST], bool] = ByKind()
+"""What changes a container itself; `keys |= other` makes a new set."""
+_AUGMENTS.register(_augment_list, List, Queue)
+_AUGMENTS.register(_augment_dict, Dict)
+_AUGMENTS.register(_augment_set, Set)
 
 
 # -- sets -------------------------------------------------------------------------------------------------------

@@ -47,11 +47,6 @@ def call_function(
     return _run(machine, function, args, kwargs, node)
 
 
-def _has_leaves(machine: Engine) -> bool:
-    """Whether the program has made anything that requires grad: without, the model is one that is still to be built."""
-    return any(isinstance(event, Leaf) for event in machine.world.writer.tape.events)
-
-
 def _run(
     machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
 ) -> Value:
@@ -63,7 +58,11 @@ def _run(
     if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
     notes = function.module.notes
-    unwritten = forward and notes.of(body, syntax.is_unwritten) and not _has_leaves(machine)
+    unwritten = (
+        forward
+        and notes.of(body, syntax.is_unwritten)
+        and not any(isinstance(event, Leaf) for event in machine.world.writer.tape.events)
+    )
     if unwritten or (not machine.handlers and notes.of(body, syntax.is_abstract)):
         # A subclass, or the author of an exercise, gives what this one leaves out, with parameters that nobody knows.
         result = machine.library.opaque_result(function.name, args, kwargs, node)

@@ -221,7 +221,7 @@ def _repeats(left: Value, right: Value) -> bool:
 def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) -> Value:
     if isinstance(current, Tensor):
         return machine.library.augmented(type(node.op).__name__, current, value, node)
-    if isinstance(current, (List, Dict, Set)) and algebra.augment(machine, node.op, current, value, node):
+    if algebra.augment(machine, node.op, current, value, node):
         return current
     if isinstance(current, Instance):
         method = attributes.operator_method(machine, current, f"__i{_DUNDER.get(type(node.op), '')}__", node)
@@ -242,27 +242,35 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
     return None
 
 
+def _not(machine: Engine, value: Value) -> Value:
+    value = conditions.asked(machine, value)
+    truth = machine.known_truth(value)
+    if truth is not None:
+        return not truth
+    result = Unknown.plain("not")
+    result.negated = value if isinstance(value, Unknown) else None
+    return result
+
+
+_OF_NUMBERS: dict[type[ast.unaryop], Callable[..., Value]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
+
+
 def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
     value = concrete(machine.eval(node.operand, env))
-    if isinstance(node.op, ast.Not):
-        value = conditions.asked(machine, value)
-        truth = machine.known_truth(value)
-        if truth is not None:
-            return not truth
-        result = Unknown.plain("not")
-        result.negated = value if isinstance(value, Unknown) else None
-        return result
+    if type(node.op) is ast.Not:
+        return _not(machine, value)
     if isinstance(value, Tensor):
         return machine.library.operator(type(node.op).__name__, value, None, node)
     if isinstance(value, Instance):
         method = machine.find_method(value, _UNARY[type(node.op)])
         return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
     if isinstance(value, _NUMBERS):
-        if isinstance(node.op, ast.USub):
-            return -value
-        if isinstance(node.op, ast.UAdd):
-            return +value
-        return ~value if isinstance(value, int) else Unknown("invert")
+        try:
+            return _OF_NUMBERS[type(node.op)](value)
+        except TypeError:
+            return Unknown("invert")
     result = Unknown("unary")
     if isinstance(value, Unknown):
         result = Unknown("unary", value.node, value.cuts, value.kind if value.kind in COUNTED else Kind.ANY)

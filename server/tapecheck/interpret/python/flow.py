@@ -35,35 +35,30 @@ class Returned(WayOut):
 
 def match_pattern(machine: Engine, pattern: ast.pattern, subject: Value, env: Env) -> bool | None:
     """Whether a match pattern fits; None where nobody knows. Names are bound on the way."""
-    if isinstance(pattern, ast.MatchAs):
-        if pattern.pattern is not None:
-            inner = match_pattern(machine, pattern.pattern, subject, env)
-            if inner is False:
-                return False
-        else:
-            inner = True
-        if pattern.name is not None:
-            machine.store_name(pattern.name, subject, env, pattern)
-        return inner
-    if isinstance(pattern, ast.MatchValue):
-        result = machine.compare(ast.Eq(), subject, machine.eval(pattern.value, env), pattern)
-        return machine.known_truth(result)
-    if isinstance(pattern, ast.MatchSingleton):
-        return identical(subject, pattern.value)
-    if isinstance(pattern, ast.MatchOr):
-        unsure = False
-        for option in pattern.patterns:
-            result = match_pattern(machine, option, subject, env)
-            if result:
-                return True
-            unsure = unsure or result is None
-        return None if unsure else False
-    if isinstance(pattern, ast.MatchSequence):
-        return _match_sequence(machine, pattern, subject, env)
-    if isinstance(pattern, ast.MatchMapping):
-        return _match_mapping(machine, pattern, subject, env)
-    if isinstance(pattern, ast.MatchClass):
-        return _match_class(machine, pattern, subject, env)
+    match pattern:
+        case ast.MatchAs(pattern=inner, name=name):
+            fits = True if inner is None else match_pattern(machine, inner, subject, env)
+            if fits is not False and name is not None:
+                machine.store_name(name, subject, env, pattern)
+            return fits
+        case ast.MatchValue(value=value):
+            return machine.known_truth(machine.compare(ast.Eq(), subject, machine.eval(value, env), pattern))
+        case ast.MatchSingleton(value=constant):
+            return identical(subject, constant)
+        case ast.MatchOr(patterns=options):
+            unsure = False
+            for option in options:
+                fits = match_pattern(machine, option, subject, env)
+                if fits:
+                    return True
+                unsure = unsure or fits is None
+            return None if unsure else False
+        case ast.MatchSequence():
+            return _match_sequence(machine, pattern, subject, env)
+        case ast.MatchMapping():
+            return _match_mapping(machine, pattern, subject, env)
+        case ast.MatchClass():
+            return _match_class(machine, pattern, subject, env)
     return None
 
 

@@ -66,11 +66,10 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
     if matters and statement.test is test:
         guard.keeping = world.position.notes.of(statement, _keeping)
         guard.kept = int(answer is guard.keeping)
-    if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-        part = test.left.right
-        named = isinstance(part, (ast.Constant, ast.Name, ast.Attribute))
-        divisor = concrete(machine.eval(part, env)) if named else None
-        guard.divisor = divisor if isinstance(divisor, int) and not isinstance(divisor, bool) else 0
+    match test.left:
+        case ast.BinOp(op=ast.Mod(), right=ast.Constant() | ast.Name() | ast.Attribute() as part):
+            divisor = concrete(machine.eval(part, env))
+            guard.divisor = divisor if type(divisor) is int else 0
     return guard
 
 
@@ -85,12 +84,13 @@ def note_flag(machine: Engine, name: str, given: ast.expr, env: Env) -> None:
 
 def compared(machine: Engine, test: ast.expr, env: Env) -> ast.Compare | ast.BinOp | None:
     """Return the comparison, or the remainder, that a test is or that the name in it was given the outcome of."""
-    if isinstance(test, ast.Name):
-        known = machine.world.comparisons.flags.get((id(env), test.id))
-        return known[1] if known is not None else None
-    if isinstance(test, ast.BinOp):
-        return test if isinstance(test.op, ast.Mod) else None
-    return test if isinstance(test, ast.Compare) else None
+    match test:
+        case ast.Name(id=name):
+            known = machine.world.comparisons.flags.get((id(env), name))
+            return known[1] if known is not None else None
+        case ast.BinOp(op=ast.Mod()) | ast.Compare():
+            return test
+    return None
 
 
 def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[int, int]:

@@ -71,7 +71,7 @@ class _Loop:
         self.feeding = env.sent is not None and world.position.notes.of(node, syntax.has_yield)
         """Whether it yields to whoever says how often it goes round."""
         self.key = (id(node), world.position.call_stack)
-        self.enough = _enough_iterations(machine, self.key)
+        self.enough = max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(self.key), 1)
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
         self.inner = _Inner(world)
         self.number = world.enter_loop(node)
@@ -392,11 +392,6 @@ def _truth(machine: Engine, test: ast.expr, env: Env) -> _Truth:
 def _joined(answers: list[bool | None], wanted: bool) -> bool | None:
     """Return what the parts of a condition come to together, of which `wanted` is enough."""
     return wanted if wanted in answers else None if None in answers else not wanted
-
-
-def _enough_iterations(machine: Engine, key: LoopKey) -> int:
-    """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
-    return max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(key), 1)
 
 
 def _end_of(node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:

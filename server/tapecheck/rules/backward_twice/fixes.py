@@ -289,7 +289,7 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     names = {root_name(part) for statement in moved or () for part in targets(statement)}
     if moved is None or None in names:
         return
-    place = _first_reading(around.body, names)
+    place = next((statement for statement in around.body if names & _loaded(statement)), None)
     if place is None:
         return
     texts = [code.lines_of(statement) for statement in moved]
@@ -355,10 +355,6 @@ def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str
     drawn = [code.segment(part) for part in given if isinstance(part, ast.Call) and id(part) not in built]
     texts = [f"`{text}`" for text in dict.fromkeys(drawn) if "\n" not in text]
     return f" {join(texts[:MAX_LISTED])} would be computed anew each time, too." if texts else ""
-
-
-def _first_reading(body: list[ast.stmt], names: set[str | None]) -> ast.stmt | None:
-    return next((statement for statement in body if names & _loaded(statement)), None)
 
 
 def _read_outside(

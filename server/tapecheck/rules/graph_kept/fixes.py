@@ -395,7 +395,9 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     whole = code.tree if holder != attribute else scope
     names = _made_of(whole, attribute)
     # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
-    return not any(_asked(node, name) for name in names for node in ast.walk(whole)) and not any(
+    return not any(
+        (isinstance(node, ast.Attribute) and _within(node.value, name)) for name in names for node in ast.walk(whole)
+    ) and not any(
         last_part(read) in names for node in ast.walk(whole) for part in _handed_on(code, node) for read in reads(part)
     )
 
@@ -429,11 +431,6 @@ def _made_of(scope: ast.AST, name: str) -> list[str]:
                 made = {last_part(target) for target in targets}
                 names += sorted(made - {"", *names})
     return names
-
-
-def _asked(node: ast.AST, name: str) -> bool:
-    """Return whether an attribute or method is asked of a value, or of arithmetic on it."""
-    return isinstance(node, ast.Attribute) and _within(node.value, name)
 
 
 def _within(value: ast.expr, name: str) -> bool:

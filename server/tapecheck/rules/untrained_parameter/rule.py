@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
@@ -74,7 +73,7 @@ class UntrainedParameter(Rule):
             facts=UntrainedParameterFacts(
                 parameters=tuple(names), backward=story.run.at.span,
                 lacking=Lacking(
-                    kind=_kind(event),
+                    kind=("registered" if event.registered else "unregistered" if event.whole else "loose"),
                     whole=event.whole, siblings=tuple(siblings[:64]), optimizer=optimizer.at.span,
                     calls=tuple(span for leaf in story.leaves[:1] for span in leaf.at.stack),
                     made=tuple(leaf.at.span for leaf in story.leaves),
@@ -100,10 +99,6 @@ def _labels(story: _Story, home: Span, optimizer: Optimizer) -> Iterator[Label]:
     if optimizer.at.span != home:
         yield Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step")
     yield Label(story.run.at.span, f"gives {it} gradients", "path")
-
-
-def _kind(event: LeftOut) -> Literal["registered", "unregistered", "loose"]:
-    return "registered" if event.registered else "unregistered" if event.whole else "loose"
 
 
 def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared: bool) -> tuple[str, str]:
