@@ -366,3 +366,22 @@ def test_a_report_every_so_many_rounds_is_no_evaluation() -> None:
     report = "def report(epoch):\n    for name in ('a', 'b'):\n        print(name, epoch)\n\n\n"
     loop = "for epoch in range(1, 200):\n    train()\n    if epoch % 20 == 0:\n        report(epoch)\n"
     assert lines(report + loop) == []
+
+
+@pytest.mark.parametrize(
+    "parts", ["*list(backbone.children())[:-1]", "*backbone.features.children()", "backbone.features"]
+)
+def test_parts_of_a_library_model_do_what_layers_do(parts: str) -> None:
+    made = f"nn.Sequential({parts}, nn.Linear(8, 2))"
+    head = HEAD.replace("import torch\n", "import torch\nfrom torchvision import models\n", 1)
+    text = head.replace(
+        "model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))",
+        f"backbone = models.vgg16()\nmodel = {made}",
+    )
+    loop = (
+        "train()\nright = 0\nfor i in range(9):\n    right += (model(torch.randn(5, 4)).argmax(1) == 1).sum().item()\n"
+    )
+    (finding,) = found(text + loop)
+    assert finding.certain
+    hidden = text.replace("from torchvision import models", "from elsewhere import models")
+    assert not any(one.certain for one in found(hidden + loop))

@@ -230,7 +230,9 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     whole = visible.root(function)
     passed = id(whole) in torch.world.assumptions.passed
-    hidden = "." in whole.name and not passed and not visible.modelled(whole.name)
+    # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
+    source = (whole.within or whole).name
+    hidden = "." in source and not passed and not visible.modelled(source)
     by_name = not (hidden and _is_given_values(torch, function.attr, args, kwargs))
     if hidden:
         if owner is not None and ((by_name and function.attr in _ACTING) or whole.holds):
