@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from tapecheck.tape import Assumed, Bind, Cut, Decision, Hold, InPlace, Node, Tape
+from tapecheck.tape import Assumed, Bind, Cut, Decision, Hold, InPlace, Node, Site, Tape
 
 _TOLD_BY: dict[type, Callable[..., object]] = {
     Bind: attrgetter("name", "node", "cuts", "item"),
@@ -15,6 +15,7 @@ _TOLD_BY: dict[type, Callable[..., object]] = {
     Hold: attrgetter("loop", "index", "holder", "nodes", "bound", "inside"),
 }
 """What tells events of the commonest kinds apart besides their place."""
+_SAVED = attrgetter("storage", "version", "name", "of", "fact")
 
 
 def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -25,23 +26,32 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     signature: list[int] = []
     shape: list[int] = []
     sites: dict[int, int] = {}
+    stacks: dict[int, int] = {}
+
+    def place(at: Site) -> int:
+        """Return what tells a place; the calls that led there are those of many others."""
+        known = sites.get(id(at))
+        if known is None:
+            stack = stacks.get(id(at.stack))
+            if stack is None:
+                stack = stacks[id(at.stack)] = hash(at.stack)
+            known = sites[id(at)] = hash((at.span, at.function, stack, at.iteration))
+        return known
+
     for event in tape.events:
         kind = type(event)
         if isinstance(event, Node):
             # By far the most events; those of one line in one iteration share their place.
-            at = sites.get(id(event.at))
-            if at is None:
-                at = sites[id(event.at)] = hash(event.at)
-            own = event.id, event.op, at, event.inputs, event.saved, event.keeps, event.linked, event.cuts
+            at = sites.get(id(event.at)) or place(event.at)
+            saved = tuple(map(_SAVED, event.saved))
+            own = event.id, event.op, at, event.inputs, saved, event.keeps, event.linked, event.cuts
             signature.append(hash(own))
             shape.append(signature[-1])
         elif kind is not Decision and kind is not Assumed:
             if not isinstance(event, (Bind, Cut, Hold, InPlace)):
                 signature.append(hash(event))
             else:
-                at = sites.get(id(event.at))
-                if at is None:
-                    at = sites[id(event.at)] = hash(event.at)
+                at = sites.get(id(event.at)) or place(event.at)
                 signature.append(hash((kind, at, _TOLD_BY[kind](event))))
             if kind is not Cut and kind is not Bind:
                 shape.append(signature[-1])

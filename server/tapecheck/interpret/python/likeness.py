@@ -7,7 +7,7 @@ them finds them beside.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from tapecheck.interpret import limits
@@ -153,13 +153,17 @@ class Given:
             _whose(value), len(value.cuts), len(value.constant_terms), value.oldest is None,
         ))  # fmt: skip
         self.names.append("" if value.parameter else _ITEM.sub("[]", value.name))
-        self._worked_out(value)
+        if value.extra:
+            self._worked_out(value.extra)
         length = value.length
         if type(length) is Unknown and not self.fresh(length):
             self.add(length)
         else:
             self.tokens.append((type(length), length) if type(length) in INERT else type(length))
-        self.add(value.base)
+        if value.base is None:
+            self.tokens.append(None)
+        else:
+            self.add(value.base)
 
     def _unknown(self, value: Unknown) -> None:
         if value.leaf is not None or value.trained:
@@ -276,9 +280,9 @@ class Given:
             raise Unlike
         return tests
 
-    def _worked_out(self, value: Tensor) -> None:
+    def _worked_out(self, extra: Mapping[str | Mark, Value]) -> None:
         """Add what stands for the shape of a tensor and the like, where something is known of it."""
-        for name, item in (value.extra or {}).items():
+        for name, item in extra.items():
             kind = type(item)
             if name is Mark.FROZEN_LEAF:
                 # Which leaf it was is told by its number.
@@ -313,9 +317,15 @@ class Given:
             )
             for item in layer.given.values():
                 self.add(item)
+        tokens = self.tokens
         for name, item in value.attrs.items():
-            self.tokens.append(name)
-            self.add(item)
+            tokens.append(name)
+            kind = type(item)
+            # Most attributes are numbers and flags: this is asked of every module of a model at every call.
+            if kind in INERT:
+                tokens.append((kind, item))
+            else:
+                self.add(item)
 
 
 _KINDS: ByKind[Given, [], None] = ByKind()
