@@ -439,3 +439,11 @@ def test_two_settings_of_one_table_may_differ() -> None:
     first, second = "elsewhere.OPTIONS['train']", "elsewhere.OPTIONS['test']"
     text = SETTINGS.format(first, f"if not {second}:\n        loss.backward()")
     assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE101"]
+
+
+@pytest.mark.parametrize("loop", ["x in {}", "i, x in enumerate({})", "x, _ in zip({}, range(3))", "(x, y) in {}"])
+@pytest.mark.parametrize("loader", ["loader", "elsewhere.loaders.train", "LOADERS['train']"])
+def test_what_a_loader_of_another_module_yields_is_data(loop: str, loader: str) -> None:
+    text = HEAD + "import elsewhere\nfrom elsewhere import loader, LOADERS\nmodel = nn.Linear(3, 1)\n"
+    text += f"for {loop.format(loader)}:\n    model(x).sum().backward(retain_graph=True)\n"
+    assert [(one.code, one.certain) for one in check(from_text(text, "train.py")).findings] == [("TAPE301", True)]

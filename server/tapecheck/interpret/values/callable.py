@@ -15,6 +15,7 @@ from tapecheck.interpret.values.base import (
     Interpreter,
     Kwargs,
     Signal,
+    Stream,
     Value,
     behaviour,
 )
@@ -136,6 +137,9 @@ class Lib(BaseValue):
         if type(index) in (str, int) and machine.library.hides(self.path):
             return Lib(f"{self.path}[{index!r}]")
         return self
+
+    def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
+        return Unknown(self.path).stream(machine, node)
 
     def expression(self) -> tuple[Hashable, ...]:
         return ("name", self.path)
