@@ -385,3 +385,42 @@ def test_parts_of_a_library_model_do_what_layers_do(parts: str) -> None:
     assert finding.certain
     hidden = text.replace("from torchvision import models", "from elsewhere import models")
     assert not any(one.certain for one in found(hidden + loop))
+
+
+KEPT = """\
+import torch
+from torch import nn
+from torchvision import models
+
+
+class Net(nn.Module):
+    def __init__(self, callback=None):
+        super().__init__()
+        self.backbone, self.callback = models.resnet18(), callback
+        self.head = nn.Linear(1000, 2)
+
+    def forward(self, x):
+        return self.head(self.backbone(x))
+
+
+def run(callback, batches):
+    model = Net(callback)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    for x, y in batches:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right
+"""
+
+
+def test_a_kept_library_model_has_not_the_object_that_keeps_it() -> None:
+    assert [finding.span.line for finding in found(KEPT)] == [25]
+
+
+def test_a_kept_function_that_was_handed_in_may_have_it() -> None:
+    assert found(KEPT.replace("self.head(self.backbone(x))", "self.callback(self.head(self.backbone(x)))")) == []

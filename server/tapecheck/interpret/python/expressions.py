@@ -120,8 +120,9 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
         receiver = machine.eval(node.func.value, env)
-        if isinstance(receiver, Instance):
-            # A method of a base class that was not found: it has the whole object.
+        stored = isinstance(receiver, Instance) and node.func.attr in receiver.attrs and function.within is not None
+        if isinstance(receiver, Instance) and not stored:
+            # A method of a base class that was not found has the whole object; a library's model that is kept has not.
             machine.library.given_away([receiver], node, node.func.attr)
     return machine.call(function, args, kwargs, node)
 
