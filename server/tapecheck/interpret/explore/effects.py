@@ -435,13 +435,20 @@ def hands_on_numbers(node: FunctionNode) -> bool:
     stored: dict[str, list[ast.expr]] = {}
     returned: list[ast.expr] = []
     for part in walk(node):
-        if isinstance(part, ast.Return) and part.value is not None:
-            returned += part.value.elts if isinstance(part.value, (ast.Tuple, ast.List)) else [part.value]
-        elif isinstance(part, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
-            stored.setdefault(last_part(part.target), []).append(part.value)
-        elif isinstance(part, ast.Assign):
-            for target in taken_apart(part.targets):
-                stored.setdefault(last_part(target), []).append(part.value)
+        match part:
+            case ast.Return(value=ast.Tuple(elts=values) | ast.List(elts=values)):
+                returned += values
+            case ast.Return(value=ast.expr() as value):
+                returned.append(value)
+            case (
+                ast.AugAssign(target=target, value=value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
+                stored.setdefault(last_part(target), []).append(value)
+            case ast.Assign(targets=targets, value=value):
+                for single in taken_apart(targets):
+                    stored.setdefault(last_part(single), []).append(value)
     # What a layer or torch has made of it is a tensor from there on.
     tensors = {name for name, values in stored.items() if not all(map(_is_arithmetic, values))}
     return any(

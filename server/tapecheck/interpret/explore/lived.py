@@ -28,7 +28,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
-from tapecheck.source.nodes import id_of, last_name, of_kind, taken_apart, walk
+from tapecheck.source.nodes import last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
@@ -193,10 +193,10 @@ def _open_flags(owner: Instance, cls: Class) -> None:
                 flag.likely = default
                 owner.attrs[name] = flag
                 opened |= {name, given}
-        for statement in walk(maker) if opened else ():
-            if isinstance(statement, ast.If) and not opened.isdisjoint(_mentioned(statement.test)):
-                for part in walk(statement):
-                    for name in filter(None, map(_own, part.targets if isinstance(part, ast.Assign) else ())):
+        for statement in of_kind(maker, ast.If) if opened else ():
+            if not opened.isdisjoint(_mentioned(statement.test)):
+                for part in of_kind(statement, ast.Assign):
+                    for name in filter(None, map(_own, part.targets)):
                         owner.attrs.setdefault(name, Unknown.named(name))
 
 
@@ -239,8 +239,9 @@ def _methods(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDe
 
 def _own(node: ast.AST) -> str | None:
     """Return the attribute of the method's own object that an expression names."""
-    if isinstance(node, ast.Attribute) and id_of(node.value) == "self":
-        return node.attr
+    match node:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name
     return None
 
 

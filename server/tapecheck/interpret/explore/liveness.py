@@ -237,7 +237,7 @@ def _parts_of_call(call: ast.Call) -> Iterable[ast.AST]:
     if isinstance(function, ast.Attribute):
         if function.attr in _TAKEN_OUT:
             # What is given a value is none of torch's methods of that name.
-            given = any(isinstance(part, ast.Name) for part in call.args)
+            given = any(map(id_of, call.args))
             return [*([function.value] if given else _calls_in(function.value)), *call.args]
     return children(call)
 
@@ -248,8 +248,7 @@ def _calls_in(node: ast.AST) -> list[ast.AST]:
     for part in of_kind(node, ast.Call):
         if part is not node:
             found += given_to(part)
-            if isinstance(part.func, ast.Name):
-                found.append(part.func)
+            found += [part.func] if id_of(part.func) else []
     return found
 
 

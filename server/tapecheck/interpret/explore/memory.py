@@ -189,12 +189,13 @@ def _bound(node: ast.stmt) -> frozenset[str]:
     """Return the names that a statement of a module gives values to, or takes them from."""
     found: set[str] = set()
     for part in ast.walk(node):
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
-            found.add(part.id)
-        elif isinstance(part, ast.alias):
-            found.add((part.asname or part.name).partition(".")[0])
-        elif isinstance(part, (*_DEFINITIONS, ast.ExceptHandler)) and part.name:
-            found.add(part.name)
+        match part:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                found.add(name)
+            case ast.alias(name=name, asname=alias):
+                found.add((alias or name).partition(".")[0])
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.ExceptHandler(name=str()):
+                found.add(part.name or "")
     return frozenset(found)
 
 

@@ -97,10 +97,9 @@ def _store_anywhere(node: ast.AST, plain: dict[str, _Left]) -> None:
 def _store_value(targets: list[ast.expr], value: ast.expr | None, plain: dict[str, _Left]) -> list[ast.expr]:
     """Note what a value leaves in the names that it is given; return the other targets."""
     known = _left_by(value)
-    for target in targets:
-        if isinstance(target, ast.Name):
-            plain[target.id] = min(known, plain.get(target.id, _Left.UNKNOWABLE))
-    return [target for target in targets if not isinstance(target, ast.Name)]
+    for name in filter(None, map(id_of, targets)):
+        plain[name] = min(known, plain.get(name, _Left.UNKNOWABLE))
+    return [target for target in targets if not id_of(target)]
 
 
 def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:

@@ -186,12 +186,11 @@ class Present:
 
     def asks_data_for_none(self, test: ast.expr) -> bool:
         """Whether a test asks whether something out of data is None."""
-        if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1):
-            return False
-        if not isinstance(test.ops[0], (ast.Is, ast.IsNot)):
-            return False
-        value = _lookup(self.env, test.left.id)
-        return isinstance(value, Unknown) and value.data
+        match test:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()]):
+                value = _lookup(self.env, name)
+                return isinstance(value, Unknown) and value.data
+        return False
 
     def equates_a_graph(self, test: ast.expr) -> bool:
         """Whether a test asks whether a tensor that has a graph is equal to a constant."""

@@ -15,7 +15,7 @@ from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.state import Place, Policy, World
 from tapecheck.interpret.values.vocabulary import TOUCHES
-from tapecheck.source.nodes import id_of, method_called, name_called, of_kind, walk
+from tapecheck.source.nodes import given_to, id_of, method_called, name_called, of_kind, walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import Bind
 
@@ -119,8 +119,7 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
     for part in (*statement.body, *statement.orelse):
         if isinstance(part, ast.Raise):
             # An exception can carry a tensor to whoever catches it.
-            given = part.exc.args if isinstance(part.exc, ast.Call) else ()
-            used.update(arg.id for arg in given if isinstance(arg, ast.Name))
+            used.update(filter(None, map(id_of, part.exc.args if isinstance(part.exc, ast.Call) else ())))
             continue
         if isinstance(part, ast.Expr) and _only_says(part.value):
             # What it says may be worked out by a function of the user's, and so may be what says it.
@@ -143,10 +142,9 @@ def _used_by(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Attribute(attr=name):
             yield name
-        case ast.Call(func=function, args=args, keywords=keywords):
+        case ast.Call():
             # Whoever is called may do anything with what it is given.
-            given = (function, *args, *(keyword.value for keyword in keywords))
-            yield from (part.id for part in given if isinstance(part, ast.Name))
+            yield from filter(None, map(id_of, (node.func, *given_to(node))))
         case ast.Assign(value=ast.Name(id=name)):
             # The class of the layers that are made further down.
             yield name

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import children, of_kind, walk
+from tapecheck.source.nodes import children, id_of, of_kind, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
@@ -79,7 +79,7 @@ def counted_names(node: ast.AST) -> set[str]:
                 found.add(name)
             case ast.Assign(targets=targets, value=ast.BinOp() as value):
                 used = {part.id for part in of_kind(value, ast.Name)}
-                found |= {target.id for target in targets if isinstance(target, ast.Name)} & used
+                found |= set(map(id_of, targets)) & used
     return found
 
 

@@ -146,10 +146,11 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
 
     What comes out in the first iterations (`step > args.warm_up`) says little of the loop.
     """
-    if not isinstance(expression, ast.Compare) or not machine.world.position.iteration:
-        return False
-    ordered = isinstance(expression.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
-    return ordered and not any(isinstance(side, ast.Constant) for side in (expression.left, *expression.comparators))
+    match expression:
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE(), *_], comparators=others):
+            named = not any(isinstance(side, ast.Constant) for side in (left, *others))
+            return named and bool(machine.world.position.iteration)
+    return False
 
 
 def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
@@ -183,10 +184,13 @@ def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
 
 def _named(machine: Engine, given: ast.expr, env: Env) -> Value:
     """Return the value of a name, or of an attribute of one ("self.pending"); None for any other expression."""
-    if isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
-        owner = machine.eval(given.value, env)
-        return owner.attrs.get(given.attr) if isinstance(owner, Instance) else None
-    return machine.eval(given, env) if isinstance(given, ast.Name) else None
+    match given:
+        case ast.Attribute(value=ast.Name() as name, attr=attribute):
+            owner = machine.eval(name, env)
+            return owner.attrs.get(attribute) if isinstance(owner, Instance) else None
+        case ast.Name():
+            return machine.eval(given, env)
+    return None
 
 
 def _equated(machine: Engine, expression: ast.expr, env: Env) -> bool | None:

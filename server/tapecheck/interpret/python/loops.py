@@ -412,17 +412,18 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
     if not machine.world.position.iteration or not isinstance(value, (int, float)):
         return
     counted = machine.world.comparisons.counted
-    if isinstance(target, ast.Attribute):
-        instance = machine.eval(target.value, env)
-        if isinstance(instance, Instance):
-            counted.append(Count(instance, lambda: instance.attrs, target.attr, value))
-    elif isinstance(target, ast.Subscript):
-        mapping = machine.eval(target.value, env)
-        if isinstance(mapping, Dict):
-            counted.append(Count(mapping, lambda: mapping.items, hashable(machine.eval(target.slice, env)), value))
-    elif isinstance(target, ast.Name):
-        home = machine.home_of(target.id, env)
-        counted.append(Count(home, lambda: home.vars, target.id, value))
+    match target:
+        case ast.Attribute(value=owner, attr=name):
+            instance = machine.eval(owner, env)
+            if isinstance(instance, Instance):
+                counted.append(Count(instance, lambda: instance.attrs, name, value))
+        case ast.Subscript(value=owner, slice=place):
+            mapping = machine.eval(owner, env)
+            if isinstance(mapping, Dict):
+                counted.append(Count(mapping, lambda: mapping.items, hashable(machine.eval(place, env)), value))
+        case ast.Name(id=name):
+            home = machine.home_of(name, env)
+            counted.append(Count(home, lambda: home.vars, name, value))
 
 
 def _forget_counters(loop: _Loop, left: int | None) -> None:
