@@ -473,6 +473,27 @@ def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.Monke
     assert judged and shown(report) == shown(check(from_text(other, "library.py")))
 
 
+def test_a_name_that_is_being_typed_is_not_judged_with_each_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+    judge = checking.judge
+
+    def spy(tapes, **named):  # type: ignore[no-untyped-def]
+        judged.append(len(tapes))
+        return judge(tapes, **named)
+
+    monkeypatch.setattr(checking, "judge", spy)
+    memory = Memory()
+    line = "    weight = torch.zeros(3, requires_grad=True)\n"
+    counts = []
+    for typed in ("f", "fo", "foun", "found"):
+        judged.clear()
+        text = LIBRARY.replace(line, f"{line}    {typed}\n")
+        report = check(from_text(text, "library.py"), memory=memory)
+        counts.append(len(judged))
+        assert shown(report) == shown(check(from_text(text, "library.py")))
+    assert counts[0] and counts[1:] == [0, 0, 0]
+
+
 def test_a_memory_is_bounded_whatever_the_files_hold() -> None:
     memory = Memory(Starts(most_events=2_000), checking.Verdicts(most=60))
     quiet = "import torch\n" + "x = 1\n" * 500
