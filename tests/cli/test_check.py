@@ -14,6 +14,7 @@ import pytest
 
 import tapecheck.check as checking
 import tapecheck.fixes as fixes
+from tapecheck.cli import checking as checking_files
 from tapecheck.cli import fixing, main
 from tapecheck.cli.checking import CheckOptions, check_files
 from tapecheck.rules import ALL
@@ -297,6 +298,31 @@ def test_a_file_that_kills_its_process_takes_no_other_with_it(tmp_path: Path, mo
     assert [Path(entry.path).name for entry in dead] == ["f007.py"]
     assert dead[0].problems[0].kind == "internal-error"
     assert all(len(entry.findings) == 1 for entry in entries if entry not in dead)
+
+
+def test_few_files_that_take_long_are_checked_in_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, **{f"f{number}": TWICE for number in range(5)})
+    paths = [str(path) for path in sorted(tmp_path.glob("*.py"))]
+    counts: list[int] = []
+    pool = checking_files.pool
+
+    def spy(count: int) -> Any:
+        counts.append(count)
+        return pool(count)
+
+    monkeypatch.setattr(checking_files, "pool", spy)
+    monkeypatch.setattr(checking_files, "_SECONDS_ALONE", 1e9)
+    here = list(check_files(paths, CheckOptions(), jobs=2))
+    assert not counts and [entry.path for entry in here] == paths
+    monkeypatch.setattr(checking_files, "_SECONDS_ALONE", 0.0)
+    apart = list(check_files(paths, CheckOptions(), jobs=2))
+    assert counts == [2]
+    assert [(entry.path, entry.findings, entry.fixes) for entry in apart] == [
+        (entry.path, entry.findings, entry.fixes) for entry in here
+    ]
+    assert len(list(check_files(paths, CheckOptions(), jobs=1))) == 5 and counts == [2]
 
 
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:

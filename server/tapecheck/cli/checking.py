@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from tapecheck.fixes import Effort, Fix
 
 _WORTH_PROCESSES = 24
+"""Files that are checked in several processes from the beginning."""
+_SECONDS_ALONE = 2.0
+"""Processor time after which those that are left of fewer files are checked in several processes, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +339,13 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
 
 
 def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = None) -> Iterator[Checked]:
-    """Check files in their order, in `jobs` processes where there are enough of them to be worth it."""
+    """Check files in their order, in `jobs` processes where there are enough of them to be worth it, or take long."""
     jobs = min(jobs or _cores(), len(paths))
     if jobs <= 1 or len(paths) < _WORTH_PROCESSES:
-        for path in paths:
-            yield check_file(path, wanted)
-        return
-    with pool(jobs) as processes:
+        paths = yield from _check_here(paths, wanted, _SECONDS_ALONE if jobs > 1 else math.inf)
+        if not paths:
+            return
+    with pool(min(jobs, len(paths))) as processes:
         started: list[Future[Checked] | None] = []
         with sheltered():
             for path in paths:
@@ -355,6 +360,16 @@ def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = N
                 yield _check_apart(path, wanted)
             except Exception as error:  # what was found could not be sent from one process to the other
                 yield _failed(path, error)
+
+
+def _check_here(paths: Sequence[str], wanted: CheckOptions, most: float) -> Generator[Checked, None, Sequence[str]]:
+    """Check files in this process for so many seconds of its time; return those that are left, several or none."""
+    begun = time.process_time()
+    for done, path in enumerate(paths):
+        if done < len(paths) - 1 and time.process_time() - begun > most:
+            return paths[done:]
+        yield check_file(path, wanted)
+    return ()
 
 
 def check_callers(files: Sequence[Checked], wanted: CheckOptions) -> list[Checked]:
