@@ -127,7 +127,6 @@ class Term:
     reaches: Fact
 
 
-@remembered
 @dataclass(frozen=True, slots=True)
 class _Late:
     """A term that `merge` adds to the root of a backward that has run."""
@@ -225,6 +224,7 @@ def _named(reading: Reading, term: int) -> str:
     return known[0] if known is not None else ""
 
 
+@remembered
 def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
     """Return the terms of the sum that a backward starts from, where the step after it is seen and all that it may
     reach is known.
