@@ -315,3 +315,36 @@ def test_a_short_call_before_a_long_one_excuses_nothing() -> None:
     for warm_up in ("", "run(1)\n", "run(2)\n", "run(5)\n"):
         report = check(from_text(f"{program}{warm_up}run(100000)\n", "program.py"))
         assert CODE in [finding.code for finding in report.findings], warm_up
+
+
+TRUNCATED = """\
+import torch
+from torch import nn
+from elsewhere import part, COUNT
+
+cell = nn.GRUCell(3, 3)
+state, total = torch.zeros(2, 3), 0
+for step in range({count}):
+    state = cell(torch.randn(2, 3), state)
+    total = total + state.sum()
+    if {when}:
+        {first}
+        total.backward()
+        state, total = state.detach(), 0
+{after}
+"""
+FAILING = "loss = cell(torch.randn(2, 3)).sum()\nloss.backward()\nloss.backward()"
+
+
+@pytest.mark.parametrize("count", ["4", "COUNT", "part()"])
+@pytest.mark.parametrize("when", ["part(step)", "step % 2 == 1", "COUNT > step", "torch.rand(1) > 0.5"])
+@pytest.mark.parametrize(
+    ("first", "after"), [("pass", "pass"), ("pass", FAILING), ("torch.ones(2).sum().backward()", "pass")]
+)
+def test_what_a_condition_cuts_back_is_not_certain_to_grow_whatever_fails_later(
+    count: str, when: str, first: str, after: str
+) -> None:
+    text = TRUNCATED.format(count=count, when=when, first=first, after=after)
+    found = check(from_text(text, "train.py")).findings
+    assert [one.span.line for one in found if one.code == "TAPE201" and one.certain] == []
+    assert any(one.severity == "error" for one in found) == (first != after)

@@ -178,14 +178,31 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
             if _place(growth.held) != place:
                 continue
             for other, others in grown:
-                if any(_place(one.held) == place for one in others) or other.ended != "finished":
+                past = _comes_past(other, place[3])
+                if any(_place(one.held) == place for one in others) or not (past or _fails(other)):
                     continue
                 apart = told_apart(reading, other)
-                if len(apart) == 1 and _decides_after(apart[0], growth.held) and _goes_on(other, apart[0], place[3]):
+                if len(apart) != 1 or not _decides_after(apart[0], growth.held):
+                    continue
+                if not past:
+                    # Its backward fails there: what else it would do is not seen.
+                    answer = "may"
+                elif _goes_on(other, apart[0], place[3]):
                     if apart[0].counted or _holds_in_time(apart[0].text, growth.held.holder):
                         return "yes"
                     answer = "may"
     return answer
+
+
+def _comes_past(reading: Reading, loop: Span) -> bool:
+    """Whether a way comes to the end of a loop; that it raises later says nothing of it."""
+    runs = [run for run in reading.loops.values() if run.event.at.span == loop]
+    return reading.ended == "finished" or any(run.end is not None for run in runs)
+
+
+def _fails(reading: Reading) -> bool:
+    """Whether a way ends in a backward."""
+    return reading.ended == "raised" and bool(reading.runs) and reading.runs[-1].failed
 
 
 def _goes_on(other: Reading, condition: Decision, loop: Span) -> bool:
