@@ -207,25 +207,27 @@ def _stores(targets: Iterable[ast.expr]) -> set[str]:
     return set(map(id_of, taken_apart(targets))) - {""}
 
 
+_SCOPES = frozenset((ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+_TEXTS = frozenset((ast.JoinedStr, ast.Constant))
+
+
 def _reads(node: ast.AST) -> set[str]:
     """Return the names that an expression reads where a graph may matter to what it does."""
     found: set[str] = set()
     stack = [node]
     while stack:
         part = stack.pop()
-        match part:
-            case ast.Name(id=name, ctx=ast.Load()):
-                found.add(name)
-            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                found |= free_names(part)
-            case ast.Call():
-                stack.extend(_parts_of_call(part))
-            case ast.Attribute(value=value, attr=name) if name in _TAKEN_OUT:
-                stack += _calls_in(value)
-            case ast.JoinedStr() | ast.Constant():
-                pass
-            case _:
-                stack.extend(children(part))
+        if type(part) is ast.Name:
+            if type(part.ctx) is ast.Load:
+                found.add(part.id)
+        elif type(part) in _SCOPES:
+            found |= free_names(part)
+        elif type(part) is ast.Call:
+            stack.extend(_parts_of_call(part))
+        elif type(part) is ast.Attribute and part.attr in _TAKEN_OUT:
+            stack += _calls_in(part.value)
+        elif type(part) not in _TEXTS:
+            stack.extend(children(part))
     return found
 
 
