@@ -447,3 +447,12 @@ def test_what_a_loader_of_another_module_yields_is_data(loop: str, loader: str) 
     text = HEAD + "import elsewhere\nfrom elsewhere import loader, LOADERS\nmodel = nn.Linear(3, 1)\n"
     text += f"for {loop.format(loader)}:\n    model(x).sum().backward(retain_graph=True)\n"
     assert [(one.code, one.certain) for one in check(from_text(text, "train.py")).findings] == [("TAPE301", True)]
+
+
+@pytest.mark.parametrize("count", ["LIMIT", "2, LIMIT", "elsewhere.LIMITS['long']", "0, LIMIT, 2"])
+def test_a_loop_counts_up_to_a_setting_nobody_sees(count: str) -> None:
+    """What is done every other time is done then: no graph grows for longer."""
+    text = HEAD + "import elsewhere\nfrom elsewhere import LIMIT\nmodel = nn.Linear(3, 3)\nstate = torch.zeros(3)\n"
+    text += f"for step in range({count}):\n    state = torch.tanh(model(state))\n"
+    text += "    if step // 2 % 2 == 1:\n        state.sum().backward()\n        state = state.detach()\n"
+    assert check(from_text(text, "train.py")).findings == []

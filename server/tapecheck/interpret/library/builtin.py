@@ -14,7 +14,7 @@ from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes
-from tapecheck.interpret.objects.unknowns import default_of, derived, drawn, remembered, resolved, usually
+from tapecheck.interpret.objects.unknowns import default_of, derived, drawn, remembered, resolved, setting, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     Args,
@@ -126,7 +126,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             usual = default - start
         # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
         usual_bound = start + limits.LOOP_BOUND * (step or 1) if last else min(index, 1)
-        bound = _bound(resolved(m, arg, node) if last else concrete(arg), usual_bound, last)
+        bound = _bound(resolved(m, setting(m, arg), node) if last else concrete(arg), usual_bound, last)
         if bound is None:
             return Unknown("range")
         values.append(bound)

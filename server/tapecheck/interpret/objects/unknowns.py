@@ -11,7 +11,7 @@ from contextlib import suppress
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import Kind, Settlings, Unknown, Value, is_constant, settle_on
+from tapecheck.interpret.values import Kind, Lib, Settlings, Unknown, Value, is_constant, settle_on
 from tapecheck.tape import NOTHING
 
 _DRAWN = "drawn by chance"
@@ -35,6 +35,15 @@ def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) 
     if value is None:
         value = world.knowledge.known[key] = Unknown(name, None, (), kind)
     return value
+
+
+def setting(machine: Engine, value: Value) -> Value:
+    """Return what a test or a loop knows a value as: a name of a module that is not visible may be a setting."""
+    if type(value) is not Lib or not machine.library.hides(value.path):
+        return value
+    known = remembered(machine.world, ("name", value.path), value.path)
+    known.likely = True
+    return known
 
 
 def drawn(value: Unknown) -> None:

@@ -66,7 +66,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
         return _test_chain(machine, expression, env, node, _default(node, default))
     _keep_defaults(machine, expression, env)
-    value = asked(machine, machine.eval(expression, env))
+    value = unknowns.setting(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
     if answer is None:
         return _decided(machine, expression, value, env, node, _default(node, default))
@@ -238,7 +238,7 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
 
 def known_truth(machine: Engine, value: Value) -> bool | None:
     """Whether a value is true; None where nobody knows."""
-    value = asked(machine, value)
+    value = unknowns.setting(machine, value)
     if isinstance(value, Unknown):
         machine.world.knowledge.asked += 1
         if value.negated is not None:
@@ -255,18 +255,9 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
     return behaviour(value).known_truth(machine)
 
 
-def asked(machine: Engine, value: Value) -> Value:
-    """Return what a test knows a value as: a name of a module that is not visible may be a setting, whatever it is."""
-    if type(value) is not Lib or not machine.library.hides(value.path):
-        return value
-    setting = unknowns.remembered(machine.world, ("name", value.path), value.path)
-    setting.likely = True
-    return setting
-
-
 def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
-    value = asked(machine, value)
+    value = unknowns.setting(machine, value)
     if isinstance(value, Unknown):
         if value.negated is not None:
             settle(machine, value.negated, not answer)
@@ -290,7 +281,7 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 
 
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-    given, left, right = (left, right), asked(machine, left), asked(machine, right)
+    given, left, right = (left, right), unknowns.setting(machine, left), unknowns.setting(machine, right)
     if type(op) in _RELATIONS:
         identity = type(op) in (ast.Is, ast.IsNot)
         answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))

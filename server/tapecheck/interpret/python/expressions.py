@@ -244,7 +244,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
 
 
 def _not(machine: Engine, value: Value) -> Value:
-    value = conditions.asked(machine, value)
+    value = unknowns.setting(machine, value)
     truth = machine.known_truth(value)
     if truth is not None:
         return not truth
