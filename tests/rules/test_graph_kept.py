@@ -348,3 +348,29 @@ def test_what_a_condition_cuts_back_is_not_certain_to_grow_whatever_fails_later(
     found = check(from_text(text, "train.py")).findings
     assert [one.span.line for one in found if one.code == "TAPE201" and one.certain] == []
     assert any(one.severity == "error" for one in found) == (first != after)
+
+
+def test_a_loop_that_differentiates_for_another_caller_is_not_told_to_record_nothing() -> None:
+    text = """\
+import torch
+from torch import nn
+net = nn.Linear(3, 2)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def evaluate(attack=False):
+    total = 0
+    for _ in range(4):
+        x = torch.randn(5, 3)
+        if attack:
+            x.requires_grad_(True)
+            x = x.detach() + torch.autograd.grad(net(x).sum(), x)[0].sign()
+        total += net(x).mean()
+    return total / 4
+for epoch in range(3):
+    net(torch.randn(5, 3)).pow(2).mean().backward()
+    opt.step()
+    opt.zero_grad()
+    print(evaluate().item())
+"""
+    for calls in ("", "    print(evaluate(attack=True).item())\n"):
+        (finding,) = (one for one in check(from_text(text + calls, "train.py")).findings if one.code == CODE)
+        assert finding.help == "detach `total` before the next iteration uses it"

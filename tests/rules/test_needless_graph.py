@@ -244,6 +244,33 @@ epoch(data, False)
     assert fix.title == "Run the call on line 28 under `torch.no_grad()`"
 
 
+ATTACKED = """\
+def measure(attack):
+    for step in range(3):
+        x = torch.randn(5, 4)
+        if attack:
+            x.requires_grad_(True)
+            x = x.detach() + torch.autograd.grad(model(x).sum(), x)[0].sign()
+        print(model(x).mean().item())
+
+
+def report(attack=False):
+    measure(attack)
+
+
+train()
+"""
+
+
+@pytest.mark.parametrize("of", ["measure({})", "report({})"])
+def test_where_another_call_differentiates_in_the_loop_the_help_names_the_call(of: str) -> None:
+    text = HEAD + ATTACKED + of.format("attack=False") + "\n" + of.format("attack=True") + "\n"
+    (finding,) = found(text)
+    assert "run this call alone under `torch.no_grad()`, not the loop" in finding.help
+    (label,) = (label for label in finding.labels if "no backward runs in the loop" in label.message)
+    assert text.splitlines()[label.span.line - 1] == of.format("attack=False")
+
+
 SAVED = """\
 saved = torch.load("best.pt")
 net = saved["net"].to("cpu")

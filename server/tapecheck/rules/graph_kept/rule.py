@@ -782,8 +782,8 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
 
 
 def _unless_trained(reading: Reading, loop: LoopRun) -> str:
-    """Return the advice to record no graph, for a loop that no backward runs in."""
+    """Return the advice to record no graph, for a loop that no backward runs in, whoever calls it."""
     end = len(reading.tape.events) if loop.end is None else loop.end
-    if any(loop.start < run.position < end for run in reading.runs):
+    if loop.event.trains or any(loop.start < run.position < end for run in reading.runs):
         return ""
     return ", or run the loop under `torch.no_grad()` if nothing in it is trained"

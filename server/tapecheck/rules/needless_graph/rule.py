@@ -58,21 +58,23 @@ class NeedlessGraph(Rule):
             if not is_told or _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
                 continue
             if key[0] not in told and not _within_another(reading, found, unused, used):
-                told[key[0]] = self._finding(reading, found)
+                told[key[0]] = self._finding(reading, found, trained.get(key[0], set()))
         return list(told.values())
 
-    def _finding(self, reading: Reading, found: _Unused) -> Finding:
+    def _finding(self, reading: Reading, found: _Unused, training: Set[Span]) -> Finding:
         at = found.loop.event.at
         labels = []
         if found.node.at.span.line != at.span.line:
             labels.append(Label(found.node.at.span, "a graph is recorded here in each iteration", "built"))
-        labels += called_from(reading, at, at)
+        call = next((call for call in at.stack if call not in training), None) if training else None
+        if call is not None:
+            labels.append(Label(call, "called from here, no backward runs in the loop", "called"))
+        labels += (label for label in called_from(reading, at, at) if label.span != call)
         return Finding(
             self.code, self.name, self.severity, at.span,
             "graphs built in this loop are never used (missing `torch.no_grad()`)" if found.certain
             else "possible graphs of this loop are never used (missing `torch.no_grad()`)",
-            "run the loop under `torch.no_grad()` or `torch.inference_mode()`: same values, and nothing is saved for a "
-            "backward",
+            _help(call is not None),
             tuple(labels),
             found.certain,
             facts=NeedlessGraphFacts(loop=at.span, calls=tuple(at.stack)),
@@ -80,10 +82,24 @@ class NeedlessGraph(Rule):
         )  # fmt: skip
 
 
-def _trained(readings: Sequence[Reading]) -> set[Span]:
-    """Return the loops that train, by what they say or are told, and in which some backward ran."""
-    loops = ((reading, loop) for reading in readings for loop in reading.loops.values() if loop.event.trains)
-    return {loop.event.at.span for reading, loop in loops if _walked_in(reading, loop)}
+def _help(trains: bool) -> str:
+    """Return what to do: a loop in which a backward runs at other times needs its graphs then."""
+    where = "run the loop under `torch.no_grad()` or `torch.inference_mode()`"
+    if trains:
+        where = "run this call alone under `torch.no_grad()`, not the loop, in which another call runs a backward"
+    return f"{where}: same values, and nothing is saved for a backward"
+
+
+def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
+    """Return the loops that train, by what they say or are told, and in which some backward ran, with the calls that
+    led to that.
+    """
+    trained: dict[Span, set[Span]] = {}
+    for reading in readings:
+        for loop in reading.loops.values():
+            if loop.event.trains and _walked_in(reading, loop):
+                trained.setdefault(loop.event.at.span, set()).update(loop.event.at.stack)
+    return trained
 
 
 def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
