@@ -327,12 +327,20 @@ def check(
                     memory.verdicts.put(asked, tapes, known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
             findings += [copy.copy(finding) for finding in known]
-    findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
+    findings = _each_once(findings)
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
     return Report(source, interpretation, kept, hidden, elsewhere, narrowed, project=project)
+
+
+def _each_once(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order of the source, one of those that several starts have: each runs the module first."""
+    found: dict[tuple[str, Span, str], Finding] = {}
+    for finding in findings:
+        found.setdefault((finding.code, finding.span, finding.message), finding)
+    return sorted(found.values(), key=lambda one: (one.span.file, one.span.line, one.span.column, one.code))
 
 
 def callers_of(path: str, importers: Importers, known: Callable[[str], bool]) -> tuple[list[str], int]:

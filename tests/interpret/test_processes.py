@@ -220,3 +220,150 @@ def test_what_a_process_does_in_its_own_loop_is_told() -> None:
     step, end, start = rest.partition("    optimizer.step()\n")
     looped = textwrap.indent(loss + step + end, "    ")
     assert "TAPE101" in [code for code, _ in told(f"{head}    for _ in range(3):\n{looped}{start}")]
+
+
+KEEPERS = {
+    "a closure": """\
+def made():
+    kept = None
+
+    def once(net):
+        nonlocal kept
+        loss = net(torch.randn(2, 3)).sum()
+        kept = loss if kept is None else kept + loss
+        kept.backward()
+
+    return once
+
+
+once = made()
+""",
+    "a function": """\
+def once(net):
+    once.kept = getattr(once, "kept", 0) + net(torch.randn(2, 3)).sum()
+    once.kept.backward()
+""",
+    "a class": """\
+class Agent:
+    kept = None
+
+    def work(self, net):
+        loss = net(torch.randn(2, 3)).sum()
+        Agent.kept = loss if Agent.kept is None else Agent.kept + loss
+        Agent.kept.backward()
+
+
+once = Agent().work
+""",
+    "a global that a method reads": """\
+SEEN = {"loss": 0}
+
+
+class Agent:
+    def work(self, net):
+        SEEN["loss"] = SEEN["loss"] + net(torch.randn(2, 3)).sum()
+        SEEN["loss"].backward()
+
+
+once = Agent().work
+""",
+    "a cache": """\
+import functools
+
+
+@functools.lru_cache
+def loss_of(net):
+    return (net(torch.ones(2, 3)) ** 2).sum()
+
+
+def once(net):
+    loss_of(net).backward()
+""",
+}
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+@pytest.mark.parametrize("method", ["Process", "Thread"])
+def test_nothing_that_keeps_a_value_keeps_it_for_another_process(keeper: str, method: str) -> None:
+    made = "mp.Process" if method == "Process" else "threading.Thread"
+    start = f"for _ in range(3):\n    {made}(target=once, args=(net,)).start()\n"
+    body = f"{KEEPERS[keeper]}\n\nnet = nn.Linear(3, 1)\n{start}"
+    twice = [code for code, _ in told(body) if code == "TAPE101"]
+    assert bool(twice) is (method == "Thread")
+
+
+def test_a_class_of_processes_keeps_nothing_for_the_next_one() -> None:
+    body = """\
+CACHE = []
+
+
+class Worker(mp.Process):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def run(self):
+        CACHE.append((self.net(torch.randn(2, 3)) ** 2).sum())
+        sum(CACHE).backward()
+
+
+for _ in range(3):
+    Worker(nn.Linear(3, 1)).start()
+"""
+    assert told(body) == []
+    assert [code for code, _ in told(body.replace("mp.Process", "threading.Thread"))] == ["TAPE101"]
+
+
+@pytest.mark.parametrize(("method", "twice"), [("mp.Process", False), ("threading.Thread", True)])
+def test_a_process_frees_no_graph_of_its_parent(method: str, twice: bool) -> None:
+    body = f"""\
+out = (nn.Linear(3, 1)(torch.randn(2, 3)) ** 2).sum()
+
+
+def work():
+    out.backward()
+
+
+{method}(target=work).start()
+out.backward()
+"""
+    assert told(body) == ([("TAPE101", len((HEAD + body).splitlines()))] if twice else [])
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_process_that_only_evaluates_hides_nothing_of_its_parent(clear: bool) -> None:
+    between = "optimizer.zero_grad()" if clear else "pass"
+    body = f"""\
+def evaluate(net):
+    with torch.no_grad():
+        print(net(torch.randn(2, 3)))
+
+
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    net(torch.randn(2, 3)).sum().backward()
+    mp.Process(target=evaluate, args=(net,)).start()
+    {between}
+    optimizer.step()
+"""
+    assert [code for code, _ in told(body)] == ["TAPE404" if clear else "TAPE403"]
+
+
+@pytest.mark.parametrize("start", ["mp.Process(target=work).start()", "mp.spawn(lambda rank: work(), nprocs=1)"])
+def test_whether_a_process_that_is_started_without_recording_records_hangs_on_how(start: str) -> None:
+    """A forked one does not, and raises; a spawned one does."""
+    body = f"""\
+net = nn.Linear(3, 1)
+
+
+def work():
+    for _ in range(3):
+        print(net(torch.randn(2, 3)).sum().item())
+
+
+with torch.no_grad():
+    {start}
+"""
+    found = [one.certain for one in check(from_text(HEAD + body, "main.py")).findings]
+    assert found == ([True] if "spawn" in start else [])

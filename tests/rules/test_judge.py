@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.rules import ALL, judge, pages
+from tapecheck.source import from_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,3 +78,25 @@ def test_writing_the_pages_leaves_other_files_alone(tmp_path: Path) -> None:
     assert (tmp_path / "notes.md").read_text() == "mine"
     (tmp_path / "index.md").write_text("edited")
     assert pages.main([str(tmp_path), "--check"]) == 1
+
+
+def test_what_several_starts_find_is_told_once() -> None:
+    """An uncalled function is a start of its own, and runs the module before it."""
+    text = """\
+import torch
+from torch import nn
+
+
+def train(shared, steps=3):
+    optimizer = torch.optim.SGD(shared.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        shared(torch.randn(2, 3)).sum().backward()
+        optimizer.step()
+
+
+net = nn.Linear(3, 1)
+for _ in range(3):
+    print(net(torch.randn(2, 3)).sum().item())
+"""
+    assert [(one.code, one.span.line) for one in check(from_text(text, "main.py")).findings] == [("TAPE302", 14)]

@@ -229,8 +229,8 @@ REPLACED_DEPTH = 4
 """Attributes within attributes of a model that was handed in, where the program may have put modules of its own."""
 ESCAPE_DEPTH = 4
 """Containers and objects within each other whose parameters unknown code gets with them."""
-MOST_APART = 5_000
-"""Objects that a process is started with whose state in the one that starts it is put back."""
+MOST_APART = 50_000
+"""Objects that a process comes to, whose state is put back when it has run: one that comes to more is not run."""
 LOOKED_STEPS = 2
 """Steps of each optimizer at which is looked what it lacks: what is added to a module later has been added by then."""
 LOOKED_STEPS_GROWN = 6

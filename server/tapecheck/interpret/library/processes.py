@@ -1,17 +1,13 @@
-"""Functions that a program starts in other processes and threads: each begins with recording switched on."""
+"""Functions that a program starts in other processes and threads: each thread begins with recording switched on."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
-from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import leaves
+from tapecheck.interpret.library.memory import CannotBePutBackError, Memory
 from tapecheck.interpret.values import (
-    INERT,
     NO_MODEL,
     Args,
     Bound,
@@ -19,18 +15,14 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
-    List,
     Native,
-    Set,
     Signal,
-    Storage,
-    Tensor,
     Unknown,
     Value,
     Wrapped,
     behaviour,
 )
-from tapecheck.tape import GradientSet
+from tapecheck.tape import Fact, GradientSet
 
 _STARTED = (Function, Bound, Wrapped)
 
@@ -68,9 +60,13 @@ def prepare(made: Instance) -> None:
     """Give an object what a process or thread has, as far as its class does not say otherwise."""
 
     def start(m: Engine, none: Args, no: Kwargs, at: ast.AST) -> Value:
-        thread = _THREAD in (made.cls.library_bases() if made.cls is not None else (made.lib,))
-        with contextlib.nullcontext() if thread else _apart(m, (made,), at):
-            _call(m, m.get_attribute(made, "run", at), [], {}, at)
+        run = m.get_attribute(made, "run", at)
+        if _THREAD in (made.cls.library_bases() if made.cls is not None else (made.lib,)):
+            _call(m, run, [], {}, at, "yes")
+        else:
+            # A forked process goes on with the mode of the thread that has forked it, a spawned one does not.
+            mode: Fact = "yes" if m.world.modes.grad_mode == "yes" else "may"
+            _apart(m, (made, run), at, lambda: _call(m, run, [], {}, at, mode))
         return None
 
     has: dict[str, Value] = {"start": Native("start", start), "run": Native("run", _nothing)}
@@ -110,8 +106,8 @@ def spawn(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not isinstance(target, _STARTED):
         return NO_MODEL
     passed = _items(m, given.get("args"), node)
-    with _apart(m, (target, *passed), node):
-        _call(m, target, [Unknown.whole("rank"), *passed], {}, node)
+    given_to = [Unknown.whole("rank"), *passed]
+    _apart(m, (target, *passed), node, lambda: _call(m, target, given_to, {}, node, "yes"))
     return None
 
 
@@ -122,81 +118,27 @@ def _items(m: Engine, value: Value, node: ast.AST) -> list[Value]:
     return list(known) if known is not None else []
 
 
-@contextlib.contextmanager
-def _apart(m: Engine, given: Iterable[Value], node: ast.AST) -> Iterator[None]:
-    """Run something that has a memory of its own: what it changes of the objects that it came by stays there.
-
-    So no process takes up what another one, or the same function in one before, has left behind in an object.
+def _apart(m: Engine, given: Iterable[Value], node: ast.AST, call: Callable[[], None]) -> None:
+    """Run something that has a memory of its own: no process takes up what another one, or the same function in one
+    before, has left behind in an object. What cannot be put back is not run.
     """
-    kept = _Kept(given)
-    kept.move(m.world.writer.new_storage)
     try:
-        yield
+        memory = Memory(m.world, given)
+    except CannotBePutBackError:
+        return
+    memory.begin(node)
+    try:
+        call()
     finally:
-        world = m.world
-        gradients = kept.put_back()
-        world.graph.leaves_changed = True
-        world.stores.kept += 1
-        world.stores.attributes += 1
-        for tensor, own in gradients:
+        for leaf in sorted(memory.put_back()):
             # To a rule each process has another parameter: what one has added is no longer there.
-            if tensor.node is not None and tensor.is_leaf and own is not None:
-                world.writer.emit(GradientSet(world.position.site(node), tensor.node))
+            m.world.writer.emit(GradientSet(m.world.position.site(node), leaf))
 
 
-class _Kept:
-    """The objects that some values lead to, with what they hold, so that it can be put back."""
-
-    def __init__(self, given: Iterable[Value]) -> None:
-        self._held: dict[int, tuple[object, dict[str, object]]] = {}
-        waiting = list(given)
-        seen: set[int] = set()
-        while waiting and len(seen) < limits.MOST_APART:
-            value = waiting.pop()
-            if type(value) in INERT or id(value) in seen:
-                continue
-            seen.add(id(value))
-            if isinstance(value, Function):
-                self._keep(value.env.globals)
-            if isinstance(value, (Dict, Instance, List, Set, Tensor, Unknown)):
-                self._keep(value)
-            waiting += leaves.behind(value)
-
-    def _keep(self, one: object) -> None:
-        self._held.setdefault(id(one), (one, {name: _copied(item) for name, item in _fields(one)}))
-
-    def move(self, storage: Callable[[], Storage]) -> None:
-        """Give the tensors memory of their own: what is written to it leaves saved tensors as they are."""
-        moved: dict[int, Storage] = {}
-        for one, _ in self._held.values():
-            if isinstance(one, (Tensor, Unknown)) and one.storage is not None:
-                known = moved.get(id(one.storage))
-                one.storage = moved[id(one.storage)] = known if known is not None else storage()
-
-    def put_back(self) -> list[tuple[Tensor, Value]]:
-        """Give the objects what they held; return the tensors among them with the gradients that they had until now."""
-        gradients: list[tuple[Tensor, Value]] = []
-        for one, fields in self._held.values():
-            if isinstance(one, Tensor):
-                gradients.append((one, one.grad))
-            for name, item in fields.items():
-                setattr(one, name, item)
-        return gradients
-
-
-def _fields(one: object) -> Iterator[tuple[str, object]]:
-    names = [name for cls in type(one).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
-    yield from ((name, getattr(one, name)) for name in dict.fromkeys((*names, *getattr(one, "__dict__", ()))))
-
-
-def _copied(item: object) -> object:
-    return copy.copy(item) if type(item) in (list, dict, set) else item
-
-
-def _call(m: Engine, target: Value, args: list[Value], kwargs: Kwargs, node: ast.AST) -> None:
-    """Call what a process or thread begins with: what its starter switched off is on there, and it ends by itself."""
+def _call(m: Engine, target: Value, args: list[Value], kwargs: Kwargs, node: ast.AST, recording: Fact) -> None:
+    """Call what a process or thread begins with, with recording in a mode of its own; it ends by itself."""
     modes = m.world.modes.grad_modes
-    m.world.modes.grad_modes = ["yes"]
+    m.world.modes.grad_modes = [recording]
     try:
         m.call(target, args, kwargs, node)
     except Signal:
