@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -202,3 +203,74 @@ def test_gradients_that_are_clipped_after_the_step(clip: str) -> None:
 def test_clips_that_a_step_or_the_program_uses(old: str, new: str) -> None:
     text = CLIPPED.replace(old, new).replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
     assert late(text) == []
+
+
+LOOKS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+seen = []
+model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1))
+weight = model[0].weight
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = 100 * model(torch.randn(8, 4)).pow(2).mean()
+    {before}
+    optimizer.zero_grad(set_to_none={none})
+    loss.backward()
+    {taken}
+    optimizer.step()
+    {clip}
+    {after}
+{end}
+"""
+CLIPPING = (
+    "nn.utils.clip_grad_norm_(model.parameters(), 0.01)",
+    "for p in model.parameters(): p.grad.clamp_(-0.001, 0.001)",
+    "for p in optimizer.param_groups[0]['params']: torch.clamp_(p.grad.data, -0.001, 0.001)",
+)
+READS = (
+    "seen.append(weight.grad.norm().item())",
+    "for p in model.parameters(): seen.append(float(p.grad.data.sum()))",
+    "seen.append([p.grad for p in model.parameters()])",
+    "seen.append(getattr(weight, 'grad').tolist())",
+    "seen.append(f'{weight.grad}')",
+    "seen.append(weight.grad.clone())",
+    "seen.append(weight.grad.clamp_(-1, 1).tolist())",
+    "seen.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 5)))",
+    "seen.extend(map(lambda p: float(p.grad.norm()), model.parameters()))",
+    "weight.data -= 0.1 * weight.grad",
+    "weight.grad.mul_(2); seen.append(weight.grad.numpy().tolist())",
+    "(lambda g: seen.append(float(g.max())))(weight.grad)",
+    "optimizer.zero_grad(seen.append(float(weight.grad.norm())))",
+)
+TAKEN = ("weight.grad", "weight.grad.data", "weight.grad.view(-1)", "weight.grad.detach()[0]", "[weight.grad][0]")
+
+
+def judged(**parts: str) -> tuple[bool, list[tuple[str, int]]]:
+    """Whether under torch anything hangs on the clip, and what is reported of it."""
+    pytest.importorskip("torch")
+    with_defaults = {"before": "pass", "taken": "pass", "after": "pass", "end": "pass", "none": "True", **parts}
+    ends = []
+    for clip in (parts["clip"], "pass"):
+        names: dict[str, Any] = {}
+        exec(LOOKS.format(**{**with_defaults, "clip": clip}), names)
+        ends.append(repr((names["seen"], [one.tolist() for one in names["model"].parameters()])))
+    return ends[0] != ends[1], late(LOOKS.format(**with_defaults))
+
+
+@pytest.mark.parametrize("none", ["True", "False"])
+@pytest.mark.parametrize("clip", CLIPPING)
+def test_a_clip_on_which_what_the_program_reads_hangs_is_of_use(clip: str, none: str) -> None:
+    assert judged(clip=clip, none=none) == (
+        False,
+        [("gradients are clipped after the step: nothing uses what that changes", 16)],
+    )
+    for read in READS:
+        for place in ({"after": read}, {"before": f"if step > 0:\n        {read}"}, {"end": read}):
+            assert judged(clip=clip, none=none, **place) == (True, []), place
+    for view in TAKEN:
+        read = "seen.append(view.tolist())"
+        for place in ({"after": read}, {"before": f"if step > 0:\n        {read}"}, {"end": read}):
+            assert judged(clip=clip, none=none, taken=f"view = {view}", **place) == (True, []), (view, place)

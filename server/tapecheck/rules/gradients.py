@@ -52,6 +52,8 @@ class Moment:
     """Whether it is cleared to None, not to zeros."""
     change: ChangeKind = "other"
     """Of what is set or read: what is done with the values."""
+    alone: bool = False
+    """Of what is set or read: whether the program takes nothing of it but the change."""
 
     @property
     def shapes(self) -> bool:
@@ -118,11 +120,11 @@ class Gradients:
             case GradientRead(of=of) if of not in self.reading.ledger.leaves:
                 self.nodes_read.setdefault(of, []).append(position)
             case GradientRead(of=of):
-                self._add(of, Moment(position, "read", event.at, change=event.kind))
+                self._add(of, Moment(position, "read", event.at, change=event.kind, alone=event.alone))
             case GradientCleared(leaf=leaf):
                 self._add(leaf, Moment(position, "cleared", event.at, to_none=event.to_none == "yes"))
             case GradientSet(leaf=leaf):
-                self._add(leaf, Moment(position, "set", event.at, change=event.kind))
+                self._add(leaf, Moment(position, "set", event.at, change=event.kind, alone=event.alone))
 
     def _add_run(self, run: Run) -> None:
         """Add what a backward adds to gradients."""

@@ -346,13 +346,15 @@ class GradientSet:
     """The program itself gave a leaf a `.grad`: `parameter.grad = value`, or changed it in place.
 
     `how` names the change in place, "clamp_"; it is empty for a new value. `source` is the leaf whose gradient this one
-    is from now on, the same tensor: `shared.grad = local.grad`.
+    is from now on, the same tensor: `shared.grad = local.grad`. `alone` says that the program discards what the change
+    returns.
     """
 
     at: Site
     leaf: int
     how: str = ""
     source: int | None = None
+    alone: bool = False
 
     @property
     def kind(self) -> ChangeKind:

@@ -213,7 +213,8 @@ class GraphBuilder:
             how = "setitem"
         elif change_kind(how) == "clear":
             return
-        self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2]))
+        alone = self._position.is_discarded(at)
+        self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2], alone=alone))
 
     def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
         """Return the nodes of values that are written past autograd, or that they were cut from under `no_grad`."""

@@ -116,7 +116,7 @@ def _clips(reading: Reading) -> Iterator[tuple[Site, int, int]]:
         match event:
             case GradientRead(of=leaf) if event.alone and event.kind == "limit":
                 yield event.at, leaf, position
-            case GradientSet(leaf=leaf) if event.kind == "limit":
+            case GradientSet(leaf=leaf) if event.alone and event.kind == "limit":
                 yield event.at, leaf, position
 
 
@@ -126,15 +126,46 @@ def _around(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, Mom
     """
     if gradients.unseen(leaf) or leaf in gradients.handed or leaf not in gradients.steppable:
         return None
-    moments = [one for one in gradients.moments(leaf) if one.kind != "read" and not one.shapes]
+    moments = gradients.moments(leaf)
     index = bisect_left(moments, position, key=lambda moment: moment.position)
-    before = moments[index - 1] if index else None
+    start = next((n for n in reversed(range(index)) if moments[n].kind == "cleared" and moments[n].to_none), -1) + 1
+    end = next((n for n in range(index, len(moments)) if moments[n].kind == "cleared"), len(moments))
+    # Whoever took the tensor before the clip has it still, and sees what the clip makes of it.
+    if _taken(moments[start:end]):
+        return None
+    events = [moment for moment in moments[:index] if moment.kind != "read" and not moment.shapes]
+    before = events[-1] if events else None
     if before is None or before.kind == "cleared":
         return ()
-    after = moments[index] if index < len(moments) else None
+    after = next((one for one in moments[index:] if one.kind != "read" and not one.shapes), None)
     if before.kind != "stepped" or (after is not None and after.kind != "cleared"):
         return None
     return (before, after) if after is not None else ()
+
+
+def _taken(moments: Sequence[Moment]) -> bool:
+    """Return whether the program takes a gradient for anything but the changes in place that leave it in its place."""
+    reads: list[Moment] = []
+    for moment in moments:
+        if moment.kind == "read" and not (moment.alone and moment.change == "limit"):
+            reads.append(moment)
+        elif moment.kind == "set":
+            # What a change in place is called on is read for it: once, in its own words.
+            if not (moment.shapes and moment.alone):
+                return True
+            if reads and _inside(reads[-1].at, moment.at):
+                reads.pop()
+    return bool(reads)
+
+
+def _inside(read: Site, change: Site) -> bool:
+    """Return whether a place is part of an expression, in the same call and iteration."""
+    one, whole = read.span, change.span
+    return (
+        (read.file, read.stack, read.iteration) == (change.file, change.stack, change.iteration)
+        and (whole.line, whole.column) <= (one.line, one.column)
+        and (one.end_line, one.end_column) <= (whole.end_line, whole.end_column)
+    )
 
 
 _COUNTED = 3
