@@ -114,6 +114,10 @@ def test_what_the_run_shows_of_each_mended_finding_is_told(here: Path, capsys: p
     assert status == 0 and "Fixed 2 findings in 1 file" in err
     # No exception and no rule of the run's own tells of the evaluation.
     assert "the run before the fixes shows TAPE302 on line 9; needless-retain-graph no longer happens" in err
+    # What was not asked for is still there.
+    (here / "train.py").write_text(program)
+    _, err = fixed(capsys, "--select", "TAPE301", "--fix", "--verify", "train.py")
+    assert "needless-retain-graph no longer happens" in err and "TAPE302" not in err
 
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")

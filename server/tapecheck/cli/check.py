@@ -77,7 +77,7 @@ def check_paths(options: argparse.Namespace) -> int:
     if options.write_baseline is not None:
         return _write_baseline(files, sources, options)
     if options.verify:
-        _verify(files, projects)
+        _verify(files, wanted)
     if wanted.edit:
         _write_edited(files, options)
     if wanted.ask:
@@ -99,10 +99,10 @@ def _note_nothing(options: argparse.Namespace) -> None:
     options.quiet = True
 
 
-def _verify(files: list[Checked], projects: Projects) -> None:
+def _verify(files: list[Checked], wanted: CheckOptions) -> None:
     from tapecheck.cli.verifying import verify
 
-    for line in verify(files, projects):
+    for line in verify(files, wanted.rules, wanted.projects):
         say(line)
 
 

@@ -24,6 +24,7 @@ from tapecheck.rules.words import join
 from tapecheck.source import SourceError, from_text, read_source
 from tapecheck.source.cells import SUFFIX
 from tapecheck.source.project import Projects, Setup
+from tapecheck.source.selection import Selection
 
 SECONDS = 300.0
 """How long each run may take."""
@@ -38,24 +39,24 @@ class _Run:
     status: int | None
 
 
-def verify(files: list[Checked], projects: Projects) -> Iterator[str]:
+def verify(files: list[Checked], rules: Selection, projects: Projects) -> Iterator[str]:
     """Run what was fixed, and yield a line for each program; the change of what does not hold is taken back.
 
     A fixed program that raises what the program before did not, does not come to its end or ends with another status is
     not written, nor is what cannot be run or fails alike before and after, so that the fixes may not have been reached.
-    All edits of files that are fixed together are tried together.
+    All edits of files that are fixed together are tried together. `rules` is what the command line says of rules.
     """
     groups = list(edited_together(files))
     with progress.Progress(len(groups), "tried by running") as so_far:
         for group in groups:
-            yield from _tried(group, projects)
+            yield from _tried(group, rules, projects)
             so_far.step(group[0][0].path)
 
 
-def _tried(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[str]:
+def _tried(group: list[tuple[Checked, Rewrite]], rules: Selection, projects: Projects) -> list[str]:
     """Return the lines for files that are fixed together; where the fixes do not hold, none is written."""
     try:
-        return _verified(group, projects)
+        return _verified(group, rules, projects)
     except (RunError, InterpreterError) as error:
         for file, _ in group:
             file.unverified = True
@@ -70,7 +71,7 @@ class _RefusedError(Exception):
     """The fixed program does what it should not; the message says what."""
 
 
-def _verified(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[str]:
+def _verified(group: list[tuple[Checked, Rewrite]], rules: Selection, projects: Projects) -> list[str]:
     """Return a line for each program of files that are fixed together.
 
     Raises RunError where there is none, or running it shows nothing of the fixes.
@@ -79,7 +80,7 @@ def _verified(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[
     requests = {path: request for path in texts if (request := _request(path, projects.setup)) is not None}
     if not requests:
         raise RunError("nothing says what runs it (`run` in the configuration)")
-    mended = [finding for file, _ in group for finding in _mended(file, projects)]
+    mended = [finding for file, _ in group for finding in _mended(file, rules, projects)]
     lines: list[str] = []
     for path, request in requests.items():
         before, again = _run(request, mended), _run(request)
@@ -96,12 +97,18 @@ def _verified(group: list[tuple[Checked, Rewrite]], projects: Projects) -> list[
     return lines
 
 
-def _mended(file: Checked, projects: Projects) -> list[Finding]:
-    """Return what was found in a file before it was fixed, and is not now."""
-    source = read_source(file.path)
-    now = from_text("\n".join(file.rewrite.lines.get(file.path, [])), file.path) if file.rewrite is not None else source
+def _mended(file: Checked, rules: Selection, projects: Projects) -> list[Finding]:
+    """Return what was found in a file before it was fixed, and is not now; nothing where that is not known."""
+    lines = file.rewrite.lines.get(file.path) if file.rewrite is not None else None
+    try:
+        source = read_source(file.path)
+    except SourceError:
+        return []
+    if lines is None:
+        return []
+    now = from_text("\n".join(lines), file.path)
     left = Counter(key_of(finding, now) for finding in file.findings)
-    before = check(source, project=projects.of(file.path)).findings
+    before = check(source, rules=rules, project=projects.of(file.path)).findings
     return [finding for finding in before if not left[key_of(finding, source)]]
 
 
