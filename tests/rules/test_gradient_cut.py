@@ -531,3 +531,23 @@ def test_of_two_cuts_the_one_that_makes_a_term_a_constant_is_the_mistake(first: 
     finding = next(one for one in report.findings if one.code == CODE)
     assert finding.span.line == line and len([one for one in finding.labels if one.role == "cut"]) == 1
     assert fixes_for(report, finding)[0].title == f"Take out `.detach()` on line {line}: gradients flow again"
+
+
+@pytest.mark.parametrize("slip", ["torch.tensor(state.tolist())", "torch.tensor(state.detach().numpy())"])
+def test_a_cut_that_slipped_in_is_the_mistake_beside_one_that_was_written(slip: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+
+encoder, decoder = nn.Linear(3, 4), nn.Linear(4, 3)
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+for _ in range(3):
+    state = encoder(torch.randn(2, 3))
+    size = state.detach().pow(2).mean()
+    loss = decoder({slip}).pow(2).mean() + size
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    finding = next(one for one in check(from_text(text, "train.py")).findings if one.code == CODE)
+    assert finding.span.line == 9

@@ -220,15 +220,17 @@ def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -
     return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, known)
 
 
-def _blame(reading: Reading, causes: Sequence[_Cause], trained: set[Identity]) -> tuple[bool, bool, int]:
+def _blame(reading: Reading, causes: Sequence[_Cause], trained: set[Identity]) -> tuple[bool, bool, bool, int]:
     """Return how likely it is that the cuts of one place are the mistake, rather than others of the same parameters.
 
-    A cut value beside others of the loss may be meant. One that leaves a whole term of it a constant trains nothing.
+    What is written for the sake of cutting may be meant, and rather beside other parts of a loss than where it leaves a
+    whole term of it a constant, which trains nothing.
     """
+    slipped = any(cause.how not in (*_WRITTEN, "no_grad") for cause in causes)
     places = {cause.at for cause in causes}
     terms = (term for cause in causes for term in terms_of(reading, cause.run) if term.node is None)
     idle = any(cut.at in places for term in terms for cut in term.cuts)
-    return not _rolled_out(reading, causes[0], trained), idle, len(causes)
+    return not _rolled_out(reading, causes[0], trained), slipped, idle, len(causes)
 
 
 @dataclass(slots=True)
