@@ -84,6 +84,9 @@ def check_paths(options: argparse.Namespace) -> int:
         # What is left was shown in full when it was asked about.
         options.output_format = "concise"
     _hide_known(files, sources, options, projects)
+    told = set(map(id, in_imported_files(files, wanted.rules, wanted.projects)))
+    for file in files:
+        file.elsewhere = [finding for finding in file.elsewhere if id(finding) in told]
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     aside = bool(wanted.edit) and STDIN in options.paths
     write_report(files, sources, options, evidence=recorded, aside=aside)
@@ -129,8 +132,8 @@ def _settle(files: list[Checked], wanted: CheckOptions, options: argparse.Namesp
 
 def _write_notes(files: list[Checked], wanted: CheckOptions, options: argparse.Namespace, *, aside: bool) -> None:
     """Write what is to know besides the report: what was found in other files, and what has been edited."""
-    elsewhere = in_imported_files(files, wanted.rules, wanted.projects) if not options.statistics else None
-    if elsewhere:
+    elsewhere = [finding for file in files for finding in file.elsewhere]
+    if elsewhere and not options.statistics:
         if options.output_format in formats.FOR_PEOPLE and options.output_file is None and not aside:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
         else:

@@ -312,6 +312,9 @@ def _nothing(files: Sequence[Checked], problems: int, left_out: str) -> str:
     found_none = "Nothing found in what was seen" if any(file.cut_short for file in files) else "No problems found"
     partly = sum(bool(file.incomplete) for file in files)
     part = ""
+    if any(file.elsewhere for file in files):
+        # What is told of the files that they import stands below.
+        found_none += " in this file itself" if looked_at == 1 else " in these files themselves"
     if partly:
         # A file that was not checked to its end is not free of problems.
         found_none = "Nothing found in what was checked"
