@@ -157,3 +157,82 @@ def train({weight}):
 """
     (finding,) = check(from_text(text, "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE401", 11)
+
+
+ASCENT = """\
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+torch.manual_seed(0)
+model = nn.Linear(3, 1)
+x, momentum = torch.rand(3), torch.zeros(3)
+leaf = {leaf}
+for step in range(4):
+    leaf.grad = None
+    y = (x * 2).sum() + (leaf ** 2).sum() + model(leaf).sum()
+    {taken}
+    {ascent}
+    {again}
+"""
+LEAVES = (
+    "Variable(x, requires_grad=True)",
+    "x.detach().requires_grad_()",
+    "x.clone().requires_grad_()",
+    "nn.Parameter(x)",
+)
+ASCENTS = (
+    "x = x + 0.1 * g", "x = x + 0.1 * g.sign()", "x = torch.clamp(x + 0.1 * g, 0, 1)", "x = leaf.data + 0.1 * g",
+    "momentum = 0.9 * momentum + g; x = x - 0.1 * momentum", "x = x + 0.1 * g / g.norm()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("taken", ["y.backward(); g = leaf.grad", "g, = torch.autograd.grad(y, leaf)"])
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_what_climbs_is_data_in_the_next_iteration(leaf: str, taken: str) -> None:
+    """Torch runs it, and each iteration takes the gradient by the leaf alone."""
+    pytest.importorskip("torch")
+    for ascent in ASCENTS:
+        for again in ("pass", f"leaf = {leaf}"):
+            text = ASCENT.format(leaf=leaf, taken=taken, ascent=ascent, again=again)
+            exec(text, {})
+            codes = [finding.code for finding in check(from_text(text, "attack.py")).findings]
+            assert CODE not in codes, text
+
+
+def test_what_was_made_a_leaf_is_data_without_a_loop() -> None:
+    text = """\
+import torch
+
+x = torch.rand(3)
+leaf = torch.autograd.Variable(x, requires_grad=True)
+(leaf ** 2).sum().backward()
+x = x + 0.1 * leaf.grad
+{leaf}
+loss = (x * 2).sum() + (leaf ** 2).sum()
+loss.backward()
+"""
+    for leaf, codes in (("leaf = torch.autograd.Variable(x, requires_grad=True)", []), ("pass", [CODE])):
+        assert [one.code for one in check(from_text(text.format(leaf=leaf), "attack.py")).findings] == codes
+
+
+@pytest.mark.parametrize("penalty", ["g.pow(2).sum()", "g.norm()", "total"])
+def test_a_penalty_of_the_same_iteration_stays_told(penalty: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.rand(5, 3, requires_grad=True)
+    total = 0
+    for part in range(2):
+        g, = torch.autograd.grad(model(x).pow(2).sum(), x)
+        total = total + g.pow(2).sum()
+    loss = model(x).pow(2).mean() + {penalty}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert CODE in [finding.code for finding in check(from_text(text, "penalty.py")).findings]

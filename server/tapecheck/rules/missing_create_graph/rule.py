@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import shared_loops
 from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import SUMS, Reading, Run, plain, undifferentiable, with_sources
@@ -80,7 +81,9 @@ class MissingCreateGraph(Rule):
         for term in terms:
             cut = reading.ledger.cuts.get(term)
             node = _meeting(reading, run, term) if cut is not None else None
-            if cut is None or node is None or _stepped_since(reading, cut, node):
+            if cut is None or node is None or _stepped_since(reading, cut, node) or _is_carried(cut, node):
+                continue
+            if _made_leaf(reading, run, term):
                 continue
             inputs = run.backward.inputs
             if inputs is not None and reading.ledger.ancestry(cut.nodes).keys().isdisjoint(inputs):
@@ -111,6 +114,27 @@ def _stepped_since(reading: Reading, cut: Cut, meeting: Node) -> bool:
     used = next((place for place, event in enumerate(events) if event is meeting), 0)
     computed = max((run.position for run in reading.runs if run.position <= taken), default=taken)
     return reading.step_between(computed, used) is not None
+
+
+def _is_carried(cut: Cut, meeting: Node) -> bool:
+    """Return whether the term is part of a later iteration than its gradient, of a loop that both are in.
+
+    What an iteration makes of a gradient for the next one, an image that climbs or a momentum, is data there.
+    """
+    shared = shared_loops(cut.at, meeting.at)
+    taken, used = cut.at.iteration[shared:], meeting.at.iteration[shared:]
+    return bool(taken and used) and taken[0][0] == used[0][0]
+
+
+def _made_leaf(reading: Reading, run: Run, term: int) -> bool:
+    """Return whether a leaf that the backward reaches was made of the gradient: then so was the data beside it."""
+    leaves = reading.ledger.leaves
+    return any(
+        term in _derived(reading, cut)
+        for number in run.traversal.executed
+        if number in leaves
+        for cut in leaves[number].cuts
+    )
 
 
 def raising_headline(root: str, unreached: str | None, certain: bool) -> str:
