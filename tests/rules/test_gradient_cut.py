@@ -248,6 +248,56 @@ for step in range(3):
     assert finding.message == "`net.*` are never trained: replaced after the optimizer was made"
 
 
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        "model.fc = nn.Linear(4, 3)",
+        "model.fc = nn.Sequential(nn.Dropout(), nn.Linear(4, 3))",
+        "model.add_module('fc', nn.Linear(4, 3))",
+        "setattr(model, 'fc', nn.Linear(4, 3))",
+        "model[1] = nn.Linear(4, 3)",
+    ],
+)
+def test_a_head_that_is_replaced_in_its_model_is_told_where_that_happens(replacement: str) -> None:
+    head = "[1]" if "[1]" in replacement else ".fc"
+    text = f"""\
+import torch
+from torch import nn
+from collections import OrderedDict
+model = nn.Sequential(OrderedDict(body=nn.Linear(4, 4), fc=nn.Linear(4, 10)))
+optimizer = torch.optim.SGD(model{head}.parameters(), lr=0.1)
+{replacement}
+for step in range(3):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    report = check(from_text(text, "program.py"))
+    (finding,) = report.findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 6)
+    assert finding.message.startswith("`model.fc.") and "never trained: replaced" in finding.message
+    (fix,) = fixes_for(report, finding)
+    assert fix.title == "Make the optimizer after line 6: the model is complete there"
+
+
+def test_what_a_module_has_beside_its_weights_replaces_none_of_them() -> None:
+    text = """\
+import torch
+from torch import nn
+model = nn.ModuleDict({"body": nn.Linear(4, 4), "spare": nn.Linear(4, 4)})
+optimizer = torch.optim.SGD(model["spare"].parameters(), lr=0.1)
+model["head"] = nn.Linear(4, 2)
+for step in range(3):
+    loss = model["head"](model["body"](torch.randn(5, 4))).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert finding.message.endswith("never trained: reached by no loss")
+
+
 def test_an_optimizer_whose_parameters_are_in_no_loss() -> None:
     text = """\
 import torch

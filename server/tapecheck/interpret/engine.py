@@ -248,7 +248,7 @@ class Library(Protocol):
     def apply_function(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """`apply` of a class made from `torch.autograd.Function`."""
 
-    def name_parameters(self, owner: Instance, name: str) -> None:
+    def name_parameters(self, owner: Instance, name: str, within: Instance | None = None) -> None:
         """Name the parameters of a module by what it is stored under first."""
 
     def object_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:

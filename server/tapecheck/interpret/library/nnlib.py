@@ -177,11 +177,14 @@ class Modules:
         _gather_parameters(owner, prefix, set() if seen is None else seen, found)
         return found
 
-    def name_parameters(self, owner: Instance, name: str) -> None:
+    def name_parameters(self, owner: Instance, name: str, within: Instance | None = None) -> None:
         """Name the parameters of a module by the paths that lead to them, from what it was stored under first.
 
-        A part of a module that has been named has its name from there, whichever loop or variable it goes through.
+        A part of a module that has been named has its name from there, whichever loop or variable it goes through, and
+        so has what was stored `within` one that has its name already, as a new head is.
         """
+        if within is not None and within.layer is not None and within.layer.path:
+            name = f"{within.layer.path}.{name}"
         layer = layer_of(owner)
         if layer.named or (layer.top is not None and layer.top is not owner):
             return

@@ -159,6 +159,8 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     # Which entry an unknown key replaces, nobody knows.
     layer.more = layer.more or isinstance(key, Unknown)
     owner.attrs[str(key)] = value
+    if layer.path and is_module(value):
+        modules.name_parameters(value, str(key), owner)
     return None
 
 

@@ -202,7 +202,7 @@ def _set_by_class(machine: Engine, owner: Instance, cls: Class, name: str, value
 def name_parameter(machine: Engine, owner: Instance, name: str, value: Value) -> None:
     if isinstance(value, Instance):
         if value.module:
-            machine.library.name_parameters(value, name)
+            machine.library.name_parameters(value, name, owner)
     elif isinstance(value, Tensor) and owner.module and not value.name:
         value.name = name
 

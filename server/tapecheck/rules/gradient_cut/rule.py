@@ -520,7 +520,9 @@ def _renewed(reading: Reading, lost: Iterable[int]) -> list[_Cause]:
 
 
 def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
-    """Return by parameters those of their names that were made after the optimizer and trained in their place."""
+    """Return by parameters those that were made after the optimizer and trained in their place: of their names, or
+    below those of their modules, as of a head of more layers.
+    """
     leaves, gradients = reading.ledger.leaves, gradients_of(reading)
     made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
     last = {step.optimizer: position for position, step in reading.steps}
@@ -529,9 +531,15 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
         for number, fact in run.traversal.executed.items():
             if number in leaves and fact == "yes" and leaves[number].name:
                 trained[leaves[number].name] = number, run.position
+    within: dict[str, tuple[int, int]] = {}
+    for name, one in trained.items():
+        parts = name.split(".")[:-2]
+        for count in range(1, len(parts) + 1):
+            within[".".join(parts[:count])] = one
     found = {}
     for leaf in lost:
-        other, walked = trained.get(leaves[leaf].name, (leaf, 0))
+        name = leaves[leaf].name
+        other, walked = trained.get(name) or within.get(name.rpartition(".")[0]) or (leaf, 0)
         owner = min(gradients.steppable.get(leaf, ()), default=None)
         # The old one's optimizer steps after it: parameters of another model may have the same name.
         if other > leaf and owner is not None and walked < last.get(owner, 0):
