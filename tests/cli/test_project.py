@@ -77,6 +77,10 @@ UNUSABLE = {
         "pyproject.toml", "[tool.tapecheck]\nselct = []\n",
         "unknown key `tool.tapecheck.selct`; did you mean `select`?",
     ),
+    "a configuration to inherit from": (
+        "tapecheck.toml", 'extend = "base.toml"\n',
+        "unknown key `extend`; a configuration does not inherit from another",
+    ),
     "keys in Ruff's place": (
         "pyproject.toml", '[tool.tapecheck.lint]\nselect = ["TAPE1"]\n',
         "unknown key `tool.tapecheck.lint`; its keys belong under [tool.tapecheck]",

@@ -101,7 +101,8 @@ class Asking(Chooser):
         for number, fix in enumerate(fixes, 1):
             self._show(f"  {number} ({fix.applicability}): {printable(fix.title)}\n")
         while not self.quit:
-            answer = self._read(f"Make fix 1-{len(fixes)}, show its diff (d1), skip (s) or quit (q)? [s] ")
+            which = "Make it (1)" if len(fixes) == 1 else f"Make fix 1-{len(fixes)}"
+            answer = self._read(f"{which}, show its diff (d1), skip (s) or quit (q)? [s] ")
             if answer in ("", "s"):
                 return
             if answer == "q":

@@ -107,7 +107,7 @@ async def _record(ls: Host, path: str, under_way: RecordedRun, own: Mapping[str,
 
 _HINTS: Mapping[str, str] = {
     "arguments": "Set its arguments in `run.arguments`.",
-    "program": "Set the program that uses it as `run` in the project's pyproject.toml.",
+    "program": "Set the program that uses it as `run` in the project's tapecheck.toml or pyproject.toml.",
     "interpreter": "Set the Python that has your torch as `interpreter`.",
 }
 

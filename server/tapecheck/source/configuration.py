@@ -340,6 +340,8 @@ class _Reader:
                 hint = "; its keys belong under [tool.tapecheck]"
             elif key == "lint":
                 hint = "; its keys belong at the top of the file"
+            elif key == "extend":
+                hint = "; a configuration does not inherit from another"
             self.wrong(f"unknown key `{self.prefix}{key}`{hint}")
             return None
         match KEYS[key].kind:
