@@ -183,10 +183,15 @@ def test_ways_of_clearing(first: str, last: str) -> None:
 VIEWS = (
     "p.grad", "p.grad.data", "p.grad.detach()", "p.grad.view(-1)", "p.grad.flatten()", "p.grad.reshape(-1)",
     "p.grad.unsqueeze(0)", "p.grad[None]", "p.grad.data.view(-1)", "p.grad.view(-1).detach()[:]",
+    "torch.as_tensor(p.grad)", "torch.as_tensor(p.grad.data, dtype=torch.float32)", "torch.asarray(p.grad)",
+    "torch.from_numpy(p.grad.numpy())", "torch.as_tensor(p.grad.numpy())", "torch.Tensor(p.grad)",
+    "torch.from_dlpack(p.grad)",
 )  # fmt: skip
 WRITES = (
     "g.zero_()", "torch.zero_(g)", "g.fill_(0)", "g.mul_(0)", "g *= 0", "g -= g", "g[...] = 0", "g.copy_(g - g)",
     "torch.mul(g, 0, out=g)", "torch.zeros(g.shape, out=g)", "nn.init.zeros_(g)", "[part.zero_() for part in g]",
+    "g.untyped_storage().fill_(0)", "g.storage().fill_(0)", "torch.from_numpy(g.numpy()).zero_()",
+    "g.__array__()[...] = 0", "torch.as_tensor(g).zero_()",
 )  # fmt: skip
 OF_NUMPY = ("g[:] = 0", "g *= 0", "g.fill(0)", "np.copyto(g, 0)", "np.multiply(g, 0, out=g)")
 
@@ -195,7 +200,8 @@ OF_NUMPY = ("g[:] = 0", "g *= 0", "g.fill(0)", "np.copyto(g, 0)", "np.multiply(g
 def test_what_torch_clears_through_a_view_is_cleared(view: str) -> None:
     torch = pytest.importorskip("torch")
     forms = [(view, write) for write in WRITES]
-    forms += [(f"{view}.numpy()", write) for write in OF_NUMPY]
+    arrays = [f"{view}.numpy()", f"np.asarray({view})", f"np.atleast_2d({view})"]
+    forms += [(array, write) for array in arrays for write in OF_NUMPY]
     for made, write in forms:
         weight = torch.nn.Parameter(torch.ones(2, 2))
         weight.grad = torch.ones(2, 2)
@@ -207,10 +213,22 @@ def test_what_torch_clears_through_a_view_is_cleared(view: str) -> None:
         assert [finding.code for finding in check(from_text(text, "program.py")).findings] == [], text
 
 
-@pytest.mark.parametrize("look", ["g.norm()", "g.clone().zero_()", "(g * 2).fill_(0)", "torch.mul(g, 0)", "print(g)"])
+@pytest.mark.parametrize(
+    "look",
+    [
+        "g.norm()",
+        "g.clone().zero_()",
+        "(g * 2).fill_(0)",
+        "torch.mul(g, 0)",
+        "print(g)",
+        "torch.tensor(g).zero_()",
+        "np.array(g).fill(0)",
+        "np.linalg.norm(g)",
+    ],
+)
 def test_what_torch_leaves_as_it_is_clears_nothing(look: str) -> None:
     last = f"for p in model.parameters():\n        g = p.grad.view(-1)\n        {look}"
-    findings = check(from_text(TRAINING.format(first="", last=last), "program.py")).findings
+    findings = check(from_text(TRAINING.format(first="import numpy as np", last=last), "program.py")).findings
     assert [finding.code for finding in findings] == ["TAPE403"]
 
 

@@ -176,12 +176,22 @@ def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     result = Unknown.number(torch.world.graph.cut(how, node, owner, name=owner.name))
     result.data = True
-    if name == "numpy" and owner.gradient_of() is not None:
-        # The array lies in the memory of the tensor: who has it can clear a gradient.
-        escape(torch, (owner,), node, name)
+    if name in ("numpy", "__array__"):
+        memory_taken(torch, owner, node, name)
     if marked(owner, Mark.DRAWN):
         drawn(result)
     return result
+
+
+def memory_taken(torch: Torch, owner: Tensor, node: ast.AST, name: str) -> None:
+    """Note that the program has the memory of a tensor as something else: who has that can clear a gradient."""
+    if owner.gradient_of() is not None:
+        escape(torch, (owner,), node, name)
+
+
+def _memory(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    memory_taken(torch, owner, node, name)
+    return _shape(torch, owner, name, args, kwargs, node) if name == "data_ptr" else NO_MODEL
 
 
 def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -268,8 +278,9 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
     **dict.fromkeys(("long", "int", "bool", "short", "byte"), _whole),
     **dict.fromkeys(("float", "double", "half", "bfloat16"), _floating),
     **dict.fromkeys((
-        "size", "dim", "numel", "nelement", "element_size", "stride", "data_ptr", "get_device", "ndimension",
+        "size", "dim", "numel", "nelement", "element_size", "stride", "get_device", "ndimension",
     ), _shape),
+    **dict.fromkeys(("data_ptr", "storage", "untyped_storage", "_typed_storage", "__dlpack__"), _memory),
     "retain_grad": _retain_grad,
     "register_hook": _register_hook, "register_post_accumulate_grad_hook": _register_hook,
     **dict.fromkeys(
@@ -325,6 +336,8 @@ _OF_DATA = frozenset((
     "tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "asarray", "new_tensor", "LongTensor",
 ))  # fmt: skip
 """Factories that copy, or take over, values that are there."""
+_OF_MEMORY = frozenset(("as_tensor", "asarray", "Tensor", "FloatTensor"))
+"""Those whose result has the memory of a tensor that it is made of, where type and device allow that."""
 _OF_INTEGERS = frozenset(("randint", "randperm", "LongTensor", "randint_like"))
 _OF_SIZES = frozenset(("zeros", "ones", "randn", "rand", "empty", "full"))
 
@@ -344,6 +357,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
+    if name in _OF_MEMORY and args and isinstance(args[0], Tensor):
+        result.views(args[0])
     if name == "randint":
         result.note(Mark.DRAWN)
     wanted = concrete(kwargs.get("requires_grad"))
@@ -414,10 +429,23 @@ def _integers(torch: Torch, args: Args) -> bool:
     return bool(flat) and None not in map(known_int, flat)
 
 
+_ARRAYS_IN_MEMORY = frozenset((
+    "array_split", "asanyarray", "asarray", "asarray_chkfinite", "ascontiguousarray", "asfortranarray", "asmatrix",
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "diag", "diagonal", "dsplit",
+    "expand_dims", "flip", "fliplr", "flipud", "from_dlpack", "frombuffer", "hsplit", "matrix_transpose", "moveaxis",
+    "permute_dims", "ravel", "real", "real_if_close", "require", "reshape", "rollaxis", "rot90", "split", "squeeze",
+    "swapaxes", "transpose", "trim_zeros", "vsplit",
+))  # fmt: skip
+"""Functions of numpy whose arrays may lie in the memory of a tensor that they are given."""
+
+
 def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cuts: tuple[int, ...] = ()
     for value in torch.tensors((*args, *kwargs.values())):
         cuts = merge_cuts(torch.world.graph.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
+        short = path.rpartition(".")[2]
+        if isinstance(value, Tensor) and (short in _ARRAYS_IN_MEMORY or (short == "array" and "copy" in kwargs)):
+            memory_taken(torch, value, node, short)
     result = Unknown.plain("numpy", cuts)
     result.data = True
     return result
