@@ -601,3 +601,77 @@ for _ in range(3):
 """
     finding = next(one for one in check(from_text(text, "train.py")).findings if one.code == CODE)
     assert finding.span.line == 9
+
+
+DRAWN = """\
+import torch
+from torch import nn
+encoder, decoder = nn.Linear(4, 3), nn.Linear(3, 4)
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.rand(5, 4)
+    h = encoder(x).sigmoid()
+    z = DRAW
+    loss = (decoder(z) - x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def _codes_and_gradients(draw: str) -> tuple[list[str], bool]:
+    text = DRAWN.replace("DRAW", draw)
+    names: dict[str, Any] = {}
+    exec(text, names)
+    findings = check(from_text(text, "program.py")).findings
+    return [one.code for one in findings], bool(names["encoder"].weight.grad.any())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "torch.normal(h, 1.0)",
+        "torch.normal(mean=h, std=torch.ones(5, 3))",
+        "torch.bernoulli(h)",
+        "h.bernoulli()",
+        "torch.poisson(h)",
+        "h.round()",
+        "torch.floor(h * 4) / 4",
+        "(h - 0.5).sign()",
+        "torch.bernoulli(h) + h.detach()",
+    ],
+)
+def test_what_a_draw_or_a_rounding_hands_back_is_zeros(draw: str) -> None:
+    assert _codes_and_gradients(draw) == ([CODE], False)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "h + torch.randn_like(h)",
+        "h + (h.round() - h).detach()",
+        "h.round() + 0.1 * h",
+        "torch.bernoulli(h) * h",
+        "h * torch.rand_like(h)",
+        "torch.nn.functional.dropout(h, 0.5)",
+        "torch.clamp(h, 0.2, 0.8)",
+    ],
+)
+def test_what_leads_past_a_draw_or_a_rounding_has_a_gradient(draw: str) -> None:
+    assert _codes_and_gradients(draw) == ([], True)
+
+
+def test_what_is_said_of_a_draw() -> None:
+    (finding,) = check(from_text(DRAWN.replace("DRAW", "torch.normal(h, 1.0)"), "program.py")).findings
+    assert finding.message == "`encoder.*` are never trained: their gradient is always zero"
+    assert "`mean + std * torch.randn_like(mean)`" in finding.help
+    assert {label.message for label in finding.labels} == {
+        "this backward gives them zeros", "`SGD` steps them here with zeros",
+    }  # fmt: skip
+
+
+def test_a_policy_whose_draws_are_scored_is_trained() -> None:
+    text = DRAWN.replace("DRAW", "torch.bernoulli(h)").replace(
+        "    loss =", "    score = (h.log() * z).sum()\n    loss = score +"
+    )
+    assert check(from_text(text, "program.py")).findings == []

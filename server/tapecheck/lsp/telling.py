@@ -27,6 +27,7 @@ CUTS: dict[CutKind, str] = {
     "grad": "`autograd.grad` without `create_graph=True`",
     "copy": "a copy of its value",
     "nondifferentiable": "an operation that is not differentiable",
+    "zero": "an operation whose gradient is always zero",
     "leaf": "making it a leaf",
     "checkpoint": "reentrant checkpointing",
     "frozen": "switching `requires_grad` off",

@@ -34,6 +34,7 @@ CUT_WORDS: dict[Untraining, str] = {
     "copy": "a new tensor is made of {value}: it has the value and not the graph",
     "frozen": "`requires_grad` of {value} is switched off here",
     "nondifferentiable": "this operation on {value} is not differentiable",
+    "zero": "what comes back to {value} through this operation is zeros, whatever the loss",
     "leaf": "{value} is made a new leaf here: nothing leads back from it",
     "replaced": "{value} is replaced here: the optimizer keeps the one that was there before",
     "unreached": "no loss leads back to what this optimizer was given",
@@ -50,6 +51,8 @@ CUT_ADVICE: dict[Untraining, str] = {
     "copy": "use the tensor itself, or `torch.stack` for several, instead of copying its value",
     "nondifferentiable": "use a differentiable form (the logits or a softmax instead of `argmax`, "
     "a smooth loss instead of a comparison)",
+    "zero": "use a form that has a gradient: `mean + std * torch.randn_like(mean)` instead of "
+    "`torch.normal(mean, std)`, `x + (x.round() - x).detach()` instead of `x.round()`",
     "frozen": "keep `requires_grad` on for what is to be trained",
     "leaf": "remove `requires_grad`: it hides the error and trains nothing",
     "replaced": "make the optimizer after this",
@@ -68,6 +71,7 @@ CUT_CAUSES: dict[Untraining, str] = {
     "copy": "a copied value cuts {} graph",
     "frozen": "`requires_grad` is switched off",
     "nondifferentiable": "non-differentiable operation",
+    "zero": "{} gradient is always zero",
     "leaf": "the loss is a new leaf",
     "replaced": "replaced after the optimizer was made",
     "unreached": "reached by no loss",
@@ -85,6 +89,7 @@ SHORT_CAUSES: dict[Untraining, str] = {
     "copy": "cut by a copy",
     "frozen": "frozen",
     "replaced": "replaced",
+    "zero": "zero gradient",
     "checkpoint": "cut by `checkpoint`",
     "cleared": "cleared too soon",
 }

@@ -166,11 +166,13 @@ class Node:
 
 
 CutKind = Literal[
-    "detach", "data", "no_grad", "item", "numpy", "grad", "copy", "nondifferentiable", "leaf", "frozen", "checkpoint"
-]
+    "detach", "data", "no_grad", "item", "numpy", "grad", "copy", "nondifferentiable", "zero", "leaf", "frozen",
+    "checkpoint",
+]  # fmt: skip
 """What takes a value out of its graph: "grad" gives a gradient without a graph of its own, "copy" is torch.tensor of a
 tensor, "nondifferentiable" argmax, comparisons and integer casts, "leaf" makes a leaf of it again by requires_grad,
-"frozen" sets requires_grad to False.
+"frozen" sets requires_grad to False. "zero" leaves it there and hands back zeros, as a random draw and a rounding do:
+the node that has such a cut leads on to what the cut is of.
 """
 
 

@@ -215,6 +215,14 @@ class OpFact:
         """Whether every call changes its first input (``add_``)."""
         return bool(self.params) and self.params[0] in self.mutates
 
+    @property
+    def always_zero(self) -> bool:
+        """Whether the gradients that were measured as zero are so in every call: what saves nothing looks at no value.
+
+        What changes an input in place puts another value there, as is meant.
+        """
+        return bool(self.zero_gradient) and not (self.saves or self.may_save or self.mutates or self.may_mutate)
+
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> OpFact:
         """Return the fact for calls with arguments of these kinds (see the module's docstring).
 

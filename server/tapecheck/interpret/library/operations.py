@@ -316,9 +316,13 @@ class _Call:
             # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
             carriers.append(world.graph.unknown_source(self.node))
         saved = _saves(torch, fact, plan, self.every, self.target, self.storage)
+        cuts = self.cuts
+        for name in fact.zero_gradient if fact.always_zero else ():
+            for value in self.inputs.get(name, ()):
+                cuts = merge_cuts(world.graph.cut("zero", self.node, value, name=value.name), cuts)
         built = world.graph.build(
             fact.nodes[0] if len(fact.nodes) == 1 else fact.name, self.node, carriers, saved=saved, keeps=plan.keeps,
-            storage=self.storage, cuts=self.cuts, exists=exists,
+            storage=self.storage, cuts=cuts, exists=exists,
         )  # fmt: skip
         if world.graph.gradients_cut:
             self._mark_terms(built)

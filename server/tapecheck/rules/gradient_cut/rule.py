@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of, optimizers_of, set_by_hand
+from tapecheck.rules.gradients import Identity, Moment, gradients_of, identity, name_of, optimizers_of, set_by_hand
 from tapecheck.rules.reading import Reading, Run, covered, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import terms_of
@@ -121,7 +121,8 @@ class GradientCut(Rule):
         if step is not None:
             steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
             them = "them" if len(lost) != 1 else "it"
-            labels.append(Label(step.at.span, f"{steps} {them} here without a gradient", "step"))
+            lacks = "with zeros" if cut.how == "zero" else "without a gradient"
+            labels.append(Label(step.at.span, f"{steps} {them} here {lacks}", "step"))
         labels += called_from(reading, cut.at, cut.at)
         return Finding(
             self.code, self.name, self.severity, home, message,
@@ -133,7 +134,7 @@ class GradientCut(Rule):
                 optimizers=optimizers_of(reading, lost),
                 replaced=_replacing(reading, cut, lost) if cut.how == "replaced" else None,
             ),
-            notes=(*in_full(message, named), note),
+            notes=(*in_full(message, named, "given zeros" if cut.how == "zero" else "without a gradient"), note),
         )  # fmt: skip
 
 
@@ -169,9 +170,10 @@ def _labels(reading: Reading, causes: Sequence[_Cause], others: Sequence[_Cause]
     labels += off_labels(causes)
     if cut.copied is not None:
         labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
-    gives = cut.how == "cleared"
     walk = "backward" if cut.run.backward.accumulates else "gradient"
-    path = f"this {walk} gives {them} a gradient" if gives else f"this {walk} does not reach {them}"
+    path = f"this {walk} does not reach {them}"
+    if cut.how in ("cleared", "zero"):
+        path = f"this {walk} gives {them} {'a gradient' if cut.how == 'cleared' else 'zeros'}"
     return [*labels, Label(cut.run.at.span, path, "path")]
 
 
@@ -270,9 +272,8 @@ def _reached(reading: Reading) -> set[Identity]:
     for run in reading.runs:
         # What a gradient with a graph of its own goes into leads to the leaf, unless it is cut on the way.
         sure = run.backward.accumulates or run.backward.create != "yes"
-        reached.update(
-            node for node in run.traversal.executed if node in reading.ledger.leaves and (sure or node in by_hand)
-        )
+        found = (node for node in run.traversal.executed if node in reading.ledger.leaves and (sure or node in by_hand))
+        reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
     for _, escape in reading.escapes:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
@@ -282,6 +283,41 @@ def _reached(reading: Reading) -> set[Identity]:
         for number, leaf in reading.ledger.leaves.items()
         if number in reached or number in reading.given
     }
+
+
+@remembered
+def _given_zeros(reading: Reading) -> dict[int, set[int]]:
+    """Return by the positions of backwards the leaves that they give zeros alone, whatever the loss: each way to those
+    leads through a draw or a rounding.
+    """
+    cuts = reading.ledger.cuts
+    zero = {number for number, cut in cuts.items() if cut.how == "zero"}
+    if not zero:
+        return {}
+    ending = {
+        number: {source for cut in zero.intersection(node.cuts) for source in cuts[cut].nodes}
+        for number, node in reading.ledger.nodes.items()
+    }
+    return {run.position: _left_by(reading, run, ending) for run in reading.runs}
+
+
+def _is_zeros(reading: Reading, leaf: int, moment: Moment) -> bool:
+    """Return whether a gradient that a leaf gets is zeros, whatever the loss."""
+    return moment.run is not None and leaf in _given_zeros(reading).get(moment.run.position, ())
+
+
+def _left_by(reading: Reading, run: Run, ending: Mapping[int, set[int]]) -> set[int]:
+    """Return the leaves of a backward that it comes to only from nodes which are `ending` the way to them."""
+    nodes, executed = reading.ledger.nodes, run.traversal.executed
+    seen = {root.node for root in run.backward.roots if root.node is not None}
+    stack = list(seen)
+    while stack:
+        number = stack.pop()
+        sources = set(nodes[number].inputs) - ending[number] if number in nodes else set()
+        new = (sources & executed.keys()) - seen
+        seen |= new
+        stack.extend(new)
+    return executed.keys() & reading.ledger.leaves.keys() - seen
 
 
 @remembered
@@ -324,7 +360,7 @@ def _fed(reading: Reading) -> set[int]:
         has = gradients.unseen(leaf)
         for moment in gradients.moments(leaf):
             if moment.kind in ("added", "set"):
-                has = True
+                has = has or not _is_zeros(reading, leaf, moment)
             elif moment.kind == "cleared":
                 has = gradients.unseen(leaf)
             elif moment.kind == "stepped" and has:
@@ -360,7 +396,7 @@ def _cleared(reading: Reading, fed: set[Identity]) -> list[_Cause]:
             continue
         pending: Run | None = None
         for moment in moments:
-            if moment.kind == "added":
+            if moment.kind == "added" and not _is_zeros(reading, leaf, moment):
                 pending = moment.run if moment.fact == "yes" and moment.run is not None else pending
             elif moment.kind == "cleared" and pending is not None:
                 if moment.to_none and _used_otherwise(reading, pending):

@@ -18,6 +18,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     ran = story.count(finding.span)
     if not ran:
         return not_reached(story, finding)
+    if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "zero":
+        # There is a gradient, of zeros: a run does not look at values.
+        return None
     mine = its_optimizers(story, finding)
     if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen":
         frozen = _frozen(story, finding, mine)
