@@ -274,3 +274,50 @@ def test_a_clip_on_which_what_the_program_reads_hangs_is_of_use(clip: str, none:
         read = "seen.append(view.tolist())"
         for place in ({"after": read}, {"before": f"if step > 0:\n        {read}"}, {"end": read}):
             assert judged(clip=clip, none=none, taken=f"view = {view}", **place) == (True, []), (view, place)
+
+
+CONDITIONS = (
+    "step == 9", "step % 10 == 9", "step > 20", "(step + 1) % 10 == 0", "args.log", "step % args.every == 0", "FLAG",
+    "FLAG and step == 9", "loss.item() > 5", "unknown(step)",
+)  # fmt: skip
+LOGS = (
+    "print(model.weight.grad)", "seen.append(model.weight.grad.norm().item())", "report(step)",
+    "for p in model.parameters(): print(p.grad.norm())", "torch.save(model.weight.grad, 'gradient.pt')",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", ["range(40)", "range(1000)"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_clip_is_of_use_where_a_condition_has_the_gradients_read(condition: str, loop: str) -> None:
+    for log in LOGS:
+        text = f"""\
+import argparse
+import torch
+from torch import nn
+from elsewhere import FLAG, unknown
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--log", action="store_true")
+parser.add_argument("--every", type=int, default=100)
+args = parser.parse_args()
+seen = []
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def train():
+    for step in {loop}:
+        loss = model(torch.randn(2, 3)).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if {condition}:
+            {log}
+
+def report(step):
+    {"print(model.weight.grad.norm())" if log.startswith("report") else "pass"}
+
+train()
+"""
+        assert late(text) == [], log
+    assert late(text.replace("torch.save(model.weight.grad,", "torch.save(model.weight,")) != []

@@ -42,6 +42,8 @@ class Effect(enum.IntFlag):
     """Make a tensor require grad."""
     FLAG = 512
     """Have a tensor require no grad, or as another one does."""
+    READ = 1024
+    """Look at a gradient."""
     BEGIN = START | REQUIRE
     SETTLE = START | REQUIRE | FLAG
     """Decide which graphs there are, and which of them a backward goes through."""
@@ -160,6 +162,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
 # Plain numbers: an operation on flags takes ten times as long, and there is one for every few nodes.
 _START, _KEEP, _CHANGE = int(Effect.START), int(Effect.KEEP), int(Effect.CHANGE)
 _CUT, _DROP, _COLLECT, _STEP = int(Effect.CUT), int(Effect.DROP), int(Effect.COLLECT), int(Effect.STEP)
+_READ = int(Effect.READ)
 _CLEAR, _REQUIRE, _FLAG = int(Effect.CLEAR), int(Effect.REQUIRE), int(Effect.FLAG)
 _STORED = {"requires_grad": _REQUIRE, "data": _CHANGE, "grad": _CLEAR}
 """What storing an attribute of a tensor does."""
@@ -231,6 +234,8 @@ class _Reader:
             self.effects |= _CUT
         elif attr == "backward":
             self.effects |= _START
+        elif attr == "grad" and type(node.ctx) is ast.Load:
+            self.effects |= _READ
 
     def call(self, node: ast.Call, loops: bool) -> None:
         self.facts.called = True

@@ -67,7 +67,8 @@ _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
 _DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
-_EVALUATING = int(Effect.COLLECT | Effect.STEP)
+_EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
+_READ = int(Effect.READ)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -204,6 +205,9 @@ class Watcher:
         if other.effects & _CLEAR and world.writer.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
             return Stake.VERDICT
+        if other.effects & _READ and world.graph.clipped_late:
+            # What reads a gradient that was clipped for nothing else shows what the clip is good for.
+            return Stake.VERDICT
         if here.jumps & LEAVING and _left_out_matters(present, shape.rest):
             return Stake.VERDICT
         return Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
@@ -307,7 +311,7 @@ class Watcher:
         present = self._present(world, env)
         return not any(
             part.imports
-            or part.effects & (_SETTLING | _CLEAR)
+            or part.effects & (_SETTLING | _CLEAR | _READ)
             or any(map(numbers.tests, part.attributes))
             or not present.inert(part)
             or present.steps(part)

@@ -125,6 +125,8 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
             # What it says may be worked out by a function of the user's, and so may be what says it.
             used.update(_called_in(part.value))
             used.add(name_called(part.value))
+            # A gradient that it says is of use.
+            used.update(child.attr for child in of_kind(part, ast.Attribute) if child.attr == "grad")
             continue
         # What another file of the project has is not known before it is imported.
         leaves = leaves or any(imports_of_project(part))

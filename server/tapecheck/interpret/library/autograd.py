@@ -525,6 +525,7 @@ class Autograd:
 
     def _run(self, event: Backward, node: ast.AST) -> Traversal:
         traversal = self.world.writer.run_backward(event)
+        self.world.graph.stepped = False
         self._check(event, traversal, node)
         return traversal
 
@@ -599,8 +600,10 @@ class Autograd:
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
         """Note that the program looks at a gradient, `how` where its size matters."""
         if tensor.node is not None:
-            position = self.world.position
-            self.world.writer.emit(GradientRead(position.site(node), tensor.node, how, position.is_discarded(node)))
+            position, graph = self.world.position, self.world.graph
+            alone = position.is_discarded(node)
+            graph.clipped_late = graph.clipped_late or (graph.stepped and alone and how == "clip_grad_norm_")
+            self.world.writer.emit(GradientRead(position.site(node), tensor.node, how, alone))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
         """Change a gradient in place; of one that the program never looked at nothing can be saved."""

@@ -216,6 +216,7 @@ class Optimizers:
                 # It is given the scale, and divides the gradients by it itself.
                 scalers.divided(self.world, owner, node)
             self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
+            self.world.graph.stepped = True
             left_out.look(self.torch, state, node)
             bumps = self._bumps(owner)
             for tensor in state.params:

@@ -40,6 +40,10 @@ class GraphBuilder:
         self.leaves_changed = False
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.gradients_cut = False
+        self.stepped = False
+        """Whether an optimizer has stepped since the last backward."""
+        self.clipped_late = False
+        """Whether the program has limited gradients after their step."""
         """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
 
     @property
@@ -214,6 +218,7 @@ class GraphBuilder:
         elif change_kind(how) == "clear":
             return
         alone = self._position.is_discarded(at)
+        self.clipped_late = self.clipped_late or (alone and self.stepped and change_kind(how) == "limit")
         self._writer.emit(GradientSet(self._position.site(at), leaf.node, how.rpartition(".")[2], alone=alone))
 
     def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:

@@ -9,9 +9,10 @@ STARTS = frozenset((
 """Names that a function which starts a backward, or sees to one, uses."""
 
 TOUCHES = STARTS | frozenset((
-    "append", "clear", "data", "detach", "detach_", "eval", "extend", "item", "no_grad", "step", "train", "zero_grad",
+    "append", "clear", "data", "detach", "detach_", "eval", "extend", "grad", "item", "no_grad", "step", "train",
+    "zero_grad",
 ))  # fmt: skip
-"""Names of what changes a graph, or what keeps one."""
+"""Names of what changes a graph, keeps one, or looks at a gradient."""
 
 ANY_LAYER = "torch.nn.AnyLayer"
 """What a class of torch.nn is called whose name nobody knows: one with parameters if it is given sizes."""
