@@ -92,6 +92,20 @@ def test_the_user_picks_one_by_one(
         assert ("+        d_loss = d_loss + criterion(discriminator(fake.detach()), zeros)" in err) is ("d1" in answers)
 
 
+def test_one_fix_is_asked_for_as_one(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (here / "one.py").write_text(
+        "import torch\nw = torch.ones(2, requires_grad=True)\n(w * w).sum().backward(retain_graph=True)\n"
+    )
+    (here / "gan.py").write_text(GAN)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("s\ns\n"))
+    assert "Make it (1), show its diff" in check(capsys, "--ask", "one.py")[2]
+    assert "Make fix 1-3, show its diff" in check(capsys, "--ask", "gan.py")[2]
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_a_fix_is_tried_before_it_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = here / "gan.py"
