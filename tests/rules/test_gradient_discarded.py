@@ -195,6 +195,7 @@ def test_gradients_that_are_clipped_after_the_step(clip: str) -> None:
         (CLIP, CLIP.replace("nn.utils", "if nn.utils").replace("1.0)\n", "1.0) > 9: break\n")),
         (CLIP, CLIP + "    optimizer.step()\n"),
         ("    optimizer.zero_grad()\n", "    if step % 2 == 0: optimizer.zero_grad()\n"),
+        ("    optimizer.zero_grad()\n", "    if unknown(): optimizer.zero_grad()\n"),
         (CLIP, "    model(torch.randn(8, 4)).mean().backward()\n" + CLIP + "    optimizer.step()\n"),
         (CLIP, "    unknown(model)\n" + CLIP),
         ("    optimizer.zero_grad()\n", ""),
@@ -203,6 +204,64 @@ def test_gradients_that_are_clipped_after_the_step(clip: str) -> None:
 def test_clips_that_a_step_or_the_program_uses(old: str, new: str) -> None:
     text = CLIPPED.replace(old, new).replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
     assert late(text) == []
+
+
+EARLY = """\
+import torch
+from torch import nn
+from elsewhere import unknown, FLAG
+
+model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+for step in range(4):
+    loss = (model(torch.randn(8, 4)) + other(torch.randn(8, 4))).pow(2).mean()
+    optimizer.zero_grad()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("clip_grad_norm_", "clip_grad_value_"),
+        ("zero_grad()", "zero_grad(set_to_none=False)"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    print(model.weight.grad.norm())\n"),
+    ],
+)
+def test_gradients_that_are_clipped_before_the_backward(old: str, new: str) -> None:
+    found = late(EARLY.replace(old, new))
+    assert found == [("gradients are clipped before the backward: there are none to clip", 10)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    nn.utils", "    norm = nn.utils"),
+        ("    optimizer.zero_grad()\n", "    if step % 2 == 0: optimizer.zero_grad()\n"),
+        ("    optimizer.zero_grad()\n", "    if step % 10 == 0: optimizer.zero_grad()\n"),
+        ("    optimizer.zero_grad()\n", "    if FLAG: optimizer.zero_grad()\n"),
+        ("    optimizer.zero_grad()\n", "    other.zero_grad()\n"),
+        ("    optimizer.zero_grad()\n", ""),
+        ("    optimizer.zero_grad()\n", "    optimizer.zero_grad()\n    unknown(model)\n"),
+        ("    optimizer.zero_grad()\n", "    optimizer.zero_grad()\n    model.weight.grad = torch.randn(1, 4)\n"),
+        ("    optimizer.zero_grad()\n", "    optimizer.zero_grad()\n    (3 * other.weight.sum()).backward()\n"),
+        ("    optimizer.zero_grad()\n", "    model.zero_grad()\n    model(torch.randn(8, 4)).mean().backward()\n"),
+    ],
+)
+def test_a_clip_before_a_backward_that_has_gradients_to_clip(old: str, new: str) -> None:
+    told = [
+        found
+        for found in late(
+            EARLY.replace("model.parameters(), 1.0", "CLIPPED, 1.0")
+            .replace(old, new)
+            .replace("CLIPPED", "optimizer.param_groups[0]['params']")
+        )
+        if "clipped" in found[0]
+    ]
+    assert told == []
 
 
 LOOKS = """\

@@ -17,7 +17,7 @@ from tapecheck.tape import GradientRead, GradientSet, Site, Span, Step
 
 
 class GradientDiscarded(Rule):
-    """The gradients of a whole backward are cleared before anything uses them, or clipped after their step."""
+    """The gradients of a whole backward are cleared before anything uses them, or clipped when that is of no use."""
 
     code = "TAPE404"
     name = "gradient-discarded"
@@ -30,7 +30,8 @@ class GradientDiscarded(Rule):
         stories: dict[Span, _Story] = {}
         used: set[Span] = set()
         # A way that clears nothing can show that the gradients are used, not that they are lost.
-        for reading in sorted(readings, key=lambda one: not one.cleared):
+        readings = sorted(readings, key=lambda one: not one.cleared)
+        for reading in readings:
             for place, found in _fates(reading).items() if reading.cleared or stories else ():
                 if found.discarded and found.discarded >= found.used and not found.unknown:
                     stories.setdefault(place, found)
@@ -38,7 +39,8 @@ class GradientDiscarded(Rule):
                     # On this way the gradients are used: what else there is hangs on a condition.
                     used.add(place)
         told = [self._finding(story) for place, story in stories.items() if place not in used]
-        return told + [self._late(found) for found in _clipped_late(readings)]
+        told += [self._late(found) for found in _clipped_late(readings)]
+        return told + [self._early(found) for found in _clipped_early(readings)]
 
     def _finding(self, story: _Story) -> Finding:
         reading, run, cleared = story.reading, story.run, story.cleared
@@ -84,6 +86,32 @@ class GradientDiscarded(Rule):
             facts=GradientDiscardedFacts(parameters=tuple(late.names)),
         )  # fmt: skip
 
+    def _early(self, early: _Early) -> Finding:
+        """Return the finding about a clip of gradients that are cleared."""
+        labels = [
+            Label(early.cleared.at.span, "cleared here, and nothing has added to them since", "changed"),
+            Label(early.added.at.span, "the gradients that the step uses come from here", "path"),
+            *called_from(early.reading, early.at, early.at),
+        ]
+        return Finding(
+            self.code, self.name, self.severity, early.at.span,
+            "gradients are clipped before the backward: there are none to clip",
+            "clip between the backward and the step",
+            tuple(labels),
+            facts=GradientDiscardedFacts(parameters=tuple(early.names)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """A clip of gradients that are cleared, before the backward that the step is made with."""
+
+    reading: Reading
+    at: Site
+    cleared: Moment
+    added: Moment
+    names: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class _Late:
@@ -101,7 +129,7 @@ def _clipped_late(readings: Sequence[Reading]) -> list[_Late]:
     late: dict[Span, _Late] = {}
     useful: set[Span] = set()
     for reading in readings:
-        for at, leaf, position in _clips(reading):
+        for at, leaf, position in _clips(reading) if reading.cleared or late else ():
             between = _around(gradients_of(reading), leaf, position)
             if between is None:
                 useful.add(at.span)
@@ -110,9 +138,41 @@ def _clipped_late(readings: Sequence[Reading]) -> list[_Late]:
     return [found for place, found in late.items() if place not in useful]
 
 
+def _clipped_early(readings: Sequence[Reading]) -> list[_Early]:
+    """Return the clips that find no gradients on any way, and whose step comes with the next backward."""
+    early: dict[Span, _Early] = {}
+    useful: set[Span] = set()
+    for reading in readings:
+        for position, event in reading.gradient_events if reading.steps and (reading.cleared or early) else ():
+            if not isinstance(event, GradientRead) or event.kind != "limit":
+                continue
+            around = _empty_at(gradients_of(reading), event.of, position) if event.alone else None
+            if around is None:
+                useful.add(event.at.span)
+            elif around and event.at.span not in early:
+                early[event.at.span] = _Early(reading, event.at, *around, (name_of(reading, event.of),))
+    return [found for place, found in early.items() if place not in useful]
+
+
+def _empty_at(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, Moment] | tuple[()] | None:
+    """Return what has cleared a gradient that is empty at a position and the backward that a step uses afterwards;
+    nothing where it never was anything or where nothing comes of it, None where it may be something.
+    """
+    if gradients.unseen(leaf) or leaf in gradients.handed or leaf not in gradients.steppable:
+        return None
+    moments = [moment for moment in gradients.moments(leaf) if moment.kind != "read"]
+    index = bisect_left(moments, position, key=lambda moment: moment.position)
+    if not index:
+        return ()
+    if moments[index - 1].kind != "cleared":
+        return None
+    kinds = [(moment.kind, moment.fact) for moment in moments[index : index + 2]]
+    return (moments[index - 1], moments[index]) if kinds == [("added", "yes"), ("stepped", "yes")] else ()
+
+
 def _clips(reading: Reading) -> Iterator[tuple[Site, int, int]]:
     """Yield where the gradients of leaves are clipped for nothing but the step, with the leaf and the position."""
-    for position, event in reading.gradient_events if reading.steps and reading.cleared else ():
+    for position, event in reading.gradient_events if reading.steps else ():
         match event:
             case GradientRead(of=leaf) if event.alone and event.kind == "limit":
                 yield event.at, leaf, position
