@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -592,8 +593,7 @@ def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
     walked = nodes & executed
     if run.backward.inputs and (problem is None or problem.certain != "yes"):
         # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
-        beside = _beside_the_inputs(reading, run)
-        walked.update(number for number in nodes if number < len(beside) and beside[number])
+        walked |= nodes.intersection(_beside_the_inputs(reading, run))
     for target in walked & set(run.backward.inputs or ()):
         if executed.isdisjoint(reading.sources(target)):
             walked.discard(target)
@@ -601,16 +601,13 @@ def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
 
 
 @remembered
-def _beside_the_inputs(reading: Reading, run: Run) -> bytearray:
-    """Return which nodes of the graph that a backward starts from are no part of that of its inputs, by number.
+def _beside_the_inputs(reading: Reading, run: Run) -> array[int]:
+    """Return the nodes of the graph that a backward starts from that are no part of that of its inputs.
 
-    A byte for each: of many backward calls the sets would fill the memory.
+    Eight bytes for each: of many backward calls the sets would fill the memory.
     """
     whole = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
-    found = bytearray(max(whole, default=0) + 1)
-    for number in whole - reading.ledger.ancestry(run.backward.inputs or ()).keys():
-        found[number] = 1
-    return found
+    return array("Q", whole - reading.ledger.ancestry(run.backward.inputs or ()).keys())
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
