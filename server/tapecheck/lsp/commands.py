@@ -62,7 +62,7 @@ async def run(ls: Host, *arguments: object) -> dict[str, object]:
     """
     asked, uri = _asked(arguments)
     if not isinstance(uri, str):
-        return _Outcome(2, f"{RUN} needs the uri of a file").answer()
+        return _Outcome(2, _without(ls, RUN, "the uri of a file")).answer()
     path = path_of(uri)
     if path in ls.runs:
         return _Outcome(2, f"{Path(path).name} is already running").answer()
@@ -105,6 +105,13 @@ async def _record(ls: Host, path: str, under_way: RecordedRun, own: Mapping[str,
     return outcome.answer()
 
 
+def _without(ls: Host, command: str, what: str) -> str:
+    """Say that a command needs arguments, which some editors let their users leave out; return that."""
+    said = f"{command} needs {what}"
+    ls.window_show_message(t.ShowMessageParams(t.MessageType.Error, f"Tapecheck: {said}; take a code action instead."))
+    return said
+
+
 _HINTS: Mapping[str, str] = {
     "arguments": "Set its arguments in `run.arguments`.",
     "program": "Set the program that uses it as `run` in the project's tapecheck.toml or pyproject.toml.",
@@ -131,7 +138,7 @@ async def try_fix(ls: Host, *arguments: object) -> _Tried:
 
     given = _finding_of(arguments)
     if given is None:
-        return {"ok": False, "summary": "tapecheck.tryFix needs the uri of a file and a finding"}
+        return {"ok": False, "summary": _without(ls, "tapecheck.tryFix", "the uri of a file and a finding")}
     asked, uri, wanted = given
     path = path_of(uri)
     if path in ls.runs:
@@ -241,7 +248,7 @@ async def apply_fix(ls: Host, *arguments: object) -> dict[str, object]:
     """
     given = _finding_of(arguments)
     if given is None:
-        return {"ok": False, "summary": "tapecheck.applyFix needs the uri of a file and a finding"}
+        return {"ok": False, "summary": _without(ls, "tapecheck.applyFix", "the uri of a file and a finding")}
     _, uri, wanted = given
     analysis = await ls.analysis(uri)
     if analysis is None:
@@ -266,7 +273,7 @@ async def fix_file(ls: Host, *arguments: object) -> dict[str, object]:
     """
     _, uri = _asked(arguments)
     if not isinstance(uri, str):
-        return {"ok": False, "summary": "tapecheck.fixFile needs the uri of a file"}
+        return {"ok": False, "summary": _without(ls, "tapecheck.fixFile", "the uri of a file")}
     analysis = await ls.analysis(ls.session.program(uri))
     if analysis is None:
         return _not_fixed(ls, f"{Path(path_of(uri)).name} is not analysed, or was edited meanwhile")

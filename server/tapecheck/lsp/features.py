@@ -124,10 +124,14 @@ def explain_rule(ls: Host, code: object) -> dict[str, object] | None:
     if rule is None:
         return None
     name, text = file_name(rule), page(rule)
-    if "explain" not in ls.client.commands and ls.client.show_document:
-        file = uris.from_fs_path(str(ls.page(name, text)))
-        shown = t.ShowDocumentParams(file or "", take_focus=True)
-        ls.spawn(ls.window_show_document_async(shown))
+    if "explain" not in ls.client.commands:
+        file = str(ls.page(name, text))
+        if ls.client.show_document:
+            shown = t.ShowDocumentParams(uris.from_fs_path(file) or "", take_focus=True)
+            ls.spawn(ls.window_show_document_async(shown))
+        else:
+            said = f"Tapecheck: the page of {rule.code} is {file}"
+            ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, said))
     return {"code": rule.code, "name": rule.name, "markdown": text, "url": rule.url}
 
 
