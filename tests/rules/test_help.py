@@ -165,3 +165,25 @@ for step in range(4):
 def test_a_learned_first_state_is_no_such_leaf() -> None:
     (finding,) = (one for one in check(from_text(RECURRENT, "train.py")).findings if one.code == "TAPE101")
     assert finding.help.startswith("cut the graph between iterations")
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_a_sum_that_has_the_loss_in_it_is_not_added_to_it(stepped: bool) -> None:
+    text = f"""\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+total = 0
+for _ in range(3):
+    loss = net(torch.randn(5, 3)).pow(2).mean()
+    total = total + loss
+    loss.backward()
+    {"optimizer.step()" if stepped else "pass"}
+total.backward()
+"""
+    finding = next(one for one in check(from_text(text, "train.py")).findings if one.code == "TAPE101")
+    advice = "call backward for one of the two: `loss` is a part of `total`"
+    retain = "; or pass `retain_graph=True` to the backward on line 10"
+    assert finding.help == (advice if stepped else f"{advice}{retain}")

@@ -211,11 +211,21 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
     sum_ = f", `({' + '.join(names)}).backward()`" if all(names) and len(set(names)) == len(names) else ""
     advice = f"add the losses and call backward once{sum_}"
     retain = f"pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+    if all(names) and _is_part(reading, freeing, run):
+        advice = f"call backward for one of the two: `{names[0]}` is a part of `{names[1]}`"
+        return advice if step is not None and _stepped_on(reading, run) else f"{advice}; or {retain}"
     if step is None:
         return f"{advice}; or {retain}"
     if _stepped_on(reading, run):
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _is_part(reading: Reading, first: Run, second: Run) -> bool:
+    """Return whether what one backward starts from is computed of what another one starts from: a sum of losses."""
+    behind = reading.ledger.ancestry(root.node for root in second.backward.roots if root.node is not None)
+    starts = [root.node for root in first.backward.roots]
+    return bool(starts) and all(node in behind for node in starts)
 
 
 def _differentiates(reading: Reading, freeing: Run, run: Run) -> bool:
