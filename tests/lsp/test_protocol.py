@@ -661,7 +661,8 @@ async def test_all_safe_fixes_are_made_by_a_command_that_says_where_there_are_no
         assert await fix(uri) == (False, [f"Tapecheck: {said}."])
         gone = "gone.py is not analysed, or was edited meanwhile"
         assert await fix(connected.uri("gone.py")) == (False, [f"Tapecheck: {gone}."])
-        assert await fix(3) == (False, [])
+        needs = "tapecheck.fixFile needs the uri of a file; take a code action instead"
+        assert await fix(3) == (False, [f"Tapecheck: {needs}."])
         assert len(applied) == 1
 
 
