@@ -209,6 +209,7 @@ async def test_a_rule_is_explained(any_editor: Editor) -> None:
     any_editor.asked_to_run = True
     said = [message.message for message in any_editor.client.messages]
     assert len(said) == (not shows) and all("the page of TAPE101 is " in one for one in said)
+    any_editor.client.messages.clear()
     params = t.ExecuteCommandParams("tapecheck.explainRule", ["TAPE999"])
     assert await any_editor.client.workspace_execute_command_async(params) is None
 
@@ -217,7 +218,7 @@ async def test_a_command_without_its_arguments_says_so(any_editor: Editor) -> No
     any_editor.asked_to_run = True
     for name in ("run", "tryFix", "applyFix", "fixFile"):
         await any_editor.client.workspace_execute_command_async(t.ExecuteCommandParams(f"tapecheck.{name}", []))
-        assert f"tapecheck.{name} needs the uri" in any_editor.client.messages[-1].message
+        assert f"tapecheck.{name} needs the uri" in any_editor.client.messages.pop().message
 
 
 async def test_no_quick_fix_away_from_the_finding(any_editor: Editor) -> None:
