@@ -452,15 +452,21 @@ def test_what_a_definition_runs_that_nobody_comes_to_is_told(before: str, after:
     assert mistakes and report.interpretation.mistakes == mistakes
 
 
-def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[int] = []
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tapes were judged, each time that any were."""
+    counts: list[int] = []
     judge = checking.judge
 
     def spy(tapes, **named):  # type: ignore[no-untyped-def]
-        judged.append(len(tapes))
+        counts.append(len(tapes))
         return judge(tapes, **named)
 
     monkeypatch.setattr(checking, "judge", spy)
+    return counts
+
+
+def test_a_tape_that_says_the_same_is_not_judged_again(judged: list[int]) -> None:
     memory = Memory()
     first = check(from_text(LIBRARY, "library.py"), memory=memory)
     judged.clear()
@@ -473,15 +479,7 @@ def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.Monke
     assert judged and shown(report) == shown(check(from_text(other, "library.py")))
 
 
-def test_a_name_that_is_being_typed_is_not_judged_with_each_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[int] = []
-    judge = checking.judge
-
-    def spy(tapes, **named):  # type: ignore[no-untyped-def]
-        judged.append(len(tapes))
-        return judge(tapes, **named)
-
-    monkeypatch.setattr(checking, "judge", spy)
+def test_a_name_that_is_being_typed_is_not_judged_with_each_letter(judged: list[int]) -> None:
     memory = Memory()
     line = "    weight = torch.zeros(3, requires_grad=True)\n"
     counts = []

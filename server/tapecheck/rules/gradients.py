@@ -209,12 +209,10 @@ class _Owners:
         return next((one for one in reversed(given) if one[0] < position), (-1, None))
 
 
+@remembered
 def gradients_of(reading: Reading) -> Gradients:
     """Return the gradients of a tape, worked out once."""
-    known = reading.kept.get("gradients")
-    if not isinstance(known, Gradients):
-        known = reading.kept["gradients"] = Gradients(reading)
-    return known
+    return Gradients(reading)
 
 
 def _keeps_value(change: InPlace) -> bool:

@@ -159,8 +159,6 @@ class Reading:
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
         self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
-        self.kept: dict[str, object] = {}
-        """What rules have worked out of this reading for one another, by its name."""
         self.answers: dict[Hashable, Any] = {}
         """What was asked of this reading before: see `remembered`."""
         self.escapes: list[tuple[int, Escape]] = []

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.tape import (
     GradientCleared,
     GradientSet,
@@ -344,9 +344,7 @@ def _moments(reading: Reading) -> Iterator[tuple[int, object]]:
     yield from sorted(moments, key=lambda moment: moment[0])
 
 
+@remembered
 def reductions_of(reading: Reading) -> Reductions:
     """Return the wrapped models of a tape, worked out once."""
-    known = reading.kept.get("reductions")
-    if not isinstance(known, Reductions):
-        known = reading.kept["reductions"] = Reductions(reading)
-    return known
+    return Reductions(reading)

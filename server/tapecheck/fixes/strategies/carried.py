@@ -162,7 +162,10 @@ def _everywhere(
         names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
         sources: set[int] = set().union(*(carrier.sources for carrier in group))
         untrained = collision.trains_none_of(collision.leaves(sources))
-        safe = _keeps_training(context, collision, group, placed[0].where, narrow=narrow, untrained=untrained)
+        # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
+        safe = not (untrained and collision.makes_parameters(sources)) and _keeps_training(
+            context, collision, group, placed[0].where, narrow=narrow, untrained=untrained
+        )
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
@@ -184,9 +187,6 @@ def _keeps_training(
     context: Context, collision: Collision, group: list[Carrier], where: str, *, narrow: bool, untrained: bool
 ) -> bool:
     """Return whether a program that is detached at a place learns what it did before."""
-    if untrained and collision.makes_parameters(set().union(*(carrier.sources for carrier in group))):
-        # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
-        return False
     # A norm over all gradients feels those of the untrained too.
     if untrained and not context.caught and "clip_grad" not in context.code.text:
         return True

@@ -134,10 +134,10 @@ def _inner(value: Value) -> Iterable[Value]:
     if isinstance(value, Instance):
         optimizer = state_of(value, OptimizerState)
         return value.attrs.values() if optimizer is None else (*value.attrs.values(), *optimizer.params)
-    return behind(value)
+    return _behind(value)
 
 
-def behind(value: Value) -> Iterable[Value]:
+def _behind(value: Value) -> Iterable[Value]:
     """Return what whoever has a value can come to; by a function also what the names mean that it reads."""
     reached = behaviour(value).reached()
     if isinstance(value, Function):
@@ -149,7 +149,7 @@ def behind(value: Value) -> Iterable[Value]:
 def graphs_behind(function: Value, depth: int) -> list[Tensor | Unknown]:
     """Return the graphs that whoever calls a function can walk."""
     found: list[Tensor | Unknown] = []
-    for one in behind(function) if depth > 0 else ():
+    for one in _behind(function) if depth > 0 else ():
         if is_function(one) or isinstance(one, Native):
             found += graphs_behind(one, depth - 1)
         elif not carry.is_leaf(one):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library.memory import CannotBePutBackError, Memory
+from tapecheck.interpret.library.process_memory import CannotBePutBackError, Memory
 from tapecheck.interpret.values import (
     NO_MODEL,
     Args,

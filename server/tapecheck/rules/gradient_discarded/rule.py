@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -39,8 +39,12 @@ class GradientDiscarded(Rule):
                     # On this way the gradients are used: what else there is hangs on a condition.
                     used.add(place)
         told = [self._finding(story) for place, story in stories.items() if place not in used]
-        told += [self._late(found) for found in _clipped_late(readings)]
-        return told + [self._early(found) for found in _clipped_early(readings)]
+        for words, around, events in (
+            (_LATE, _around, (GradientRead, GradientSet)),
+            (_EARLY, _empty_at, (GradientRead,)),
+        ):
+            told += [self._clipped(clip, words) for clip in _clips_in_vain(readings, around, events)]
+        return told
 
     def _finding(self, story: _Story) -> Finding:
         reading, run, cleared = story.reading, story.run, story.cleared
@@ -71,90 +75,78 @@ class GradientDiscarded(Rule):
             notes=(note,),
         )  # fmt: skip
 
-    def _late(self, late: _Late) -> Finding:
-        """Return the finding about gradients that are clipped after their step."""
+    def _clipped(self, clip: _Clip, words: _Words) -> Finding:
+        """Return the finding about a clip of gradients that is of no use."""
         labels = [
-            Label(late.step.at.span, "this step has used the gradients as they were", "step"),
-            Label(late.cleared.at.span, "cleared here, and no step has used what was clipped", "changed"),
-            *called_from(late.reading, late.at, late.at),
+            Label(moment.at.span, said, role) for moment, (said, role) in zip(clip.around, words.labels, strict=True)
         ]
         return Finding(
-            self.code, self.name, self.severity, late.at.span,
-            "gradients are clipped after the step: nothing uses what that changes",
-            "clip between the backward and the step",
-            tuple(labels),
-            facts=GradientDiscardedFacts(parameters=tuple(late.names)),
-        )  # fmt: skip
-
-    def _early(self, early: _Early) -> Finding:
-        """Return the finding about a clip of gradients that are cleared."""
-        labels = [
-            Label(early.cleared.at.span, "cleared here, and nothing has added to them since", "changed"),
-            Label(early.added.at.span, "the gradients that the step uses come from here", "path"),
-            *called_from(early.reading, early.at, early.at),
-        ]
-        return Finding(
-            self.code, self.name, self.severity, early.at.span,
-            "gradients are clipped before the backward: there are none to clip",
-            "clip between the backward and the step",
-            tuple(labels),
-            facts=GradientDiscardedFacts(parameters=tuple(early.names)),
+            self.code, self.name, self.severity, clip.at.span, words.headline, "clip between the backward and the step",
+            (*labels, *called_from(clip.reading, clip.at, clip.at)),
+            facts=GradientDiscardedFacts(parameters=(name_of(clip.reading, clip.leaf),)),
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class _Early:
-    """A clip of gradients that are cleared, before the backward that the step is made with."""
+class _Words:
+    """What is said of a clip, and of the moments around it, each with its role."""
 
-    reading: Reading
-    at: Site
-    cleared: Moment
-    added: Moment
-    names: tuple[str, ...]
+    headline: str
+    labels: tuple[tuple[str, Literal["step", "changed", "path"]], ...]
+
+
+_LATE = _Words(
+    "gradients are clipped after the step: nothing uses what that changes",
+    (
+        ("this step has used the gradients as they were", "step"),
+        ("cleared here, and no step has used what was clipped", "changed"),
+    ),
+)
+_EARLY = _Words(
+    "gradients are clipped before the backward: there are none to clip",
+    (
+        ("cleared here, and nothing has added to them since", "changed"),
+        ("the gradients that the step uses come from here", "path"),
+    ),
+)
+
+_Around = tuple[Moment, Moment] | tuple[()] | None
+"""What comes before and after a clip that is of no use; nothing where that does not show, None where it may be used."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Late:
-    """A clip of gradients that the step before it has used and that are cleared after it."""
+class _Clip:
+    """A clip of the gradient of a leaf that is of no use, and what comes before and after it."""
 
     reading: Reading
     at: Site
-    step: Moment
-    cleared: Moment
-    names: tuple[str, ...]
+    leaf: int
+    around: tuple[Moment, Moment]
 
 
-def _clipped_late(readings: Sequence[Reading]) -> list[_Late]:
-    """Return the clips whose gradients no step of any way uses afterwards."""
-    late: dict[Span, _Late] = {}
+def _clips_in_vain(
+    readings: Sequence[Reading], around: Callable[[Gradients, int, int], _Around], events: tuple[type, ...]
+) -> list[_Clip]:
+    """Return the clips that are of no use on any way, by what is around them."""
+    found: dict[Span, _Clip] = {}
     useful: set[Span] = set()
     for reading in readings:
-        for at, leaf, position in _clips(reading) if reading.cleared or late else ():
-            between = _around(gradients_of(reading), leaf, position)
-            if between is None:
-                useful.add(at.span)
-            elif between and at.span not in late:
-                late[at.span] = _Late(reading, at, *between, (name_of(reading, leaf),))
-    return [found for place, found in late.items() if place not in useful]
-
-
-def _clipped_early(readings: Sequence[Reading]) -> list[_Early]:
-    """Return the clips that find no gradients on any way, and whose step comes with the next backward."""
-    early: dict[Span, _Early] = {}
-    useful: set[Span] = set()
-    for reading in readings:
-        for position, event in reading.gradient_events if reading.steps and (reading.cleared or early) else ():
-            if not isinstance(event, GradientRead) or event.kind != "limit":
+        for position, event in reading.gradient_events if reading.steps and (reading.cleared or found) else ():
+            if not isinstance(event, (GradientRead, GradientSet)) or not isinstance(event, events):
                 continue
-            around = _empty_at(gradients_of(reading), event.of, position) if event.alone else None
-            if around is None:
+            if event.kind != "limit":
+                continue
+            leaf = event.of if isinstance(event, GradientRead) else event.leaf
+            # The program has what the clip returns.
+            between = around(gradients_of(reading), leaf, position) if event.alone else None
+            if between is None:
                 useful.add(event.at.span)
-            elif around and event.at.span not in early:
-                early[event.at.span] = _Early(reading, event.at, *around, (name_of(reading, event.of),))
-    return [found for place, found in early.items() if place not in useful]
+            elif between:
+                found.setdefault(event.at.span, _Clip(reading, event.at, leaf, between))
+    return [clip for place, clip in found.items() if place not in useful]
 
 
-def _empty_at(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, Moment] | tuple[()] | None:
+def _empty_at(gradients: Gradients, leaf: int, position: int) -> _Around:
     """Return what has cleared a gradient that is empty at a position and the backward that a step uses afterwards;
     nothing where it never was anything or where nothing comes of it, None where it may be something.
     """
@@ -170,17 +162,7 @@ def _empty_at(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, M
     return (moments[index - 1], moments[index]) if kinds == [("added", "yes"), ("stepped", "yes")] else ()
 
 
-def _clips(reading: Reading) -> Iterator[tuple[Site, int, int]]:
-    """Yield where the gradients of leaves are clipped for nothing but the step, with the leaf and the position."""
-    for position, event in reading.gradient_events if reading.steps else ():
-        match event:
-            case GradientRead(of=leaf) if event.alone and event.kind == "limit":
-                yield event.at, leaf, position
-            case GradientSet(leaf=leaf) if event.alone and event.kind == "limit":
-                yield event.at, leaf, position
-
-
-def _around(gradients: Gradients, leaf: int, position: int) -> tuple[Moment, Moment] | tuple[()] | None:
+def _around(gradients: Gradients, leaf: int, position: int) -> _Around:
     """Return the step before a position and the clearing after it, where there is nothing else between backward and
     backward; nothing where there is no gradient or no clearing, None where what is there at the position may be used.
     """
@@ -220,12 +202,8 @@ def _taken(moments: Sequence[Moment]) -> bool:
 
 def _inside(read: Site, change: Site) -> bool:
     """Return whether a place is part of an expression, in the same call and iteration."""
-    one, whole = read.span, change.span
-    return (
-        (read.file, read.stack, read.iteration) == (change.file, change.stack, change.iteration)
-        and (whole.line, whole.column) <= (one.line, one.column)
-        and (one.end_line, one.end_column) <= (whole.end_line, whole.end_column)
-    )
+    same = (read.stack, read.iteration) == (change.stack, change.iteration)
+    return same and change.span.holds(read.span)
 
 
 _COUNTED = 3

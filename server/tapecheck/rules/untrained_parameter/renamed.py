@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, name_of
-from tapecheck.rules.reading import Reading, covered, with_sources
+from tapecheck.rules.reading import Reading, covered, remembered, with_sources
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import Leaf, Optimizer, Span, Step
@@ -47,12 +47,10 @@ def _shown(readings: Sequence[Reading], handled: set[Identity]) -> list[tuple[Re
     return [found for place, found in shown[0].items() if all(place in other for other in shown)] if shown else []
 
 
+@remembered
 def _stories(reading: Reading) -> list[_Renamed]:
     """Return what is remade in a tape, worked out once: two rules ask."""
-    known = reading.kept.get("renamed")
-    if not isinstance(known, list):
-        known = reading.kept["renamed"] = list(_look_for_stories(reading))
-    return known
+    return list(_look_for_stories(reading))
 
 
 def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:

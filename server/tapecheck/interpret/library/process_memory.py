@@ -71,7 +71,9 @@ class Memory:
             if not isinstance(one, (Tensor, Unknown)):
                 continue
             if one.storage is not None:
-                one.storage = moved.setdefault(id(one.storage), self._world.writer.new_storage())
+                if id(one.storage) not in moved:
+                    moved[id(one.storage)] = self._world.writer.new_storage()
+                one.storage = moved[id(one.storage)]
             if one.node is not None and not one.is_leaf:
                 if one.node not in graphs:
                     graphs[one.node] = graph.unknown_graph(one.name, node, "may")
