@@ -284,6 +284,31 @@ def test_learning_that_a_guard_holds_back_is_seen_more_than_once(steps: int, sta
     assert codes(AGENT.format(steps=steps, start=start, clear="self.optimizer.zero_grad(); ")) == []
 
 
+NOBODY_KNOWS_HOW_LONG = """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def train({given}):
+    total = 0.0
+    for i in range({end}):
+        optimizer.zero_grad()
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        if {test}:
+            {then}
+"""
+
+
+@pytest.mark.parametrize(("given", "end"), [("n", "n"), ("n", "n // 2"), ("n, first", "first, n"), ("args", "args.n")])
+@pytest.mark.parametrize("test", ["i == 300", "i % 200 == 199", "i > 40", "i and not i % 50", "(i + 1) % 100 == 0"])
+def test_a_loop_of_unknown_length_comes_to_what_is_done_now_and_then(given: str, end: str, test: str) -> None:
+    read = NOBODY_KNOWS_HOW_LONG.format(given=given, end=end, test=test, then="print(net.weight.grad.norm())")
+    assert codes(read) == []
+    walked = NOBODY_KNOWS_HOW_LONG.format(given=given, end=end, test=test, then="loss.backward()")
+    assert ("TAPE101", 12) in codes(walked)
+
+
 @pytest.mark.parametrize("rounds", [3, 30])
 @pytest.mark.parametrize("test", ["j < 2", "j + 1 < 3", "not j >= 2"])
 def test_an_inner_loop_that_is_broken_off_at_first_is_run_once_it_is_not(rounds: int, test: str) -> None:

@@ -69,7 +69,7 @@ _DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
 _READ = int(Effect.READ)
-_OF_PROGRAMS = int(Effect.START | Effect.COLLECT)
+_OF_PROGRAMS = int(Effect.START | Effect.COLLECT | Effect.STEP)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -121,7 +121,7 @@ class Watcher:
         here, other = shape.sides(taken)
         present = self._present(world, env)
         modes = self._of_modes(present, shapes, node)
-        stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
+        stake = max(self._other_side(present, shapes, node, here, other), Stake.VERDICT if modes else Stake.NOTHING)
         # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
         unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
@@ -192,9 +192,9 @@ class Watcher:
         facts = module.notes.of(node, statement_facts)
         return bool(index_of(module.source).calls.reach(facts)[0] & Effect.START)
 
-    def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
+    def _other_side(self, present: Present, shapes: Shapes, node: ast.If, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
-        world = present.world
+        world, shape = present.world, shapes.shape(node)
         imported = self._of_imports(world, other)
         if imported is None:
             return Stake.VERDICT
@@ -202,6 +202,9 @@ class Watcher:
         effects = other.effects | imported | (0 if inert else of_calls(other, present, shapes))
         if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
+        if not inert and effects & _OF_PROGRAMS and not world.position.iteration:
+            # Outside of all loops, what evaluates or trains is a program of its own.
+            return Stake.ONCE
         if other.effects & _CLEAR and world.writer.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
             return Stake.VERDICT

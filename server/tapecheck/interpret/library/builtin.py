@@ -117,6 +117,7 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
     usual: int | None = None
+    settled: Unknown | None = None
     step = known_int(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
         start = values[0] if values else 0
@@ -126,14 +127,17 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             usual = default - start
         # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
         usual_bound = start + limits.LOOP_BOUND * (step or 1) if last else min(index, 1)
-        bound = _bound(resolved(m, setting(m, arg), node) if last else concrete(arg), usual_bound, last)
+        given = resolved(m, setting(m, arg), node) if last else concrete(arg)
+        if last and isinstance(given, Unknown) and given.bounds is None and given.concrete is None and step == 1:
+            settled = given
+        bound = _bound(given, usual_bound, last)
         if bound is None:
             return Unknown("range")
         values.append(bound)
     if not values or (len(values) > 2 and values[2] == 0):
         return Unknown("range")
     start, stop, *more = (0, *values) if len(values) == 1 else values
-    return Range(start, stop, more[0] if more else 1, usual)
+    return Range(start, stop, more[0] if more else 1, usual, settled)
 
 
 def _bound(value: Value, usual: int, last: bool) -> int | None:

@@ -10,11 +10,12 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
-from tapecheck.interpret.values import Env, List, concrete
+from tapecheck.interpret.values import Env, List, Range, Value, concrete, settle_on
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.source.nodes import attr_of, method_called, of_kind, walk
 
@@ -71,6 +72,41 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
             divisor = concrete(machine.eval(part, env))
             guard.divisor = divisor if type(divisor) is int else 0
     return guard
+
+
+def reaching(machine: Engine, node: ast.For | ast.AsyncFor, value: Value, env: Env) -> Value:
+    """Return what a loop goes over, as a range that comes to its guards if it was the loop's own to settle how far.
+
+    Nobody has asked yet for the end, so that it may be any other as well.
+    """
+    if not isinstance(value, Range) or value.settled is None or not isinstance(node.target, ast.Name):
+        return value
+    name = node.target.id
+    far = max((_reached_at(machine, part, name, env) for part in of_kind(node, ast.If)), default=0)
+    if not len(value) < far - value.start <= limits.FARTHEST:
+        return value
+    settle_on(value.settled, far)
+    return replace(value, stop=far, settled=None)
+
+
+def _reached_at(machine: Engine, statement: ast.If, name: str, env: Env) -> int:
+    """Return how far a loop has to count for a condition on its number to have come out either way, where a graph can
+    hang on it.
+    """
+    far = 0
+    for test in walk(statement.test):
+        match test:
+            case ast.BinOp(left=counted, op=ast.Mod(), right=ast.Constant(value=int(number))):
+                number += 1
+            case ast.Compare(left=counted, ops=[_], comparators=[ast.Constant(value=int(number))]):
+                number += 2
+            case ast.Compare(left=ast.Constant(value=int(number)), ops=[_], comparators=[counted]):
+                number += 2
+            case _:
+                continue
+        if any(part.id == name for part in of_kind(counted, ast.Name)):
+            far = max(far, number)
+    return far if far and _matters(machine, statement, True, env) else 0
 
 
 def note_flag(machine: Engine, name: str, given: ast.expr, env: Env) -> None:

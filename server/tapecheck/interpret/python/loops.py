@@ -179,7 +179,7 @@ class _Loop:
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
-    value = machine.eval(node.iter, env)
+    value = guards.reaching(machine, node, machine.eval(node.iter, env), env)
     stream = machine.stream(value, node.iter)
     held = isinstance(value, (List, Dict, Set, tuple))
     loop = _Loop(machine, node, env)

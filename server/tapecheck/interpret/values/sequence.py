@@ -482,6 +482,8 @@ class Range(BaseValue):
     stop: int
     step: int = 1
     usual: int | None = field(default=None, compare=False)
+    settled: Unknown | None = field(default=None, compare=False)
+    """The unknown end that was settled on as the range was made."""
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
