@@ -90,6 +90,52 @@ GUARDED = {
     ),
 }
 
+_ROLLOUT = """\
+import sys
+
+class Buffer:
+    def __init__(self):
+        self.log_probs, self.rewards = [], []
+
+    def size(self):
+        return len(self.rewards)
+
+policy, buffer = nn.Linear(4, 2), Buffer()
+optimizer = torch.optim.Adam(policy.parameters())
+
+def act():
+    buffer.log_probs.append(torch.log_softmax(policy(torch.randn(1, 4)), dim=-1)[:, 0]){said}
+
+def update():
+    loss = -(torch.cat(buffer.log_probs) * torch.tensor(buffer.rewards)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    del buffer.log_probs[:], buffer.rewards[:]
+
+for epoch in range(100):
+    total = 0
+    for step in range(50):
+        act()
+        buffer.rewards.append(1.0)
+        if {full}:
+            update()
+        if len(sys.argv) > step:
+            break
+{after}
+"""
+GUARDED |= {
+    f"an update in an inner loop, for {full}": Program(_ROLLOUT.format(full=full, said="", after=""))
+    for full in ("buffer.size() == 64", "buffer.size() >= 30", "not buffer.size() < 41", "64 == len(buffer.rewards)")
+}
+GUARDED["an update in an inner loop, and a rollout without one"] = Program(
+    _ROLLOUT.format(
+        full="buffer.size() == 64",
+        said="  # TAPE201",
+        after="for epoch in range(10):\n    for step in range(5):\n        act()",
+    )
+)
+
 _HAND = """\
 class Mask(nn.Module):
     def __init__(self):

@@ -105,7 +105,61 @@ for step in range(3):
 F.cross_entropy(base(embedding, fast), y).backward()
 """
 
+_CONFIGURED = """\
+class Learner(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.weights = config, nn.ParameterList()
+        for name, sizes in config:
+            if name == "conv":
+                w = nn.Parameter(torch.empty(*sizes))
+                nn.init.kaiming_normal_(w)
+                self.weights.extend([w, nn.Parameter(torch.zeros(sizes[0]))])
+            elif name == "linear":
+                w = nn.Parameter(torch.empty(*sizes))
+                nn.init.kaiming_normal_(w)
+                self.weights.extend([w, nn.Parameter(torch.zeros(sizes[0]))])
+            elif name not in ("relu", "flatten"):
+                raise NotImplementedError
+
+    def forward(self, x, weights=None):
+        weights = self.weights if weights is None else weights
+        place = 0
+        for name, sizes in self.config:
+            if name == "conv":
+                x = F.conv2d(x, weights[place], weights[place + 1])
+                place += 2
+            elif name == "linear":
+                x = F.linear(x, weights[place], weights[place + 1])
+                place += 2
+            elif name == "relu":
+                x = F.relu(x)
+            else:
+                x = x.flatten(1)
+        return x
+
+    def parameters(self):
+        return self.weights
+
+class Tuning:
+    def __init__(self, args, config):
+        self.learner, self.steps, self.rate = Learner(config), args.steps, args.rate
+
+    def tune(self, x, y):
+        fast = None
+        for _ in range(self.steps):
+            loss = F.cross_entropy(self.learner(x, fast), y)
+            grads = torch.autograd.grad(loss, self.learner.parameters())
+            fast = list(map(lambda p, g: p - self.rate * g, self.learner.parameters(), grads))
+"""
 INPUTS = {
+    "weights that a configuration lists, differentiated in each step": Program(
+        _CONFIGURED,
+        "import argparse\n"
+        "options = argparse.Namespace(steps=3, rate=0.1)\n"
+        "layers = [('conv', (4, 1, 3, 3)), ('relu', ()), ('flatten', ()), ('linear', (2, 144))]\n"
+        "Tuning(options, layers).tune(torch.randn(5, 1, 8, 8), torch.randint(0, 2, (5,)))\n",
+    ),
     "gradients with respect to an overridden `parameters`": Program(_OVERRIDDEN),
     "the overridden `parameters` has those of the encoder, too": Program(
         _OVERRIDDEN.replace("return self.vars", "return nn.ParameterList([*self.vars, *encoder.parameters()])").replace(

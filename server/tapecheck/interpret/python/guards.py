@@ -64,6 +64,9 @@ def _entered(machine: Engine, statement: ast.If, test: ast.Compare, apart: float
     idle = world.watcher is not None and world.watcher.idle(world, statement, env)
     matters = not idle and ((before is not None and before.matters) or _matters(machine, statement, answer, env))
     guard = Guard(statement, test, apart, {answer}, world.position.iteration, moving=moving, matters=matters, idle=idle)
+    guard.entered = apart
+    if before is not None and (around := _following_within(before.at, guard.at)):
+        guard.around, guard.turn = around, before.turn if before.skipped else apart - before.entered
     if matters and statement.test is test:
         guard.keeping = world.position.notes.of(statement, _keeping)
         guard.kept = int(answer is guard.keeping)
@@ -109,6 +112,14 @@ def _reached_at(machine: Engine, statement: ast.If, name: str, env: Env) -> int:
     return far if far and _matters(machine, statement, True, env) else 0
 
 
+def _following_within(before: tuple[tuple[int, int], ...], now: tuple[tuple[int, int], ...]) -> int:
+    """Return the loop of which `now` is in the iteration after that of `before`, in a loop within it; 0 for none."""
+    if len(before) != len(now) or len(now) < 2 or before[:-2] != now[:-2]:
+        return 0
+    (loop, done), (same, following) = before[-2], now[-2]
+    return loop if same == loop and following == done + 1 else 0
+
+
 def note_flag(machine: Engine, name: str, given: ast.expr, env: Env) -> None:
     """Note that a name is given the outcome of a test, or something else."""
     flags = machine.world.comparisons.flags
@@ -140,6 +151,9 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     if len(reached) >= limits.MOST_JUMPS:
         return 0, 0
     for key, guard in world.comparisons.guards.items():
+        if key not in reached and (count := _turns_of_inner(machine, guard, loop)) and not best:
+            best, chosen = (count, key) if count <= most else (0, 0)
+            continue
         if guard.at[-1] != world.position.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
             continue
         # What is kept now and then is seen to grow once that was done a second and a third time.
@@ -159,6 +173,16 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     # What is done every few iterations is done in those that are passed over, too: they are whole rounds of it.
     passed = (best - 1) // (turn := cycle(machine, loop, chosen)) * turn
     return passed + 1, best - passed - 1 + extra
+
+
+def _turns_of_inner(machine: Engine, guard: Guard, loop: int) -> int:
+    """After how many further iterations of a loop a guard of one within comes out otherwise as that is entered; 0 for
+    never: what it compares moves on each time that the inner loop is entered.
+    """
+    near = guard.around == loop and machine.world.position.iteration[-1] == guard.at[-2]
+    if not near or not guard.matters or guard.divisor or len(guard.answers) > 1:
+        return 0
+    return turns_after(replace(guard, apart=guard.entered, step=guard.turn))
 
 
 def at_hand(machine: Engine, loop: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -38,6 +39,12 @@ class Guard:
     """The answer with which a value is put into a container, None where that is neither."""
     kept: int = 0
     """How many iterations, since the loop was entered, have come to that answer."""
+    entered: float = math.nan
+    """How far apart they were when the loop was entered."""
+    around: int = 0
+    """The loop around its own that its numbers change with, 0 for none."""
+    turn: float = 0
+    """By how much `entered` changes with each iteration of that one."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -53,6 +53,8 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     statement = code.statement_at(context.place)
     if statement is None:
         return
+    if _learned_from(context):
+        return
     stored = _stored(code, statement, context)
     alone = not _shared_with_unknown_code(context)
     for value, holder in stored:
@@ -91,6 +93,20 @@ def _shared_with_unknown_code(context: Context) -> bool:
     return False
 
 
+def _learned_from(context: Context) -> bool:
+    """Return whether a backward runs through what is stored here, once it is: detached, it would teach nothing."""
+    for reading in context.readings:
+        kept: dict[int, int] = {}
+        for place, event in enumerate(reading.tape.events):
+            if isinstance(event, Hold) and touches(event.at, context.stored):
+                kept.update((node, place) for node in event.nodes if node not in kept)
+        if any(
+            kept[node] < run.position for run in reading.runs for node in kept.keys() & run.traversal.executed.keys()
+        ):
+            return True
+    return False
+
+
 def store_all_detached(context: Context) -> Iterator[Candidate]:
     """Detach everything that goes into what is kept: on the line of the finding, `a, b = a + x, b + y`, and in the
     statements of the file that write graphs into the same value, `m[0, i:j] = x; m[1, i:j] = y`.
@@ -98,6 +114,8 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
     code = context.code
     statement = code.statement_at(context.place)
     if statement is None:
+        return
+    if _learned_from(context):
         return
     line = context.place.line
     members = [

@@ -39,7 +39,7 @@ class MissingCreateGraph(Rule):
                     cuts = undifferentiable(reading, root.cuts)
                     if cuts:
                         findings.append(self._raising(readings, reading, run, cuts, problem.root, unused=None))
-                elif problem is not None and problem.kind == "unused":
+                elif problem is not None and problem.kind == "unused" and problem.certain == "yes":
                     cuts = _cut_off_from(reading, run, problem.root)
                     if cuts:
                         findings.append(self._raising(readings, reading, run, cuts, 0, unused=problem.root))
@@ -59,7 +59,7 @@ class MissingCreateGraph(Rule):
         home = run.at.span
         first = min(cuts, key=lambda cut: cut.id)
         taken = line(first.at.span, home)
-        certain = always(readings, reading, run) if unused is None else True
+        certain = always(readings, reading, run)
         target = run.backward.inputs[unused] if unused is not None and run.backward.inputs is not None else None
         leaf = reading.name(target) if target is not None else None
         message = raising_headline(
@@ -143,7 +143,7 @@ def raising_headline(root: str, unreached: str | None, certain: bool) -> str:
     if unreached is not None:
         names = [name for name in (unreached, root) if name]
         what = f"{'`{}`' if unreached else 'an input'} is unreachable from {'`{}`' if root else 'the root'}"
-        return headline(f"{what}: {missing}", *names)
+        return headline(f"{what}: {missing}" if certain else f"possible {missing}: {what}", *names)
     names = [root] if root else []
     if certain:
         return headline(f"{tensor} cannot be differentiated: {missing}", *names)
