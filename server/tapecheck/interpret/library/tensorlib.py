@@ -439,14 +439,14 @@ _ARRAYS_IN_MEMORY = frozenset((
 """Functions of numpy whose arrays may lie in the memory of a tensor that they are given."""
 
 
-_LEFT_TO_THE_VALUE = frozenset(("real", "squeeze", "swapaxes"))
-"""Functions of numpy that ask what they are given for its own method or attribute first: a tensor stays one."""
+_LEFT_TO_THE_VALUE = {"real": False, "rollaxis": False, "squeeze": True, "swapaxes": True}
+"""Functions of numpy that leave a tensor one, and whether they call its method: it stays as it is with the others."""
 
 
 def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = path.partition(".")[2]
     if name in _LEFT_TO_THE_VALUE and args and isinstance(args[0], Tensor):
-        return method(torch, args[0], name, args[1:], kwargs, node) if name != "real" else args[0]
+        return method(torch, args[0], name, args[1:], kwargs, node) if _LEFT_TO_THE_VALUE[name] else args[0]
     cuts: tuple[int, ...] = ()
     for value in torch.tensors((*args, *kwargs.values())):
         cuts = merge_cuts(torch.world.graph.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
