@@ -136,6 +136,92 @@ GUARDED["an update in an inner loop, and a rollout without one"] = Program(
     )
 )
 
+_EPISODE = """\
+import gym
+
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+
+class Agent:
+    def __init__(self):
+        self.env = gym.make("CartPole-v1")
+
+    def learn(self, logits):
+        loss = logits.log_softmax(1).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def play(self):
+        logits = torch.empty(0, 2)
+        while True:
+            logits = torch.cat((logits, policy(torch.randn(1, 4))), dim=0){said}
+            {ask}
+            {out}
+
+agent = Agent()
+for _ in range(10):
+    {use}
+"""
+_ASKED = {
+    "a step": "state, reward, done, _ = self.env.step(0)\n            if done:",
+    "another step": "done = self.env.step(0)[2]\n            if not done:\n                pass\n            else:",
+    "one of two": "done, over = self.env.step(0)[2:]\n            if done or over:",
+}
+_OUT = {
+    "learns on the way out": ("    self.learn(logits)\n                break", "agent.play()", ""),
+    "hands out what is learned from": ("    return logits", "agent.learn(agent.play())", ""),
+    "hands out a part of it": (
+        "    total = logits.sum(0, keepdim=True)\n                return total",
+        "agent.learn(agent.play())",
+        "",
+    ),
+    "learns nothing": ("    seen = len(logits)\n                return seen", "agent.play()", "  # TAPE201"),
+}
+GUARDED |= {
+    f"an endless loop that {out} and asks {asked}": Program(
+        _EPISODE.format(ask=_ASKED[asked], out=_OUT[out][0], use=_OUT[out][1], said=_OUT[out][2])
+    )
+    for asked in _ASKED
+    for out in _OUT
+    if out != "learns nothing" or asked == "another step"
+}
+
+_EPOCHS = """\
+import gym
+
+policy, optimizer = nn.Linear(4, 2), None
+optimizer = torch.optim.Adam(policy.parameters())
+env = gym.make("CartPole-v1")
+
+def play(episode):
+    env.reset()
+    {count}
+    return policy(torch.randn(1, 4)), episode
+
+def run(size=64):
+    episode, kept = 0, torch.empty(0, 2)
+    for _ in range(300):
+        logits, episode = play(episode)
+        kept = torch.cat((kept, logits), dim=0)
+        if episode >= size:
+            episode = 0
+            loss = kept.log_softmax(1).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept = torch.empty(0, 2)
+
+run()
+"""
+GUARDED |= {
+    f"a count that a call gives back: {count}": Program(_EPOCHS.format(count=count))
+    for count in (
+        "episode += 1",
+        "episode = episode + 2",
+    )
+}
+
 _HAND = """\
 class Mask(nn.Module):
     def __init__(self):

@@ -55,6 +55,20 @@ class Rounds:
         if self.count % self.every == 0 or self.count == 10:
             self.holder.zero_grad()
 
+class Env:
+    def __init__(self, name):
+        self.steps = 0
+
+    def reset(self):
+        return torch.zeros(4), {}
+
+    def step(self, action):
+        self.steps += 1
+        return torch.zeros(4), 1.0, self.steps % 5 == 0, False
+
+gym = sys.modules["gym"] = types.ModuleType("gym")
+gym.make = Env
+
 class Bar(list):
     def set_postfix(self, **shown):
         pass

@@ -279,3 +279,32 @@ def free_names(node: ast.AST) -> frozenset[str]:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 shared.update(names)
     return frozenset((read - own) | shared)
+
+
+def ways_out(loop: ast.While) -> dict[ast.AST, bool] | None:
+    """Return the conditions of a `while True` that lead out of it, and with which answer.
+
+    None where one of them does nothing on the way: it may come to an end after any iteration.
+    """
+    found: dict[ast.AST, bool] = {}
+    stack: list[ast.stmt] = list(loop.body)
+    while stack:
+        part = stack.pop()
+        if isinstance(part, (ast.Break, ast.Return)):
+            return None
+        if isinstance(part, ast.If):
+            for block, answer in ((part.body, True), (part.orelse, False)):
+                if len(block) == 1 and _only_leaves(block[0]):
+                    return None
+                if any(isinstance(child, (ast.Break, ast.Return)) for child in block):
+                    found[part] = answer
+                else:
+                    stack += block
+        elif isinstance(part, (ast.With, ast.Try)):
+            stack += part.body
+    return found
+
+
+def _only_leaves(part: ast.stmt) -> bool:
+    """Whether a statement leaves a loop and hands nothing out."""
+    return isinstance(part, ast.Break) or (isinstance(part, ast.Return) and part.value is None)

@@ -57,6 +57,8 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
 
     `node` is the statement that the condition belongs to, `default` the likelier answer.
     """
+    if default is None:
+        default = machine.world.choices.leaving.get(node)
     if isinstance(expression, ast.BoolOp):
         wanted = type(expression.op) is ast.Or
         parts = expression.values
@@ -68,7 +70,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     _keep_defaults(machine, expression, env)
     value = unknowns.setting(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
-    if answer is None:
+    if answer is None or (isinstance(value, Unknown) and node in machine.world.choices.leaving):
         return _decided(machine, expression, value, env, node, _default(node, default))
     if machine.world.position.iteration and type(node) is ast.If:
         compared = guards.compared(machine, expression, env)
@@ -89,7 +91,8 @@ def _default(node: ast.AST, default: bool | None) -> bool:
 def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
     """Return how this way through the program answers a condition, whose value does not say."""
     choices = machine.world.choices
-    default = _likelier(machine, expression, value, env, default)
+    leaves = node in choices.leaving
+    default = default if leaves else _likelier(machine, expression, value, env, default)
     # A function that calls itself comes to an end, whatever this way through the program has answered so far.
     deep = machine.world.calls.recursion >= limits.RECURSION_DECIDED
     if deep and isinstance(node, ast.If):
@@ -100,7 +103,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
         by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
         choices.counts_by_options = by_option and any(guards.trains(machine, node, side, env) for side in (True, False))
     cuts = _taken_out(value)
-    answer = choices.choose(expression, default, text, node, likelier=deep, counted=counted, cuts=cuts)
+    answer = choices.choose(expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts)
     settle(machine, value, answer)
     return answer
 

@@ -319,17 +319,24 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if answer is False:
             known = True
             break
-        if not _is_worth_another(loop, node, answer, always=always):
+        leaving = {} if _is_worth_another(loop, node, answer, always=always) else _ways_out(loop, node, always=always)
+        if leaving is None:
             break
         if answer is None and by_default is False:
             loop.beyond("false", node.test)
         loop.look()
         loop.begin()
-        signal = yield from machine.block(node.body, env)
+        around, machine.world.choices.leaving = machine.world.choices.leaving, leaving
+        try:
+            signal = yield from machine.block(node.body, env)
+        finally:
+            machine.world.choices.leaving = around
         loop.end()
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
+        if leaving:
+            break
         loop.compare(goes_on=always)
     if not known and signal is None:
         _forget_counters(loop, None)
@@ -337,6 +344,22 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     if signal is None and node.orelse and not always:
         return (yield from machine.block(node.orelse, env))
     return signal if isinstance(signal, flow.Returned) else None
+
+
+def _ways_out(loop: _Loop, node: ast.While, *, always: bool) -> dict[ast.AST, bool] | None:
+    """Return the conditions that lead out of a `while True`, with that answer, for its last iteration; None where it
+    may just as well end after one that does not.
+
+    What is done on the way out, `if done: learn(); break`, is done in each program that comes to an end.
+    """
+    if not always:
+        return None
+    ways = loop.world.position.notes.of(node, syntax.ways_out)
+    if ways is None:
+        return None
+    undecided = loop.world.choices.guesses
+    found = {part: answer for part, answer in ways.items() if part in undecided}
+    return found or None
 
 
 def _is_worth_another(loop: _Loop, node: ast.While, answer: bool | None, *, always: bool) -> bool:

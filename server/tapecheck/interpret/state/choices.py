@@ -54,6 +54,8 @@ class Choices:
         """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
         self.counts_by_options = False
         """Whether a graph can hang on a condition that comes round as often as an option says."""
+        self.leaving: dict[ast.AST, bool] = {}
+        """The conditions that lead out of a loop without another end, with that answer, while it is run a last time."""
         self.passes_failures = False
         """Whether a backward that finds its graph freed or changed does not end the run."""
 
