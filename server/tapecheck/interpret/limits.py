@@ -126,6 +126,8 @@ CLOSURE_CALLS = 3
 """Times that LBFGS asks its closure in one step, up to its `max_iter`."""
 LOOP_BOUND = 3
 """Elements settled on for an iterable whose length nobody knows."""
+SURE_ITERATIONS = 2
+"""Iterations that a loop is taken to have whose length is not visible: for one alone nobody writes a loop."""
 BATCHES_BOUND = 12
 """Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
 MOST_SETTLED = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from tapecheck.rules.certainty import weigh
+from tapecheck.rules.certainty import weigh, weigh_conditions
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
 from tapecheck.rules.installed import installed
 from tapecheck.rules.page import Example
@@ -69,6 +69,7 @@ def judge(
 def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
     """Return the findings of a rule over the tapes of one program, with what they rest on."""
     found = weigh(rule, merged(rule.judge(readings)), readings)
+    weigh_conditions(rule, found, readings)
     explain(rule, found, readings)
     for finding in found:
         finding.docs = rule.docs

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.path import answered_otherwise
 from tapecheck.rules.reading import Reading, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import possible
@@ -19,6 +20,7 @@ from tapecheck.tape import (
     AssumptionKind,
     Backward,
     Cut,
+    Decision,
     End,
     GradientCleared,
     Hold,
@@ -41,7 +43,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
-    "limit": "the work limit was reached",
+    "limit": "the work limit was reached", "setting": "not by default",
 }  # fmt: skip
 
 
@@ -76,6 +78,43 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
             _call_possible(finding)
         kept.append(finding)
     return kept
+
+
+def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]) -> None:
+    """Call findings possible that are there only where a condition comes out as it does which hangs on code that is not
+    visible, or on an option that has not got its default.
+    """
+    if len(readings) < 2 or not any(
+        decision.hangs_on != "data" for reading in readings for _, decision in reading.decisions
+    ):
+        return
+    certain = [finding for finding in findings if finding.certain]
+    shown = [{finding.key for finding in rule.judge([reading])} for reading in readings] if certain else []
+    for finding in certain:
+        having = [reading for reading, keys in zip(readings, shown) if finding.key in keys]
+        lacking = [
+            reading for reading, keys in zip(readings, shown) if finding.key not in keys and reading.ended == "finished"
+        ]
+        for decision in _answered_alone(having, lacking):
+            kind = decision.hangs_on
+            assert kind != "data"
+            way = "true" if decision.taken else "false"
+            finding.rests_on += (Assumption(kind, decision.at.span, f"`{decision.text}` is {way}"),)
+        if not is_certain(finding.rests_on):
+            _call_possible(finding)
+
+
+def _answered_alone(having: Iterable[Reading], lacking: Iterable[Reading]) -> list[Decision]:
+    """Return what hidden code has to answer to a condition for something to be found: where it answers otherwise, a way
+    without it differs in nothing else from one with it, and no way with it has the same of its answers.
+    """
+    for without in lacking:
+        apart = [answered_otherwise(one, without) for one in having]
+        hidden = [[decision for decision in one if decision.hangs_on != "data"] for one in apart]
+        alone = next((one for one, all_of_it in zip(hidden, apart) if one and len(one) == len(all_of_it)), None)
+        if alone is not None and all(hidden):
+            return alone
+    return []
 
 
 def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
@@ -150,7 +189,7 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
             if event.kind == "default":
                 # Its other values were tried: they do not show the finding.
                 yield assumption, False
-            elif event.kind == "count":
+            elif event.kind in ("count", "length"):
                 # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
                 if rule.raises and met:
                     yield assumption, True

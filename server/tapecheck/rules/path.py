@@ -71,6 +71,17 @@ def told_apart(reading: Reading, other: Reading) -> list[Decision]:
     ]
 
 
+def answered_otherwise(reading: Reading, other: Reading) -> list[Decision]:
+    """Return the same conditions, each as this way asks it when the answer first hangs on hidden code or is against a
+    default; else as it first asks it.
+    """
+    mine = _answers(reading, len(reading.tape.events))
+    return [
+        next((one for one in mine[first.at.span] if one.hangs_on != "data"), first)
+        for first in told_apart(reading, other)
+    ]
+
+
 def _deciding(
     reading: Reading, until: int, others: Sequence[tuple[Reading, int]], home: Span
 ) -> list[tuple[Decision, int, bool]]:

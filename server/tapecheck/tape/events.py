@@ -584,7 +584,8 @@ class Decision:
 
     `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one,
     `counted` says that it compares what the loop around it counts up, `cuts` where the numbers that it asks were taken
-    out of their graphs.
+    out of their graphs, `hangs_on` that code which is not visible says how it comes out, or an option that has not got
+    its default here.
     """
 
     at: Site
@@ -593,11 +594,12 @@ class Decision:
     end_line: int = 0
     counted: bool = False
     cuts: tuple[int, ...] = ()
+    hangs_on: Literal["data", "condition", "setting"] = "data"
 
 
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
-    "count", "default", "exception", "limit",
+    "count", "default", "exception", "limit", "condition", "setting", "length",
 ]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
@@ -616,6 +618,9 @@ NOTHING = (0,)
 - "default": how many an option says that a loop counts by (`step % args.every`)
 - "exception": whether an exception of Python's own, which the dry run expects and has gone on past, is raised
 - "limit": what the work limit has left out: code behind the end of a way, other answers to a condition
+- "condition": how a condition comes out that hangs on code which is not visible
+- "length": that a loop goes on for longer than two iterations where code which is not visible has its length
+- "setting": that an option has not got the default with which a condition comes out otherwise
 """
 
 

@@ -11,7 +11,7 @@ from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
 from tapecheck.interpret.library.states import OptimizerState, state_of
-from tapecheck.interpret.objects import carry, syntax
+from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -216,7 +216,7 @@ def _is_opaque(value: Value) -> bool:
     """Whether a value is code that is not visible, or an object of such code."""
     if type(value) is Lib:
         return not visible.modelled(value.path)
-    path = visible.root(value).name if type(value) is Unknown else ""
+    path = unknowns.root(value).name if type(value) is Unknown else ""
     return "." in path and not visible.modelled(path)
 
 

@@ -416,6 +416,12 @@ class Watcher:
                 if watched.stake is Stake.VERDICT:
                     break
                 watched.stake = max(watched.stake, self._of_name(world, file, name, set()))
+        for place, followers in world.choices.followers.items():
+            if place in self.watched:
+                spans = (
+                    (file, range(node.lineno, (node.end_lineno or node.lineno) + 1)) for node, file in followers.items()
+                )
+                self.watched[place].add(Stake.CERTAINTY, {(file, line) for file, lines in spans for line in lines})
 
     def _of_name(self, world: World, file: str, name: str, seen: set[str]) -> Stake:
         module = self.modules.get(file)

@@ -17,7 +17,7 @@ from tapecheck.interpret.state import Place, Policy, World
 from tapecheck.interpret.values.vocabulary import TOUCHES
 from tapecheck.source.nodes import given_to, id_of, method_called, name_called, of_kind, walk
 from tapecheck.source.notes import Notes
-from tapecheck.tape import Bind
+from tapecheck.tape import Bind, InPlace
 
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -53,7 +53,9 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) <= limits.MAX_TURNED:
         for place, asked in world.choices.asked.items():
-            if place in patterns or place in dull or not _relevant(asked.statement, names, watcher.notes_of(place[0])):
+            decided = (asked.statement, *world.choices.followers.get(place, ()))
+            notes = watcher.notes_of(place[0])
+            if place in patterns or place in dull or not any(_relevant(one, names, notes) for one in decided):
                 continue
             chosen = heads.get(place, place) in turned
             if len(turned) == limits.MAX_TURNED and not chosen:
@@ -93,10 +95,14 @@ def _heads(world: World) -> dict[Place, Place]:
 
 
 def names_that_matter(machine: Machine) -> set[str]:
-    """Names of tensors, of what holds them as an attribute or element, of functions that were run, and of the user's
-    that other answers may run.
+    """Names of tensors, of what holds them as an attribute or element, of what the program itself changes in place, of
+    functions that were run, and of the user's that other answers may run.
     """
-    bound = {event.name for event in machine.world.writer.tape.events if isinstance(event, Bind)}
+    bound = {
+        event.name
+        for event in machine.world.writer.tape.events
+        if isinstance(event, Bind) or (isinstance(event, InPlace) and event.leaf is not None and not event.optimizer)
+    }
     names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:

@@ -14,7 +14,16 @@ from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes
-from tapecheck.interpret.objects.unknowns import default_of, derived, drawn, remembered, resolved, setting, usually
+from tapecheck.interpret.objects.unknowns import (
+    default_of,
+    derived,
+    drawn,
+    hidden,
+    remembered,
+    resolved,
+    setting,
+    usually,
+)
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     Args,
@@ -99,7 +108,9 @@ def length_unknown(m: Engine, value: Value, node: ast.AST) -> Value:
             value.length.parts = ("len", value)
         return value.length
     if path := path_of(value):
-        return remembered(m.world, ("len", path), "len", Kind.WHOLE)
+        measured = remembered(m.world, ("len", path), "len", Kind.WHOLE)
+        measured.parts = ("len", setting(m, value))
+        return measured
     if not isinstance(value, Instance):
         return Unknown.whole("len")
     if value.length is None and state_of(value, LoaderState) is not None and only_shown(m, node):
@@ -118,6 +129,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
     usual: int | None = None
     settled: Unknown | None = None
+    unseen = False
     step = known_int(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
         start = values[0] if values else 0
@@ -125,6 +137,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if last and isinstance(default := default_of(arg), int) and step == 1:
             # Settled on or not: that is for this way only.
             usual = default - start
+        unseen = unseen or (last and usual is None and hidden(m, arg))
         # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
         usual_bound = start + limits.LOOP_BOUND * (step or 1) if last else min(index, 1)
         given = resolved(m, setting(m, arg), node) if last else concrete(arg)
@@ -137,7 +150,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not values or (len(values) > 2 and values[2] == 0):
         return Unknown("range")
     start, stop, *more = (0, *values) if len(values) == 1 else values
-    return Range(start, stop, more[0] if more else 1, usual, settled)
+    return Range(start, stop, more[0] if more else 1, usual, settled, unseen)
 
 
 def _bound(value: Value, usual: int, last: bool) -> int | None:

@@ -228,7 +228,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
-    whole = visible.root(function)
+    whole = unknowns.root(function)
     passed = id(whole) in torch.world.assumptions.passed
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.within or whole).name
@@ -292,7 +292,7 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """
     if torch.nn.is_method(function.attr):
         return
-    nodes = tuple(made for by, made in visible.root(function).made or () if by is not function)
+    nodes = tuple(made for by, made in unknowns.root(function).made or () if by is not function)
     if nodes:
         torch.world.writer.emit(Escape(torch.world.position.site(node), nodes, function.name, built=True))
 
@@ -404,7 +404,7 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
     wanted = concrete(argument(args, kwargs, 0, "requires_grad", True))
     if wanted is not True:
         # It may be one of the parameters that its maker was given.
-        held = map(torch.world.graph.leaf_tensors.get, visible.root(owner).holds)
+        held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).holds)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
     if owner.leaf is not None or not owner.data:
         if owner.leaf is not None or wanted is False:

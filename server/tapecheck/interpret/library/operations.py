@@ -16,6 +16,7 @@ from typing import Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
@@ -822,7 +823,7 @@ def _is_given(torch: Torch, value: Unknown) -> bool:
 
     What unknown code made of values need be none, nor an element that a container may have besides those seen in it.
     """
-    whole = visible.root(value)
+    whole = unknowns.root(value)
     known = value.kind in COUNTED or value.parts is not None or whole is not value
     return not value.returned and (known or id(whole) in torch.world.assumptions.passed)
 

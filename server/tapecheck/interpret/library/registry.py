@@ -31,7 +31,7 @@ from tapecheck.interpret.library import (
 from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
-from tapecheck.interpret.objects import exceptions, methods, records
+from tapecheck.interpret.objects import exceptions, methods, records, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -202,7 +202,7 @@ class Libraries:
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on in the block that begins."""
-        whole = visible.root(manager)
+        whole = unknowns.root(manager)
         if "." in whole.name and not visible.modelled(whole.name):
             self.world.assumptions.enter(manager, "context", f"`{manager.name}` leaves recording as it is", node)
 

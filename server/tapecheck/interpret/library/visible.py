@@ -11,7 +11,7 @@ from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
 from tapecheck.interpret.library.states import DatasetState, OptimizerState, state_of
-from tapecheck.interpret.objects.unknowns import has_default
+from tapecheck.interpret.objects.unknowns import has_default, root
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Bound,
@@ -55,13 +55,6 @@ def base_modelled(path: str) -> bool:
 def decorator_modelled(path: str) -> bool:
     """Return whether a library's decorator is known to call the function that it is given."""
     return modelled(path) or path.partition(".")[0] in _ENTRY_DECORATORS
-
-
-def root(value: Unknown) -> Unknown:
-    """Return the object that an unknown value is an attribute, method or item of, at the end."""
-    while (whole := value.owner or value.part_of) is not None:
-        value = whole
-    return value
 
 
 def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import constants
+from tapecheck.interpret.objects import constants, unknowns
 from tapecheck.interpret.objects.containers import extend
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     ByKind,
     Dict,
     Kwargs,
+    Lib,
     List,
     NotPlain,
     Queue,
@@ -49,7 +50,10 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
     keys = isinstance(left, List) and left.kind == "keys"
     if type(op) in _SET_OPERATORS and (keys or Set in (type(left), type(right))):
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
-    return Unknown("result")
+    result = Unknown("result")
+    if Lib in (type(left), type(right)):
+        result.parts = (type(op).__name__, unknowns.setting(machine, left), unknowns.setting(machine, right))
+    return result
 
 
 def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:

@@ -131,6 +131,30 @@ def by_default(value: Value) -> bool | None:
     return value.likely if any(map(has_default, (test, *(test.parts or ())))) else None
 
 
+def root(value: Unknown) -> Unknown:
+    """Return the object that an unknown value is an attribute, method or item of, at the end."""
+    while (whole := value.owner or value.part_of) is not None:
+        value = whole
+    return value
+
+
+def hidden(machine: Engine, value: Value) -> bool:
+    """Return whether code that is not visible says what a value is: a name of its module, or what a call of it gave."""
+    return any(
+        machine.library.hides(root(one).name)
+        if one.parts is None
+        else any(type(part) is Lib and machine.library.hides(part.path) for part in one.parts)
+        for one in origins(asked(setting(machine, value)))
+    )
+
+
+def asked(value: Value) -> Value:
+    """Return what a test asks about, whether or not it is for the opposite."""
+    while isinstance(value, Unknown) and value.negated is not None:
+        value = value.negated
+    return value
+
+
 def settled(value: Unknown, answer: bool) -> None:
     """Note how a test came out: what is known of the unknown that was tested from now on."""
     if value.compared is None:

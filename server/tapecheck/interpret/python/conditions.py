@@ -72,6 +72,8 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     answer = known_truth(machine, value)
     if answer is None or (isinstance(value, Unknown) and node in machine.world.choices.leaving):
         return _decided(machine, expression, value, env, node, _default(node, default))
+    if machine.world.choices.answering and type(node) is ast.If:
+        _follow(machine, expression, value, node, env)
     if machine.world.position.iteration and type(node) is ast.If:
         compared = guards.compared(machine, expression, env)
         if isinstance(compared, ast.BinOp):
@@ -81,6 +83,18 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if compared is not None:
             guards.note_guard(machine, node, compared, answer, env)
     return answer
+
+
+def _follow(machine: Engine, expression: ast.expr, value: Value, node: ast.If, env: Env) -> None:
+    """Note that what a condition asks about was settled by the answer to another one."""
+    asked = [value]
+    if isinstance(expression, ast.Compare):
+        # What was found equal to a constant stands for that.
+        asked += [machine.eval(side, env) for side in (expression.left, *expression.comparators) if _is_path(side)]
+    for one in asked:
+        one = unknowns.asked(unknowns.setting(machine, one))
+        if isinstance(one, Unknown):
+            machine.world.choices.follow(unknowns.origins(one), node)
 
 
 def _default(node: ast.AST, default: bool | None) -> bool:
@@ -103,7 +117,12 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
         by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
         choices.counts_by_options = by_option and any(guards.trains(machine, node, side, env) for side in (True, False))
     cuts = _taken_out(value)
-    answer = choices.choose(expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts)
+    answer = choices.choose(
+        expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts,
+        hidden=(hidden := unknowns.hidden(machine, value)), usual=(usual := unknowns.by_default(value)),
+    )  # fmt: skip
+    if hidden or usual is not None:
+        choices.answers(unknowns.origins(unknowns.asked(value)))
     settle(machine, value, answer)
     return answer
 
@@ -232,7 +251,8 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
         if answer is None:
             # The place of a pair is that of its right side: each pair is a condition of its own.
             text = machine.world.position.notes.of(expression, syntax.text_of)
-            answer = machine.world.choices.choose(comparator, default, text, node)
+            hidden, usual = unknowns.hidden(machine, value), unknowns.by_default(value)
+            answer = machine.world.choices.choose(comparator, default, text, node, hidden=hidden, usual=usual)
             settle(machine, value, answer)
         if not answer:
             return False

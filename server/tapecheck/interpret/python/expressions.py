@@ -277,6 +277,8 @@ def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
         result = Unknown("unary", value.node, value.cuts, value.kind if value.kind in COUNTED else Kind.ANY)
         result.oldest, result.certain = value.oldest, value.certain
         result.data, result.assumed, result.returned = value.data, value.assumed, value.returned
+    if isinstance(value, (Unknown, Lib)):
+        result.parts = (f"unary {type(node.op).__name__}", value)
     return result
 
 
@@ -292,7 +294,11 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
             if index == len(node.values) - 1:
                 break
             text = machine.world.position.notes.of(part, syntax.text_of)
-            truth = machine.world.choices.choose(part, not wanted if isinstance(value, Tensor) else True, text)
+            default = not wanted if isinstance(value, Tensor) else True
+            hidden, usual = unknowns.hidden(machine, value), unknowns.by_default(value)
+            truth = machine.world.choices.choose(part, default, text, hidden=hidden, usual=usual)
+            if hidden or usual is not None:
+                machine.world.choices.answers(unknowns.origins(unknowns.asked(value)))
             machine.settle(value, truth)
             places.append(machine.world.choices.answered[-1])
             other = node.values[index + 1 :] if truth == wanted else [part]

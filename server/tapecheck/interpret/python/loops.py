@@ -143,6 +143,11 @@ class _Loop:
             text = f"`{syntax.text_of(place)}` is not what its default makes it, {by_default}"
             self.world.assumptions.enter(self, "count", text, place)
 
+    def further(self, place: ast.expr) -> None:
+        """Note that it goes on, though code which is not visible says how long it is."""
+        text = f"`{syntax.text_of(place)}` has more than {limits.SURE_ITERATIONS}"
+        self.world.assumptions.enter(self, "length", text, place)
+
     def begin(self) -> None:
         self.rounds.begin()
         self.started = carry.begin(self.machine, self.number, self.done + 1)
@@ -186,11 +191,13 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     signal: WayOut | None = None
     element: Value = None
     index = stream.next
-    usual = value.usual if isinstance(value, Range) else None
+    usual, unseen = (value.usual, value.hidden) if isinstance(value, Range) else (None, False)
     while (following := _next(loop, stream, index, element, held=held)) is not None:
         index = following
         if usual is not None and index >= usual:
             loop.beyond(f"range({usual})", node.iter)
+        if unseen and index == limits.SURE_ITERATIONS:
+            loop.further(node.iter)
         loop.look()
         # What a generator does for an element belongs to the iteration that gets it.
         loop.begin()

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import exceptions, records
+from tapecheck.interpret.objects import exceptions, records, unknowns
 from tapecheck.interpret.python import expressions, flow, functions, guards, loops
 from tapecheck.interpret.values import (
     Args,
@@ -239,7 +239,8 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
     for case in node.cases:
         matched = flow.match_pattern(machine, case.pattern, subject, env)
         if matched is None:
-            matched = machine.world.choices.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
+            text, hidden = "case " + ast.unparse(case.pattern), unknowns.hidden(machine, subject)
+            matched = machine.world.choices.choose(case.pattern, True, text, hidden=hidden)
         if matched and case.guard is not None:
             matched = machine.test(case.guard, env, case.guard)
         if matched:

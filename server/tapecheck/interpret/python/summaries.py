@@ -663,7 +663,9 @@ class _Again:
                 made = Iteration(event.loop + loops, event.index)
             case Decision():
                 cut = cuts(event.cuts) if event.cuts else ()
-                made = Decision(site(event.at), event.text, event.taken, event.end_line, event.counted, cut)
+                made = Decision(
+                    site(event.at), event.text, event.taken, event.end_line, event.counted, cut, event.hangs_on
+                )  # fmt: skip
             case Assumed():
                 about, kept = (
                     tuple([node(number) or number for number in numbers]) for numbers in (event.about, event.recorded)

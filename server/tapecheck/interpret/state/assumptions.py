@@ -95,7 +95,7 @@ class Assumptions:
         """Leave the blocks in which the path ends."""
         while self._entered:
             begun = self._entered.pop()[1]
-            if begun.kind == "count":
+            if begun.kind in ("count", "length"):
                 # Without those iterations the path does not end in them.
                 self._writer.emit(Assumed(begun.at, begun.kind, begun.text))
             else:

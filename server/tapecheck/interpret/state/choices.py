@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
@@ -50,6 +51,12 @@ class Choices:
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
+        self.followers: dict[Place, dict[ast.If, str]] = {}
+        """The `if`s that the answer to a condition has decided as well, by its place, each with the file it stands in:
+        of conditions that hang on code which is not visible, or on options.
+        """
+        self.answering: dict[int, Place] = {}
+        """The unknown values that the answers to such conditions were about, by identity, with their places."""
         self.passed_raises: set[Place] = set()
         """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
         self.counts_by_options = False
@@ -69,11 +76,14 @@ class Choices:
         likelier: bool = False,
         counted: bool = False,
         cuts: tuple[int, ...] = (),
+        hidden: bool = False,
+        usual: bool | None = None,
     ) -> bool:
         """Answer an undecidable condition as the policy of this path says.
 
         `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
-        compares what a loop counts up, `cuts` are those of the numbers that it asks.
+        compares what a loop counts up, `cuts` are those of the numbers that it asks. `hidden` says that it hangs on
+        code which is not visible, `usual` how it comes out where options keep their defaults.
         """
         span = self._position.span(node)
         place = (span.file, span.line, span.column)
@@ -85,8 +95,23 @@ class Choices:
         asked.times += 1
         self.answered.append(place)
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
-        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts))
+        hangs_on: Literal["data", "condition", "setting"] = "data"
+        if hidden or usual not in (None, answer):
+            hangs_on = "condition" if hidden else "setting"
+        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on))
         return answer
+
+    def answers(self, unknowns: Iterable[object]) -> None:
+        """Note which unknown values the last answer was about, by their identity: who asks keeps them alive."""
+        for one in unknowns:
+            self.answering.setdefault(id(one), self.answered[-1])
+
+    def follow(self, unknowns: Iterable[object], node: ast.If) -> None:
+        """Note that an earlier answer about unknown values has decided another `if`."""
+        for one in unknowns:
+            place = self.answering.get(id(one))
+            if place is not None:
+                self.followers.setdefault(place, {})[node] = self._position.frames[-1].file
 
     def goes_past(self, place: Place) -> bool:
         """Whether the path goes on past a `raise` to which answers of conditions have led: note it if so.

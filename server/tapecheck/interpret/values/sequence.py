@@ -476,7 +476,9 @@ class Set(Container):
 
 @dataclass(frozen=True, slots=True)
 class Range(BaseValue):
-    """A range of known bounds; `usual` is how long it is where the option that says so keeps its default."""
+    """A range of known bounds; `usual` is how long it is where the option that says so keeps its default, `hidden` says
+    that code which is not visible has its end.
+    """
 
     start: int
     stop: int
@@ -484,6 +486,7 @@ class Range(BaseValue):
     usual: int | None = field(default=None, compare=False)
     settled: Unknown | None = field(default=None, compare=False)
     """The unknown end that was settled on as the range was made."""
+    hidden: bool = field(default=False, compare=False)
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))

@@ -1,0 +1,102 @@
+"""A finding that hangs on an answer which hidden code gives, or an option without its default, is a possible one."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tapecheck.check import Report, check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+
+HEAD = """\
+import argparse
+import os
+import torch
+from torch import nn
+from nowhere import ask, flag, limit, names, settings
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--twice", action="store_true")
+parser.add_argument("--skip", action="store_true")
+parser.add_argument("--start", type=int, default=0)
+args = parser.parse_args()
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+first = net(torch.randn(2, 3)).pow(2).sum()
+for step in range(4):
+    loss = net(torch.randn(2, 3)).pow(2).sum()
+    optimizer.zero_grad()
+"""
+HIDDEN = (
+    "flag", "not flag", "ask()", "ask(step)", "ask(loss)", "settings.twice", "settings['twice']", "step < limit",
+    "step > limit + 1", "len(names) > 2", "step in names", "settings.twice and ask(step)", "ask(step) or flag",
+    "names[step] is None", "flag == 'twice'", "-limit > step", "limit % 2",
+)  # fmt: skip
+AGAINST_DEFAULTS = ("args.twice", "step > args.start + 2", "os.environ.get('TWICE')")
+BY_DEFAULT = ("not args.twice", "args.start == 0")
+MISTAKES = {
+    "TAPE101": "loss.backward()\nloss.backward()",
+    "TAPE102": "hidden = torch.sigmoid(loss)\nhidden.mul_(2)\nhidden.backward()",
+    "TAPE103": "torch.randn(3).sum().backward()",
+    "TAPE104": "net.weight.mul_(2)",
+}
+SHAPES = {
+    "inside": "if {test}:\n{body}",
+    "other side": "if not ({test}):\n    pass\nelse:\n{body}",
+    "asked before": "if {test}:\n    loss = loss * 2\nprint(step)\nif {test}:\n{body}",
+    "called": "def train(loss):\n{body}\nif {test}:\n    train(loss)",
+    "given": "def train(on, loss):\n    if on:\n{inner}\ntrain({test}, loss)",
+}  # fmt: skip
+
+
+def found(text: str, code: str) -> tuple[Report, list[bool]]:
+    report = check(from_text(text, "program.py"), select=[code])
+    return report, [finding.certain for finding in report.findings]
+
+
+def program(test: str, mistake: str, shape: str) -> str:
+    body, inner = textwrap.indent(MISTAKES[mistake], "    "), textwrap.indent(MISTAKES[mistake], "        ")
+    return HEAD + textwrap.indent(SHAPES[shape].format(test=test, body=body, inner=inner), "    ") + "\n"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("test", (*HIDDEN, *AGAINST_DEFAULTS))
+def test_what_another_answer_leaves_out_is_possible(test: str, shape: str) -> None:
+    for mistake in MISTAKES:
+        report, certain = found(program(test, mistake, shape), mistake)
+        assert not any(certain), (mistake, test, shape)
+        for finding in report.findings:
+            assert not any(fix.applicability == "safe" for fix in fixes_for(report, finding)), (mistake, test, shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("test", ("loss.item() > 1", "step < 3", *BY_DEFAULT))
+def test_what_data_or_defaults_lead_to_is_certain(test: str, shape: str) -> None:
+    for mistake in MISTAKES:
+        certain = found(program(test, mistake, shape), mistake)[1]
+        # What data leads to is looked for where it can begin or free something.
+        assert certain == [True] or (not certain and "loss" in test), (mistake, test, shape)
+
+
+@pytest.mark.parametrize("test", ("flag", "ask(step)", "step > limit", "step > args.start", "args.skip"))
+@pytest.mark.parametrize("leaving", ("continue", "break"))
+def test_what_a_hidden_guard_ends_is_no_more_certain(test: str, leaving: str) -> None:
+    guarded = f"if {test}: {leaving}\n(first + loss).backward()"
+    [certain] = found(HEAD + textwrap.indent(guarded, "    "), "TAPE101")[1]
+    # Without the option the loop goes on by default.
+    assert certain == (test == "args.skip")
+
+
+def test_what_both_answers_lead_to_is_certain() -> None:
+    twice = "if flag:\n    loss = loss * 2\nloss.backward()\nloss.backward()"
+    assert found(HEAD + textwrap.indent(twice, "    "), "TAPE101")[1] == [True]
+
+
+@pytest.mark.parametrize(("times", "certain"), (("4", True), ("limit", False), ("ask(4)", False), ("limit + 1", False)))
+def test_a_third_iteration_is_not_sure_where_the_length_is_hidden(times: str, certain: bool) -> None:
+    third = f"for i in range({times}):\n    loss.backward(retain_graph=i % 2 == 0)"
+    second = f"for i in range({times}):\n    loss.backward()"
+    assert found(HEAD + textwrap.indent(third, "    "), "TAPE101")[1] == [certain]
+    assert found(HEAD + textwrap.indent(second, "    "), "TAPE101")[1] == [True]
