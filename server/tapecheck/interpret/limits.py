@@ -187,6 +187,10 @@ MOST_TRIALS = 6_000
 """Combinations of values that a condition is tried with."""
 MOST_WORKED_OUT = 200_000
 """Parts of expressions that are worked out for one condition, over all trials."""
+MOST_COMPARED_PARTS = 200
+"""Parts of expressions by which such a trial is known again: of more, telling them apart would take as long."""
+MOST_TRIALS_KEPT = 4_000
+"""Such trials whose outcome is kept, over all ways and files: a kilobyte each."""
 MOST_COMBINED = 6
 """Numbers in a test whose sums and products are tried as well."""
 LARGEST_COMBINED = 1e12

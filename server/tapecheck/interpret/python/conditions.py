@@ -180,14 +180,19 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     if not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
         return False
     counted = machine.world.comparisons.counted if machine.world.position.iteration else ()
+    if not counted:
+        return False
     sides = (expression.left, expression.comparators[0])
-    lengths = [_measured(machine, side, env) for side in sides] if counted else []
-    return any(
-        any(one.owner is length for length in lengths)
-        if isinstance(one, Growth)
-        else any(_names(machine, side, one.owner, one.key, env) for side in sides)
-        for one in reversed(counted)
-    )
+    lengths = {id(length) for side in sides if (length := _measured(machine, side, env)) is not None}
+    # A loop that goes round often has counted much: few of it are called as a side is.
+    named = {name for side in sides for name in (id_of(side), attr_of(side)) if name}
+    for one in reversed(counted) if lengths or named else ():
+        if isinstance(one, Growth):
+            if id(one.owner) in lengths:
+                return True
+        elif one.key in named and any(_names(machine, side, one.owner, one.key, env) for side in sides):
+            return True
+    return False
 
 
 def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: Hashable, env: Env) -> bool:

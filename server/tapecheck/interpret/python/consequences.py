@@ -143,20 +143,90 @@ def _tried(
     size = _size(tests, limits.MOST_WORKED_OUT)
     if size >= limits.MOST_WORKED_OUT:
         return None
-    constants = _Constants(tests)
-    examples = {atom: constants.examples(unknown) for atom, unknown in atoms.items()}
-    trials = math.prod(map(len, examples.values()))
-    # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
-    if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
-        return None
-    world.budget.spend(trials * size // limits.PARTS_A_UNIT)
-    test = _formula(value)
-    if len(_answers(test, {atom: examples[atom] for atom in own}, ())) < 2:
-        # Examples that never give one of the answers, whatever came before, are too poor to say anything.
-        return None
-    joint = [(_formula(fact[0]), fact[1]) for fact in facts if not _narrows(fact, examples)]
-    together = _answers(test, examples, joint)
-    return together.pop() if len(together) == 1 else None
+    key = _alike(tests, facts, own, atoms) if size <= limits.MOST_COMPARED_PARTS else None
+    known = _TRIALS.get(key) if key is not None else None
+    if known is None:
+        known = _try_out(tests, size, facts, own, atoms)
+        if key is not None:
+            if len(_TRIALS) >= limits.MOST_TRIALS_KEPT:
+                _TRIALS.clear()
+            _TRIALS[key] = known
+    parts, answer = known
+    if parts is not None:
+        world.budget.spend(parts // limits.PARTS_A_UNIT)
+    return answer
+
+
+_TRIALS: dict[tuple[object, ...], tuple[int | None, bool | None]] = {}
+"""What trials have come to, by what tells them apart: a way through a program asks much of what others have asked."""
+
+
+def _try_out(
+    tests: list[Unknown], size: int, facts: list[Fact], own: Iterable[int], atoms: dict[int, Unknown]
+) -> tuple[int | None, bool | None]:
+    """Return how many parts of expressions a trial works out, None where it is none, and the only answer that it gives;
+    `size` is the number of parts of all its tests.
+    """
+    parts: int | None = None
+    try:
+        constants = _Constants(tests)
+        examples = {atom: constants.examples(unknown) for atom, unknown in atoms.items()}
+        trials = math.prod(map(len, examples.values()))
+        # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
+        if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
+            return None, None
+        parts = trials * size
+        test = _formula(tests[0])
+        if len(_answers(test, {atom: examples[atom] for atom in own}, ())) < 2:
+            # Examples that never give one of the answers, whatever came before, are too poor to say anything.
+            return parts, None
+        joint = [(_formula(fact[0]), fact[1]) for fact in facts if not _narrows(fact, examples)]
+        together = _answers(test, examples, joint)
+        return parts, together.pop() if len(together) == 1 else None
+    except (_Opaque, *_ERRORS):
+        return parts, None
+
+
+def _alike(
+    tests: list[Unknown], facts: list[Fact], own: Iterable[int], atoms: dict[int, Unknown]
+) -> tuple[object, ...] | None:
+    """Return what tells a trial from others: its tests with a number for each unknown; None where more tells it."""
+    numbers = {atom: number for number, atom in enumerate(atoms)}
+    told: list[object] = [(unknown.kind, unknown.bounds) for unknown in atoms.values()]
+    told.append(tuple([numbers[atom] for atom in own]))
+    told += [(answer, *[numbers[atom] for atom in about]) for _, answer, about in facts]
+    for test in tests:
+        if not _tells(test, numbers, told):
+            return None
+    return tuple(told)
+
+
+def _tells(value: Value, numbers: dict[int, int], told: list[object]) -> bool:
+    """Add what tells an expression from others; returns whether that is all."""
+    if (elements := known_elements(value)) is not None:
+        told.append(("elements", len(elements)))
+        return all(_tells(element, numbers, told) for element in elements)
+    if not isinstance(value, Unknown):
+        told.append((type(value), value))
+        # Which layers torch has hangs on its version.
+        return isinstance(value, _PLAIN) and not (isinstance(value, str) and value.startswith("torch.nn."))
+    if value.concrete is not None:
+        told.append("concrete")
+        if not _tells(value.concrete, numbers, told):
+            return False
+    parts = value.parts
+    if parts is None:
+        told.append(numbers.get(id(value)))
+        return True
+    name = parts[0]
+    if not isinstance(name, str):
+        return False
+    told.append((name, len(parts), None if name in _WORKED_OUT else numbers.get(hash(expression(value)))))
+    return all(_tells(part, numbers, told) for part in parts[1:])
+
+
+_PLAIN = (int, float, complex, str, bytes, type(None))
+_WORKED_OUT = frozenset(("test Is", *_TEXT, *_CALLS))
 
 
 def _answers(test: _Formula, examples: dict[int, list[object]], joint: Sequence[tuple[_Formula, bool]]) -> set[bool]:

@@ -274,8 +274,8 @@ def _reached(reading: Reading) -> set[Identity]:
         sure = run.backward.accumulates or run.backward.create != "yes"
         found = (node for node in run.traversal.executed if node in reading.ledger.leaves and (sure or node in by_hand))
         reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
-    for _, escape in reading.escapes:
-        reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
+    given = reading.ledger.ancestry(node for _, escape in reading.escapes for node in escape.nodes)
+    reached.update(node for node in given if node in reading.ledger.leaves)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
     reached |= gradients_of(reading).escaped
     return {

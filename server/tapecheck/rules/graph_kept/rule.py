@@ -556,8 +556,24 @@ def _handed_on(reading: Reading, held: Held, index: int, old: set[int]) -> bool:
     # What is used so and kept on is a queue or a running value that was to be cut where it is stored.
     if used is not None and not _kept_on(reading, held.holder, old, used):
         return True
-    given = [node for place, escape in reading.escapes if place > position for node in escape.nodes]
-    return bool(given) and not direct.isdisjoint(reading.ledger.ancestry(given))
+    given = _last_given(reading)
+    return any(given.get(node, position) > position for node in direct)
+
+
+@remembered
+def _last_given(reading: Reading) -> dict[int, int]:
+    """Return the nodes and leaves of the graphs that are handed to somebody else, each with the last position of such
+    an event.
+    """
+    found: dict[int, int] = {}
+    for position, escape in reversed(reading.escapes):
+        ahead = [*escape.nodes]
+        while ahead:
+            node = ahead.pop()
+            if node not in found:
+                found[node] = position
+                ahead += reading.sources(node)
+    return found
 
 
 @remembered

@@ -8,7 +8,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import shared_loops
 from tapecheck.rules.missing_create_graph.facts import MissingCreateGraphFacts
 from tapecheck.rules.path import always, path_labels
-from tapecheck.rules.reading import SUMS, Reading, Run, plain, undifferentiable, with_sources
+from tapecheck.rules.reading import SUMS, Reading, Run, plain, remembered, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, line
 from tapecheck.tape import Cut, Node, Span
@@ -230,9 +230,15 @@ def _cut_off_from(reading: Reading, run: Run, index: int) -> list[Cut]:
     if backward.inputs is None or index >= len(backward.inputs):
         return []
     target = backward.inputs[index]
-    roots = [root.node for root in backward.roots if root.node is not None]
+    return [cut for cut in _gradients_behind(reading, run) if target in reading.ledger.ancestry(cut.nodes)]
+
+
+@remembered
+def _gradients_behind(reading: Reading, run: Run) -> list[Cut]:
+    """Return the gradients without graph that the graph of a grad call was computed with."""
+    backward = run.backward
     numbers = {cut for root in backward.roots for cut in root.cuts}
+    roots = [root.node for root in backward.roots if root.node is not None]
     for node in reading.graph_nodes(reading.ledger.ancestry(roots)):
         numbers.update(reading.ledger.nodes[node].cuts)
-    cuts = with_sources(reading, numbers).values()
-    return [cut for cut in cuts if cut.how == "grad" and target in reading.ledger.ancestry(cut.nodes)]
+    return [cut for cut in with_sources(reading, numbers).values() if cut.how == "grad"]
