@@ -23,6 +23,7 @@ MEANS = {
     "TAPE603": "Trying to backward through the graph a second time",
     "TAPE604": "torch.compile with aot_autograd does not currently support double backward",
     "TAPE605": "Expected to mark a variable ready only once",
+    "TAPE606": "When use_reentrant=True, torch.utils.checkpoint is incompatible",
 }
 """What a run comes to where a rule is right."""
 

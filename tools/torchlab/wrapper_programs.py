@@ -88,6 +88,12 @@ _SETUPS = {
     "reentrant twice": _CELL.format(times=2, reentrant=True),
     "checkpoint twice": _CELL.format(times=2, reentrant=False),
     "buffers": _PLAIN.replace("nn.Tanh()", "nn.BatchNorm1d(8)"),
+    "compiled inside": _PLAIN.replace(
+        "DistributedDataParallel(net", 'DistributedDataParallel(torch.compile(net, backend="aot_eager")'
+    ),
+    "compiled around": _PLAIN.replace(
+        "optimizer =", 'wrapper, model = model, torch.compile(model, backend="aot_eager")\noptimizer ='
+    ),
 }
 
 
@@ -109,7 +115,9 @@ class Question:
         return HEAD + _SETUPS[self.setup].format(options=given) + self.before + loop
 
 
-OPTIONS = ("", "find_unused_parameters=True", "static_graph=True")
+OPTIONS = (
+    "", "find_unused_parameters=True", "static_graph=True", "gradient_as_bucket_view=True", "broadcast_buffers=False",
+)  # fmt: skip
 DDP = (
     Question("one forward, one backward", "model(batch()).mean().backward()"),
     Question(
@@ -121,7 +129,7 @@ DDP = (
         "a = model(batch())\nb = model(batch())\n(a.mean() + b.mean()).backward()",
     ),
     Question(
-        "the same, with BatchNorm",
+        "two forwards with BatchNorm, one backward of the sum",
         "a = model(batch())\nb = model(batch())\n(a.mean() + b.mean()).backward()",
         "buffers",
     ),
@@ -243,6 +251,32 @@ DDP = (
         "`functional_call` of `model.module`",
         "parameters = dict(model.module.named_parameters())\n"
         "torch.func.functional_call(model.module, parameters, (batch(),)).mean().backward()",
+    ),
+    Question(
+        "`torch.func.grad` of the wrapper, its gradients set by hand",
+        "x = batch()\n\n\ndef loss(parameters):\n"
+        "    return torch.func.functional_call(model, parameters, (x,)).mean()\n\n\n"
+        "gradients = torch.func.grad(loss)(dict(model.named_parameters()))\n"
+        "for name, parameter in model.named_parameters():\n    parameter.grad = gradients[name]",
+    ),
+    Question("`vmap` of the wrapper", "torch.vmap(model)(batch()).mean().backward()"),
+    Question("a compiled model in the wrapper", "model(batch()).mean().backward()", "compiled inside"),
+    Question(
+        "a compiled model in it, two backwards after one forward",
+        "y = model(batch())\ny.mean().backward(retain_graph=True)\ny.pow(2).mean().backward(retain_graph=True)",
+        "compiled inside",
+    ),
+    Question("the model before it was compiled and wrapped", "net(batch()).mean().backward()", "compiled inside"),
+    Question("the wrapper compiled", "model(batch()).mean().backward()", "compiled around"),
+    Question(
+        "the wrapper compiled, two backwards after one forward",
+        "y = model(batch())\ny.mean().backward(retain_graph=True)\ny.pow(2).mean().backward(retain_graph=True)",
+        "compiled around",
+    ),
+    Question(
+        "the model inside, `model._orig_mod.module(x)`",
+        "model._orig_mod.module(batch()).mean().backward()",
+        "compiled around",
     ),
     Question(
         "`save_on_cpu` around the forward",
@@ -412,6 +446,101 @@ model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 x = torch.randn(3, 4, requires_grad=True)
 (gradient,) = torch.autograd.grad(model._orig_mod(x).sum(), x, create_graph=True)
 (model(torch.randn(3, 4)).sum() + gradient.pow(2).sum()).backward()
+""",
+    "a gradient by the input, then a backward": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+x = torch.randn(3, 4, requires_grad=True)
+loss = model(x).sum()
+torch.autograd.grad(loss, x, retain_graph=True)
+loss.backward()
+""",
+    "`functional_call` of a compiled model": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+torch.func.functional_call(model, dict(model.named_parameters()), (torch.randn(3, 4),)).sum().backward()
+""",
+    "`vmap` of a compiled model": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+torch.vmap(model)(torch.randn(3, 4)).sum().backward()
+""",
+    "`torch.func.grad` of a compiled function": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+call = torch.compile(lambda x: model(x).sum(), backend="{backend}")
+gradient = torch.func.grad(call)(torch.randn(3, 4))
+(model(gradient).sum() + call(gradient)).backward()
+""",
+    "a penalty over `torch.func.grad` of a compiled function": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+call = torch.compile(lambda x: model(x).sum(), backend="{backend}")
+torch.func.grad(call)(torch.randn(3, 4)).pow(2).sum().backward()
+""",
+    "a penalty over `torch.func.grad` that is compiled": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+slope = torch.compile(torch.func.grad(lambda x: model(x).sum()), backend="{backend}")
+slope(torch.randn(3, 4)).pow(2).sum().backward()
+""",
+    "a penalty over `autograd.grad` in the compiled function": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def penalty(x):
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return gradient.pow(2).sum()
+
+
+torch.compile(penalty, backend="{backend}")(torch.randn(3, 4, requires_grad=True)).backward()
+""",
+    "`vmap` of `torch.func.grad` that is compiled": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def loss(parameters, x):
+    return torch.func.functional_call(model, parameters, (x,)).sum()
+
+
+each = torch.compile(torch.vmap(torch.func.grad(loss), in_dims=(None, 0)), backend="{backend}")
+gradients = each(dict(model.named_parameters()), torch.randn(3, 4))
+for name, parameter in model.named_parameters():
+    parameter.grad = gradients[name].mean(0).detach()
+""",
+    "a Jacobian of a compiled model": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), backend="{backend}")
+matrix = torch.autograd.functional.jacobian(model, torch.randn(4), create_graph=True)
+(matrix.detach().sum() * model(torch.randn(4)).sum()).backward()
+""",
+    "a penalty on a Jacobian of a compiled model": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), backend="{backend}")
+torch.autograd.functional.jacobian(model, torch.randn(4), create_graph=True).pow(2).sum().backward()
+""",
+    "a backward inside the compiled function": """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def step(x):
+    model(x).sum().backward()
+
+
+torch.compile(step, backend="{backend}")(torch.randn(3, 4))
+""",
+    "an output of an earlier call walked after the next call": """\
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+first = model(torch.randn(3, 4)).sum()
+second = model(torch.randn(3, 4)).sum()
+second.backward()
+first.backward()
+""",
+    "a detached state handed from call to call": """\
+model = torch.compile(nn.GRUCell(4, 4), backend="{backend}")
+state = torch.zeros(3, 4)
+for step in range(3):
+    state = model(torch.randn(3, 4), state.detach())
+    state.sum().backward()
+""",
+    "a state handed from call to call with its graph": """\
+model = torch.compile(nn.GRUCell(4, 4), backend="{backend}")
+state = torch.zeros(3, 4)
+for step in range(3):
+    state = model(torch.randn(3, 4), state)
+    state.sum().backward()
 """,
     "a backward of each of two outputs, with a graph break between": """\
 layer = nn.Linear(4, 4)

@@ -51,6 +51,7 @@ HEADLINES = {
     "TAPE603": "second backward through one call of a compiled model",
     "TAPE604": "double backward through a compiled model",
     "TAPE605": "DDP marks a parameter as ready twice and raises",
+    "TAPE606": "a gradient by chosen tensors goes through a reentrant checkpoint",
 }
 
 _HELP = {
@@ -67,6 +68,7 @@ _HELP = {
     "TAPE603": "sum the losses and call backward once, or compile the parts separately",
     "TAPE604": "call the model that is not compiled where its gradient is differentiated",
     "TAPE605": "use each parameter once in a forward, with `use_reentrant=False` where it is checkpointed",
+    "TAPE606": "pass `use_reentrant=False` to the checkpoint, or call `.backward()` without `inputs`",
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
 

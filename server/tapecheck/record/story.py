@@ -20,6 +20,7 @@ from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.parameter_ready_twice.rule import ParameterReadyTwice
 from tapecheck.rules.reading import Run
+from tapecheck.rules.reentrant_checkpoint_grad.rule import ReentrantCheckpointGrad
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.unused_parameter.rule import UnusedParameter
 from tapecheck.rules.words import line
@@ -40,6 +41,7 @@ _SECOND_TIME = "backward through the graph a second time"
 _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _TWICE = "Expected to mark a variable ready only once"
 _DOUBLE = "does not currently support double backward"
+_REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
@@ -384,6 +386,8 @@ class Story:
             return (ParameterReadyTwice.code,)
         if _DOUBLE in text:
             return (CompiledDoubleBackward.code,)
+        if _REENTRANT in text:
+            return (ReentrantCheckpointGrad.code,)
         if _INPLACE in text:
             return (StaleSavedTensor.code,)
         if any(part in text for part in _LEAF):

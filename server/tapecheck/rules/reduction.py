@@ -32,6 +32,8 @@ from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
+PREPARE = "prepare"
+"""Where frameworks take models and optimizers: what they do with them is on the tape."""
 Cause = Literal["bypass", "again", "no_sync", "grad"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
 the forward ran under `no_sync`, or `autograd.grad` computed them.
@@ -135,7 +137,10 @@ class Reductions:
         elif isinstance(moment, GradientsReduced):
             self._local.clear()
             self._computed.clear()
-        elif isinstance(moment, LeafEscape):
+            # Where parameters are averaged in place of gradients, the steps between are each process's own.
+            own = {reducer for reducer, one in self._reducers.items() if not one.leaves.isdisjoint(moment.leaves)}
+            self.unreduced = [each for each in self.unreduced if each.local.wrapper.id not in own]
+        elif isinstance(moment, LeafEscape) and moment.to != PREPARE:
             self._unseen.update(moment.leaves or [leaf for one in self._reducers.values() for leaf in one.leaves])
         elif isinstance(moment, GradientCleared):
             self._local.pop(moment.leaf, None)
@@ -331,6 +336,11 @@ class Reductions:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()
+
+
+def wrapped_here(wrapper: Wrapper) -> str:
+    """Return the label of the place where a model was wrapped."""
+    return "wrapped here" if wrapper.several == "yes" else "wrapped here if there are several processes"
 
 
 def _is_opaque(node: Node) -> bool:

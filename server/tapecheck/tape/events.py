@@ -423,7 +423,7 @@ class Wrapper:
     """A model was wrapped by DistributedDataParallel, which averages the gradients of `leaves` between processes.
 
     `unused` is its option `find_unused_parameters`, `static` its option `static_graph`; `complete` says whether
-    `leaves` are known to be all.
+    `leaves` are known to be all. `several` is "may" where a framework wraps the model if there are several processes.
     """
 
     id: int
@@ -432,6 +432,7 @@ class Wrapper:
     unused: Fact = "no"
     static: Fact = "no"
     complete: Fact = "yes"
+    several: Fact = "yes"
 
 
 @built_directly
@@ -456,9 +457,13 @@ class WrapperCall:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class GradientsReduced:
-    """The program itself calls a collective of torch.distributed: gradients may be the same everywhere from here on."""
+    """The program itself calls a collective of torch.distributed: gradients may be the same everywhere from here on.
+
+    `leaves` are those that it was given: where the parameters are made the same, steps may differ on purpose.
+    """
 
     at: Site
+    leaves: tuple[int, ...] = ()
 
 
 @built_directly

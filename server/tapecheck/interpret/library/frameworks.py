@@ -16,7 +16,7 @@ from tapecheck.interpret.library import (
     wrappers,
 )
 from tapecheck.interpret.library.contract import Modules, Torch
-from tapecheck.interpret.library.states import HandleState, kept
+from tapecheck.interpret.library.states import HandleState, ParallelState, kept, state_of
 from tapecheck.interpret.values import (
     Args,
     Context,
@@ -27,12 +27,16 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     argument,
+    concrete,
     is_module,
     layer_of,
     may_carry,
     positional,
 )
+from tapecheck.tape import Fact
 
+PREPARE = "prepare"
+"""Where a framework takes models and optimizers to: it does with them what the program says."""
 Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 
 
@@ -42,8 +46,28 @@ def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     # What it hands back clears, steps and scales as the framework was told to.
-    modules.machine.library.given_away(args, node, "prepare")
-    return args[0] if len(args) == 1 else tuple(args)
+    modules.machine.library.given_away(args, node, PREPARE)
+    # What its arguments say of DistributedDataParallel is not read.
+    unused: Fact = "may" if owner.args else "no"
+    made = [wrappers.prepared(modules.torch, value, node, unused) for value in args]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _prepare_model(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _prepare(modules, owner, args[:1], {}, node) if args else Unknown("model")
+
+
+def _unwrap(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return wrappers.unwrapped(argument(args, kwargs, 0, "model", Unknown("model")))
+
+
+def _unsynced(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`accelerator.no_sync(model)`, `fabric.no_backward_sync(model, enabled=...)`."""
+    model = argument(args, kwargs, 0, "model", argument(args, kwargs, 0, "module"))
+    enabled = concrete(argument(args, kwargs, 1, "enabled", True))
+    if isinstance(model, Instance) and state_of(model, ParallelState) is not None and enabled is True:
+        return wrappers.no_sync(model)
+    return no_sync()
 
 
 def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -70,6 +94,16 @@ def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     return None
 
 
+def accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`Accelerator(...)`; what it keeps are the arguments that may say how models are to be wrapped."""
+    made = Instance(None, "accelerate.Accelerator")
+    made.args = [kwargs[name] for name in _PLUGINS if name in kwargs]
+    return made
+
+
+_PLUGINS = ("kwargs_handlers", "fsdp_plugin", "deepspeed_plugin", "megatron_lm_plugin", "parallelism_config")
+
+
 def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what other processes have too: of one process the tensor itself, of several a copy without graph."""
     return modules.torch.opaque_result("gather", args, kwargs, node)
@@ -93,6 +127,14 @@ def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     return model
 
 
+def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`fully_shard(model)`: the model itself, whose parameters are whole only while it runs."""
+    model = wrapped_model(torch, args, kwargs, node)
+    if is_module(model):
+        torch.world.modes.sharded.update(each.storage.id for _, each in torch.nn.named_parameters(model))
+    return model
+
+
 def _nothing(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
@@ -108,11 +150,12 @@ def no_sync() -> Context:
 
 _WRAPPERS = (
     "torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel",
-    "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.fsdp.fully_shard",
+    "torch.distributed.fsdp.FullyShardedDataParallel", "torch.distributed.tensor.parallel.parallelize_module",
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm", "apex.parallel.DistributedDataParallel",
     "apex.parallel.convert_syncbn_model", "fairscale.nn.FullyShardedDataParallel", "accelerate.utils.compile_regions",
 )  # fmt: skip
+_SHARDED = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 _CONFIGURED = (
     "tyro.cli", "simple_parsing.parse", "simple_parsing.helpers.parse", "draccus.parse", "pyrallis.parse",
     "jsonargparse.CLI", "jsonargparse.auto_cli", "chz.entrypoint",
@@ -122,10 +165,12 @@ _FABRIC = ("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabr
 
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **dict.fromkeys(_WRAPPERS, wrapped_model),
+    **dict.fromkeys(_SHARDED, sharded_model),
     wrappers.PARALLEL: wrappers.parallel, "torch.nn.parallel.distributed.DistributedDataParallel": wrappers.parallel,
     **{f"{name}.Trainer": lightning.trainer for name in _LIGHTNING},
     **{f"{name}.trainer.Trainer": lightning.trainer for name in _LIGHTNING},
     **{name: lambda torch, args, kwargs, node: Instance(None, "lightning.Fabric") for name in _FABRIC},
+    "accelerate.Accelerator": accelerator,
     "deepspeed.initialize": deepspeed.initialize, "ignite.engine.Engine": ignite.engine,
     **dict.fromkeys(equations.SOLVERS, equations.solved),
     **dict.fromkeys(_CONFIGURED, configurations.parsed), "transformers.HfArgumentParser": configurations.parser,
@@ -141,18 +186,19 @@ OBJECTS: dict[str, dict[str, Handler]] = {
     },
     "accelerate.Accelerator": {
         "prepare": _prepare, "backward": _accelerator_backward, "gather": _gather, "gather_for_metrics": _gather,
-        "reduce": _gather, "unwrap_model": _same, "accumulate": _context, "autocast": _autocast, "print": _ignore,
-        "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore, "no_sync": _context,
-        "prepare_model": _same, "prepare_optimizer": _same, "prepare_data_loader": _same, "prepare_scheduler": _same,
+        "reduce": _gather, "unwrap_model": _unwrap, "accumulate": _context, "autocast": _autocast, "print": _ignore,
+        "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore,
+        "no_sync": _unsynced, "prepare_model": _prepare_model, "prepare_optimizer": _same,
+        "prepare_data_loader": _same, "prepare_scheduler": _same,
         "log": _ignore, "init_trackers": _ignore, "end_training": _ignore, "save_state": _ignore, "save": _ignore,
         "save_model": _ignore, "register_for_checkpointing": _ignore, "free_memory": _ignore, "profile": _context,
         "local_main_process_first": _context, "main_process_first": _context, "pad_across_processes": _gather,
         "join_uneven_inputs": _context, "split_between_processes": _ignore, "get_state_dict": _ignore,
     },
     "lightning.Fabric": {
-        "setup": _prepare, "setup_module": _same, "setup_optimizers": _prepare, "setup_dataloaders": _prepare,
+        "setup": _prepare, "setup_module": _prepare_model, "setup_optimizers": _prepare, "setup_dataloaders": _prepare,
         "backward": _accelerator_backward, "clip_gradients": _ignore, "autocast": _autocast, "launch": _ignore,
-        "no_backward_sync": _context, "init_module": _context, "init_tensor": _context, "print": _ignore,
+        "no_backward_sync": _unsynced, "init_module": _context, "init_tensor": _context, "print": _ignore,
         "log": _ignore, "log_dict": _ignore, "all_gather": _gather, "all_reduce": _gather, "barrier": _ignore,
         "save": _ignore, "load": _ignore, "call": _ignore, "seed_everything": _ignore, "to_device": _same,
         "rank_zero_first": _context,

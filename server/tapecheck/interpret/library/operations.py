@@ -599,7 +599,7 @@ def _saves(
     """Return what the node saves."""
     world = torch.world
     saved: list[Saved] = []
-    if world.modes.recomputed:
+    if world.modes.recomputed or world.modes.packed:
         return saved
     lowered: Fact = "no"
     if world.modes.autocast != "no":
@@ -611,6 +611,8 @@ def _saves(
             saved.append(Saved(own.id, world.writer.ledger.version(own.id), "result", None, fired))
             continue
         value = every[place]
+        if world.modes.sharded and isinstance(value, Tensor) and value.storage.id in world.modes.sharded:
+            continue
         if value is not target:
             if lowered == "yes" and is_parameter(value):
                 continue

@@ -132,7 +132,7 @@ class Libraries:
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call a function or class of a library by its dotted path."""
         torch = self.torch
-        wrappers.collective(torch, path, node)
+        wrappers.collective(torch, path, args, node)
         known = FUNCTIONS.get(path)
         if known is not None:
             return known(torch, args, kwargs, node)
@@ -272,6 +272,8 @@ class Libraries:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
         if cls.members is not None:
             return records.member_of(self.engine, cls, positional(args, 0), node)
+        if any(base in torchfunctions.PACKING for base in bases):
+            return torchfunctions.packing(self.torch, args, kwargs, node)
         if cls.kind == "namedtuple":
             return records.named_tuple(self.engine, cls, args, kwargs, node)
         return None

@@ -121,8 +121,29 @@ def autocast(mode: Fact) -> Context:
     return Context(enter, leave, next(wrapping for wrapping, other in _AUTOCASTS.items() if other == mode))
 
 
+PACKING = (
+    "torch.autograd.graph.save_on_cpu", "torch.autograd.graph.saved_tensors_hooks",
+    "torch.autograd.graph.allow_mutation_on_saved_tensors",
+)  # fmt: skip
+"""Contexts, and bases of contexts, that take what nodes save."""
+
+
 def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(lambda machine: Unknown("context"), lambda machine, raised: None)
+
+
+def packing(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
+    """Return a context in which hooks take what nodes save: a change in place is no error, whatever they make of it."""
+    modes = torch.world.modes
+
+    def enter(machine: object) -> Value:
+        modes.packed += 1
+        return Unknown("hooks")
+
+    def leave(machine: object, raised: object) -> None:
+        modes.packed -= 1
+
+    return Context(enter, leave)
 
 
 def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -415,7 +436,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),
     "torch.autograd.set_detect_anomaly": _context,
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
-    "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
+    **dict.fromkeys(PACKING, packing), "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": loaders.dataset, "torch.utils.data.DataLoader": loaders.loader,
     **{
         f"torch.nn.modules.module.register_module_{kind}_hook": scalers.hooked
@@ -423,7 +444,6 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     },
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
-    "accelerate.Accelerator": lambda torch, a, k, n: Instance(None, "accelerate.Accelerator"),
     "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),

@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Native,
+    Tensor,
     Unknown,
     Value,
     Wrapped,
@@ -28,6 +29,8 @@ from tapecheck.interpret.values import (
 from tapecheck.tape import Cut, Decision, Escape, Fact, GradientsReduced, GraphRead, Wrapper, WrapperCall, both
 
 PARALLEL = "torch.nn.parallel.DistributedDataParallel"
+PREPARED = "accelerate.prepared"
+"""What a framework makes of a model; whether it is wrapped is not known."""
 COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
 _PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
 """Backends that run the operations as they were written: each keeps its own node."""
@@ -53,20 +56,36 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`DistributedDataParallel(model, ...)`: a module around the model; one that is not known is left as it is."""
     given = {**dict(zip(_DDP_OPTIONS, args)), **kwargs}
     model = given.get("module", Unknown("model"))
-    if not is_module(model):
-        return model
+    unused, static = (fact_of(given.get(name, False)) for name in ("find_unused_parameters", "static_graph"))
+    return averaged(torch, model, node, unused, static) if is_module(model) else model
+
+
+def averaged(torch: Torch, model: Instance, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes") -> Value:
+    """Return a module around a model whose gradients are averaged between processes, if there are `several`."""
     parameters = [tensor for _, tensor in torch.nn.named_parameters(model) if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
+    torch.world.modes.averaged.update((each.storage.id, each.node) for each in parameters if each.node is not None)
     open_ended = torch.nn.open_ended(model)
     world = torch.world
     world.modes.wrappers += 1
     state = ParallelState(world.modes.wrappers, model)
-    owner = _around(model, "module", PARALLEL)
+    owner = _around(model, "module", PARALLEL if several == "yes" else PREPARED)
     owner.state = state
-    unused, static = (fact_of(given.get(name, False)) for name in ("find_unused_parameters", "static_graph"))
     complete: Fact = "no" if open_ended else "yes"
-    world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, unused, static, complete))
+    world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, unused, static, complete, several))
     return owner
+
+
+def prepared(torch: Torch, value: Value, node: ast.AST, unused: Fact) -> Value:
+    """Return what a framework's `prepare` makes of a value: a model is wrapped where there are several processes."""
+    return averaged(torch, value, node, unused, unused, "may") if is_module(value) else value
+
+
+def unwrapped(value: Value) -> Value:
+    """Return the model in one that was wrapped; anything else as it is."""
+    while isinstance(value, Instance) and (state := wrapped(value)) is not None:
+        value = state.model
+    return value
 
 
 def _around(model: Instance, name: str, path: str) -> Instance:
@@ -93,10 +112,19 @@ def no_sync(owner: Instance) -> Context:
     return Context(enter, leave)
 
 
-def collective(torch: Torch, path: str, node: ast.AST) -> None:
+def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
     """Note a call of torch.distributed that may make gradients the same in all processes."""
     if path.startswith(("torch.distributed.", "horovod.", "xm.")) and any(name in path for name in _COLLECTIVES):
-        torch.world.writer.emit(GradientsReduced(torch.world.position.site(node)))
+        given = [value for value in torch.tensors(tuple(args)) if isinstance(value, Tensor)]
+        torch.world.writer.emit(GradientsReduced(torch.world.position.site(node), tuple(_leaves(torch.world, given))))
+
+
+def _leaves(world: World, given: list[Tensor]) -> dict[int, None]:
+    """Return the parameters of wrapped models among tensors, or whose memory these are: `parameter.data`."""
+    found = [world.modes.averaged.get(value.storage.id) for value in given]
+    cuts = [world.writer.ledger.cuts[number] for value in given for number in value.cuts]
+    found += [leaf for cut in cuts if cut.how == "data" for leaf in cut.leaves]
+    return dict.fromkeys(leaf for leaf in found if leaf is not None)
 
 
 # -- torch.compile ----------------------------------------------------------------------------------------------------
@@ -140,6 +168,9 @@ def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Va
     """Return what a wrapped model has under a name that no module has: that of the model in it."""
     if name == "no_sync" and state_of(owner, ParallelState) is not None:
         return Native(name, lambda m, args, kwargs, at: no_sync(owner))
+    if name == "_orig_mod" and state_of(owner, ParallelState) is not None:
+        # `torch.compile` of it leaves it as it is.
+        return owner
     state = wrapped(owner)
     return None if state is None else modules.machine.get_attribute(state.model, name, node)
 

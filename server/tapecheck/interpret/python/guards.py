@@ -214,9 +214,10 @@ def cycle(machine: Engine, loop: int, but: int = 0) -> int:
 
 
 def _stores(guard: Guard) -> bool:
-    """Whether what a guard decides about gives names other values that something may hang on."""
+    """Whether what a guard decides about gives names other values, or enters contexts, that something may hang on."""
     return not guard.idle and any(
         isinstance(part, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.With))
+        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and method_called(part.value) in _ENTERING)
         for part in (*guard.statement.body, *guard.statement.orelse)
     )
 
@@ -294,6 +295,7 @@ def _keeping(statement: ast.If) -> bool | None:
 
 
 _PUTTING = frozenset(("append", "appendleft", "add", "extend"))
+_ENTERING = frozenset(("enter_context", "enter_async_context", "__enter__", "set_requires_gradient_sync"))
 
 
 def _decides(statement: ast.If) -> bool:

@@ -250,7 +250,7 @@ def _mode(machine: Engine, function: int) -> tuple[Hashable, ...]:
     """Return what else decides what is recorded; `function` is the id of the function's node."""
     world, modes = machine.world, machine.world.modes
     return (
-        modes.grad_mode, modes.inference, modes.autocast, modes.recomputed, world.choices.passes_failures,
+        modes.grad_mode, modes.inference, modes.autocast, modes.recomputed, modes.packed, world.choices.passes_failures,
         machine.handlers > 0, modes.block_calls is None, modes.cut_site is None, world.graph.gradients_cut,
         world.graph.leaves_changed, bool(world.position.iteration), world.stores.classes,
         machine.world.calls.running.count(function), machine.world.calls.depth > limits.NEAR_DEPTH,

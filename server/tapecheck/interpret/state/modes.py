@@ -32,6 +32,12 @@ class Modes:
         """The reentrant checkpoints of which it was noted that they drop nothing."""
         self.recomputed = 0
         """How many checkpoints are running: what they save is discarded and computed anew in backward."""
+        self.packed = 0
+        """How many saved-tensor hooks are in force: they take what is saved, and its version is not looked at."""
+        self.averaged: dict[int, int] = {}
+        """The leaves of models in DistributedDataParallel, by their storages."""
+        self.sharded: set[int] = set()
+        """The storages of parameters that FSDP2 gathers anew for each walk: a step changes only shards."""
         self.breaks = 0
         """How often something was called that torch.compile may leave the graph for."""
         self.wrappers = 0

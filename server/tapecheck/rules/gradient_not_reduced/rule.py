@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
 from tapecheck.rules.reading import Reading
-from tapecheck.rules.reduction import Cause, Unreduced, reductions_of
+from tapecheck.rules.reduction import Cause, Unreduced, reductions_of, wrapped_here
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
 from tapecheck.tape import Span
@@ -42,7 +42,9 @@ class GradientNotReduced(Rule):
         findings: dict[Span, Finding] = {}
         for reading, each in found:
             span = each.local.run.at.span
-            certain = all(id(other) in shown[span] for other in readings if other.walks_at(span))
+            certain = each.local.wrapper.several == "yes" and all(
+                id(other) in shown[span] for other in readings if other.walks_at(span)
+            )
             findings.setdefault(span, self._finding(reading, each, certain))
         return list(findings.values())
 
@@ -53,7 +55,7 @@ class GradientNotReduced(Rule):
         averaging = each.local.averaging if each.local.cause == "again" else None
         if averaging is not None and averaging.at.span != at.span:
             labels.append(Label(averaging.at.span, "this backward averaged, as one does after a forward", "path"))
-        labels.append(Label(each.local.wrapper.at.span, "wrapped here", "built"))
+        labels.append(Label(each.local.wrapper.at.span, wrapped_here(each.local.wrapper), "built"))
         labels += called_from(reading, at, at)
         names = [reading.ledger.leaves[leaf].name for leaf in each.leaves]
         return Finding(

@@ -8,7 +8,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.parameter_ready_twice.facts import ParameterReadyTwiceFacts
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
-from tapecheck.rules.reduction import Again, Twice, reductions_of
+from tapecheck.rules.reduction import Again, Twice, reductions_of, wrapped_here
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed
 
@@ -33,7 +33,7 @@ class ParameterReadyTwice(Rule):
         return [self._finding(*each) for each in at_each_place(readings, found, Reading.walks_at)]
 
     def _finding(self, reading: Reading, each: Twice, certain: bool) -> Finding:
-        at = each.run.at
+        at, certain = each.run.at, certain and each.wrapper.several == "yes"
         names = [reading.ledger.leaves[leaf].name or "a parameter" for leaf in each.leaves]
         known = (leaf.name for leaf in reading.ledger.leaves.values())
         forms = ["DDP marks {} as ready twice and raises", "DDP has {} ready twice and raises"]
@@ -57,6 +57,4 @@ def _labels(each: Twice) -> Iterator[Label]:
     if each.earlier is not None and each.earlier.at.span != each.run.at.span:
         yield Label(each.earlier.at.span, "this backward came to them, and not to all parameters", "path")
     looks = each.cause == "unused"
-    yield Label(
-        each.wrapper.at.span, "wrapped here, to look for unused parameters" if looks else "wrapped here", "built"
-    )
+    yield Label(each.wrapper.at.span, wrapped_here(each.wrapper) + ", to look for unused parameters" * looks, "built")

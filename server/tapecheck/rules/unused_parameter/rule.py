@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading
-from tapecheck.rules.reduction import Unfinished, reductions_of
+from tapecheck.rules.reduction import Unfinished, reductions_of, wrapped_here
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.unused_parameter.facts import UnusedParameterFacts
 from tapecheck.rules.words import MAX_LABELS, called_from, in_full, listed
@@ -30,14 +30,14 @@ class UnusedParameter(Rule):
         return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
 
     def _finding(self, reading: Reading, each: Unfinished, certain: bool) -> Finding:
-        at = each.call.at
+        at, certain = each.call.at, certain and each.wrapper.several == "yes"
         names = [reading.ledger.leaves[leaf].name or "a parameter" for leaf in each.missing]
         known = (leaf.name for leaf in reading.ledger.leaves.values())
         forms = ["DDP waits for the gradient of {} and raises", "DDP waits for {} and raises"]
         message = listed(forms, names, known) if certain else "possible wait of DDP for gradients of unused parameters"
         labels = [
             Label(each.run.at.span, "this backward does not come to them", "path"),
-            Label(each.wrapper.at.span, "wrapped here without `find_unused_parameters=True`", "built"),
+            Label(each.wrapper.at.span, f"{wrapped_here(each.wrapper)} without `find_unused_parameters=True`", "built"),
             *called_from(reading, at, at),
         ]
         return Finding(

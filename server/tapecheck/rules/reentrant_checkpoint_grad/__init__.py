@@ -1,0 +1,1 @@
+"""TAPE606, reentrant-checkpoint-grad."""
