@@ -100,3 +100,26 @@ def test_a_third_iteration_is_not_sure_where_the_length_is_hidden(times: str, ce
     second = f"for i in range({times}):\n    loss.backward()"
     assert found(HEAD + textwrap.indent(third, "    "), "TAPE101")[1] == [certain]
     assert found(HEAD + textwrap.indent(second, "    "), "TAPE101")[1] == [True]
+
+
+def test_what_a_hidden_condition_puts_into_a_container_may_not_be_there() -> None:
+    kept = """
+    class Kept(nn.Module):
+        def forward(self, value):
+            self.loss = value.pow(2).mean()
+            return value
+    model, kept = nn.Sequential(nn.Linear(3, 3)), []
+    for number, name in enumerate(("a", "b", "c")):
+        if name in names:
+            one = Kept()
+            model(torch.randn(2, 3))
+            one(model(torch.randn(2, 3)))
+            model.add_module(f"kept_{number // 2}", one)
+            kept.append(one)
+    for _ in range(3):
+        model(torch.randn(2, 3))
+        sum(one.loss for one in kept).backward()
+    """
+    head = HEAD[: HEAD.index("for step")]
+    assert found(head + textwrap.dedent(kept), "TAPE101")[1] == [False]
+    assert found(head + textwrap.dedent(kept).replace("in names", "in 'abc'"), "TAPE101")[1] == [True]

@@ -416,12 +416,9 @@ class Watcher:
                 if watched.stake is Stake.VERDICT:
                     break
                 watched.stake = max(watched.stake, self._of_name(world, file, name, set()))
-        for place, followers in world.choices.followers.items():
-            if place in self.watched:
-                spans = (
-                    (file, range(node.lineno, (node.end_lineno or node.lineno) + 1)) for node, file in followers.items()
-                )
-                self.watched[place].add(Stake.CERTAINTY, {(file, line) for file, lines in spans for line in lines})
+        for place in world.choices.hidden & self.watched.keys():
+            # Whatever is found may be there for this answer alone.
+            self.watched[place].add(Stake.CERTAINTY, {(place[0], -1)})
 
     def _of_name(self, world: World, file: str, name: str, seen: set[str]) -> Stake:
         module = self.modules.get(file)

@@ -51,10 +51,12 @@ class Choices:
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
-        self.followers: dict[Place, dict[ast.If, str]] = {}
-        """The `if`s that the answer to a condition has decided as well, by its place, each with the file it stands in:
-        of conditions that hang on code which is not visible, or on options.
+        self.followers: dict[Place, dict[ast.If, None]] = {}
+        """The `if`s that the answer to a condition has decided as well, by its place: of conditions that hang on code
+        which is not visible, or on options.
         """
+        self.hidden: set[Place] = set()
+        """The conditions that hang on code which is not visible, or came out against the default of an option."""
         self.answering: dict[int, Place] = {}
         """The unknown values that the answers to such conditions were about, by identity, with their places."""
         self.passed_raises: set[Place] = set()
@@ -98,6 +100,7 @@ class Choices:
         hangs_on: Literal["data", "condition", "setting"] = "data"
         if hidden or usual not in (None, answer):
             hangs_on = "condition" if hidden else "setting"
+            self.hidden.add(place)
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on))
         return answer
 
@@ -111,7 +114,7 @@ class Choices:
         for one in unknowns:
             place = self.answering.get(id(one))
             if place is not None:
-                self.followers.setdefault(place, {})[node] = self._position.frames[-1].file
+                self.followers.setdefault(place, {})[node] = None
 
     def goes_past(self, place: Place) -> bool:
         """Whether the path goes on past a `raise` to which answers of conditions have led: note it if so.
