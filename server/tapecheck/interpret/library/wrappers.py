@@ -121,9 +121,10 @@ def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
 
 def _leaves(world: World, given: list[Tensor]) -> dict[int, None]:
     """Return the parameters of wrapped models among tensors, or whose memory these are: `parameter.data`."""
-    found = [world.modes.averaged.get(value.storage.id) for value in given]
+    averaged = world.modes.averaged
+    found = [averaged.get(value.storage.id) for value in given]
     cuts = [world.writer.ledger.cuts[number] for value in given for number in value.cuts]
-    found += [leaf for cut in cuts if cut.how == "data" for leaf in cut.leaves]
+    found += [leaf for cut in cuts if cut.how in ("data", "detach") for leaf in cut.nodes if leaf in averaged.values()]
     return dict.fromkeys(leaf for leaf in found if leaf is not None)
 
 
