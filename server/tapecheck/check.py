@@ -24,6 +24,7 @@ from tapecheck.interpret import (
     interpret,
     limits,
     reach_of,
+    trainers_of,
 )
 from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
@@ -156,6 +157,12 @@ def reach_in(report: Report, statement: ast.stmt) -> Reach:
     """Return what a statement of a checked file can run, whichever way its conditions go."""
     with torchfacts.using(facts_for(report.project)):
         return reach_of(report.source, statement)
+
+
+def trainers_in(report: Report, statement: ast.stmt) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the functions of a checked file that can start a backward and come to the function of a statement."""
+    with torchfacts.using(facts_for(report.project)):
+        return trainers_of(report.source, statement.lineno)
 
 
 def faults_of(report: Report) -> list[Limit]:

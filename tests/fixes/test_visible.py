@@ -438,3 +438,81 @@ def test_a_fix_that_takes_gradients_from_no_parameter_is_the_first() -> None:
     """)["TAPE102"]
     lost = [fix.lost for fix in fixes]
     assert lost[0] == 0 and any(lost) and lost == sorted(lost)
+
+
+FITTED = """
+class Field(nn.Module):
+    def __init__(self, blocks=3):
+        super().__init__()
+        self.blocks = blocks
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(blocks)])
+
+    def phi(self, x):
+        for i in range(self.blocks):
+            x = self.layers[i](x).tanh() + x
+        return x
+
+    def edge(self, x):
+        u = self.phi(x)
+        return u.pow(2).mean()
+
+    def fit(self, optimizer, x, epochs=200, every=100):
+        def closure():
+            optimizer.zero_grad()
+            loss = {term}
+            loss.backward()
+            return loss
+        for epoch in range(epochs):
+            if epoch % every == 0:
+                shown = self.edge(x)
+                print("loss=%.4g" % shown.item())
+            optimizer.step(closure)
+
+field = Field()
+field.fit(torch.optim.LBFGS(field.parameters()), torch.randn(8, 4))
+"""
+
+
+@pytest.mark.parametrize("term", ["self.edge(x)", "self.edge(x) + self.phi(x).mean()", "3 * self.edge(x)"])
+def test_what_a_closure_learns_from_is_not_run_without_a_graph(term: str) -> None:
+    (fix,) = found(FITTED.format(term=term))["TAPE302"]
+    shown = (HEAD + FITTED).split("\n").index("                shown = self.edge(x)") + 1
+    assert fix.title == f"Run the call on line {shown} under `torch.no_grad()`"
+
+
+def test_what_a_backward_walks_later_is_not_stored_detached() -> None:
+    fixes = found("""
+        import threading
+        class Worker:
+            def __init__(self, shared):
+                self.shared, self.kept = shared, []
+                self.net = nn.Linear(4, 2)
+
+            def act(self):
+                self.kept.append(self.net(torch.randn(1, 4)).log_softmax(1)[:, 0])
+
+            def update(self):
+                loss = -torch.cat(self.kept).mean()
+                loss.backward()
+                for mine, theirs in zip(self.net.parameters(), self.shared.parameters()):
+                    theirs._grad = mine.grad
+                optimizer.step()
+                self.net.load_state_dict(self.shared.state_dict())
+                self.net.zero_grad()
+                self.kept.clear()
+
+        def train():
+            worker = Worker(net)
+            for step in range(400):
+                worker.act()
+                if len(worker.kept) == 20:
+                    worker.update()
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        judge = Worker(net)
+        for step in range(100):
+            judge.act()
+    """)["TAPE201"]
+    assert fixes and not any("detached" in fix.title for fix in fixes)

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from tapecheck.check import reach_in
+from tapecheck.check import reach_in, trainers_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import given_to, last_name
-from tapecheck.tape import Escape, LeafEscape, Node, Site
+from tapecheck.tape import Backward, Escape, LeafEscape, Node, Site
 
 _NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
 Trains = Literal["no", "may", "yes"]
@@ -39,6 +39,34 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
     given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
     unseen = (call for call in reach.opaque if not any(code.spans(call, span) for span in seen))
     return "may" if any(given or _may_be_given(call, lines) for call in unseen) else "no"
+
+
+def is_learned_from(context: Context, statement: ast.stmt) -> bool:
+    """Return whether a backward elsewhere runs through what a statement records, in this call of it or another."""
+    path, first, last = context.code.source.path, statement.lineno, statement.end_lineno or statement.lineno
+
+    def inside(site: Site) -> bool:
+        return any(place.file == path and first <= place.line <= last for place in frames(site))
+
+    for reading in context.readings:
+        own = {node.id for node in reading.ledger.nodes.values() if inside(node.at)}
+        if own and any(not own.isdisjoint(run.traversal.executed) and not inside(run.at) for run in reading.runs):
+            return True
+    return False
+
+
+def trains_unseen(context: Context, statement: ast.stmt) -> bool:
+    """Return whether a function that comes to a statement could learn from it in a backward that no path ran.
+
+    A closure that opaque code is given, to step with, is such a function.
+    """
+    path = context.code.source.path
+    events = (event for tape in context.tapes for event in tape.events if isinstance(event, Backward))
+    ran = {event.at.span.line for event in events if event.at.span.file == path}
+    return any(
+        not any(body.lineno <= line <= (body.end_lineno or body.lineno) for line in ran)
+        for body in trainers_in(context.report, statement)
+    )
 
 
 def _may_be_given(call: ast.Call, lines: set[int]) -> bool:

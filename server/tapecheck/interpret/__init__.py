@@ -8,7 +8,7 @@ from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
 from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Outcome
-from tapecheck.interpret.explore.training import Reach, reach_of
+from tapecheck.interpret.explore.training import Reach, reach_of, trainers_of
 from tapecheck.interpret.state import Cancelled
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "interpret",
     "limits",
     "reach_of",
+    "trainers_of",
 ]

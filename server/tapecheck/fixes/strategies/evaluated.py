@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.visible import can_train
+from tapecheck.fixes.visible import can_train, is_learned_from, trains_unseen
 
 _CHECK = "Check that no code in there which is not visible here differentiates or trains."
 SAME = "The values stay the same; no graph is built, which saves memory and time."
@@ -22,6 +22,10 @@ def without_recording(
     trains = can_train(context, statement)
     if trains == "yes" and not guarded:
         return
+    if is_learned_from(context, statement):
+        return
+    if trains == "no" and trains_unseen(context, statement):
+        trains = "may"
     code = context.code
     torch, needed = code.torch()
     changes = code.wrap(statement, statement, f"with {torch}.no_grad():")

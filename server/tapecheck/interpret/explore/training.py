@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tapecheck.interpret.explore.effects import Effect, facts_of
+from tapecheck.interpret.explore.effects import Effect, FunctionNode, facts_of
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.source import Source
 from tapecheck.source.nodes import id_of, of_kind, walk
@@ -64,6 +64,24 @@ def reach_of(source: Source, statement: ast.stmt) -> Reach:
     bodies = (statement, *found.values())
     opaque = tuple(_opaque(bodies, index.defined.callables, _imported(source.tree)))
     return Reach(bodies, bool(effects & Effect.BEGIN), opaque)
+
+
+def trainers_of(source: Source, line: int) -> list[FunctionNode]:
+    """Return the functions of a file that can start a backward, by their own text, and come to the one of a line."""
+    bodies = index_of(source).defined.bodies
+    inside = {id(body) for body in bodies if body.node.lineno <= line <= (body.node.end_lineno or body.node.lineno)}
+    found: list[FunctionNode] = []
+    for body in bodies:
+        if body.facts.effects & Effect.START and id(body) not in inside:
+            seen: set[int] = set()
+            queue = [body]
+            for one in queue:
+                called = index_of(source).calls.callees(one.facts, one.owner.name if one.owner is not None else None)
+                queue.extend(other for other in called if id(other) not in seen)
+                seen.update(map(id, called))
+            if not inside.isdisjoint(seen):
+                found.append(body.node)
+    return found
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
