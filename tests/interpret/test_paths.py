@@ -527,3 +527,51 @@ for step in range(20):
 """
     (finding,) = check(from_text(program, "train.py")).findings
     assert finding.code == "TAPE201" and not finding.certain
+
+
+FOLLOWED = """
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train({given}, loader):
+    for x in loader:
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        if {first}:
+            {idle}
+        optimizer.step()
+        if {second}:
+            {clear}
+        {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "second"),
+    [
+        ("flag", "not flag", "flag"),
+        ("flag", "flag is None", "flag"),
+        ("mode", "mode != 'fit'", "mode == 'fit'"),
+        ("args", "not args.clear", "args.clear"),
+        ("every", "every > 1", "not every > 1"),
+        ("options", "not options['clear']", "options['clear']"),
+    ],
+)
+@pytest.mark.parametrize("idle", ["print('idle')", "count = 0", "model.train()"])
+@pytest.mark.parametrize(
+    "clear",
+    [
+        "optimizer.zero_grad()",
+        "[setattr(p, 'grad', None) for p in model.parameters()]",
+        "for p in model.parameters(): p.grad = None",
+    ],
+)
+@pytest.mark.parametrize("last", ["", "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"])
+def test_a_condition_that_follows_from_another_is_tried_with_it(
+    given: str, first: str, second: str, idle: str, clear: str, last: str
+) -> None:
+    """What the second condition leads to hangs on the answer to the first one, which decides about nothing itself."""
+    text = FOLLOWED.format(given=given, first=first, second=second, idle=idle, clear=clear, last=last)
+    report = check(from_text(text, "followed.py"))
+    assert [finding.message for finding in report.findings if finding.certain] == []

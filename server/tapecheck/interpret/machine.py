@@ -82,10 +82,12 @@ class Machine:
                 continue
             if isinstance(node, ast.If):
                 answered = len(world.choices.answered)
+                world.choices.followed.clear()
                 world.choices.passed.setdefault(node, world.position.frames[-1].file)
                 taken = self.test(node.test, env, node)
-                if world.watcher is not None and len(world.choices.answered) != answered:
-                    signal = yield from statements.watched_if(self, node, taken, answered, env)
+                places, followed = world.choices.answered[answered:], world.choices.followed[:]
+                if world.watcher is not None and (places or followed):
+                    signal = yield from statements.watched_if(self, node, taken, places, followed, env)
                 else:
                     body = node.body if taken else node.orelse
                     signal = (yield from self.block(body, env)) if body else None

@@ -182,6 +182,9 @@ def _of_call(node: ast.Call, called: str, loops: bool) -> int:
     if called in _DROPPING:
         # `os.remove` drops a file.
         return 0 if root_of(function) in NUMERIC else _DROP
+    match node:
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), _]) if name in _STORED:
+            return _KEEP | _STORED[name]
     if called in _KEEPING and not all_numbers(node.args):
         return _KEEP | (_COLLECT if loops and called in _COLLECTING else 0)
     return 0

@@ -69,6 +69,7 @@ _DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
 _READ = int(Effect.READ)
+_SUPPLYING = int(Effect.CLEAR | Effect.READ)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT | Effect.STEP)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -173,6 +174,14 @@ class Watcher:
         return any(
             (side.effects | of_calls(side, present, shapes)) & _TRAINING or present.steps(side) for side in sides
         )
+
+    def supplies(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
+        """Whether the side of an `if` that is not run clears or reads a gradient, or calls what does."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return False
+        other = shapes.shape(node).sides(taken)[1]
+        return bool((other.effects | of_calls(other, self._present(world, env), shapes)) & _SUPPLYING)
 
     def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""

@@ -150,6 +150,8 @@ def _used_by(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Attribute(attr=name):
             yield name
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), _]):
+            yield name
         case ast.Call():
             # Whoever is called may do anything with what it is given.
             yield from filter(None, map(id_of, (node.func, *given_to(node))))
@@ -174,4 +176,7 @@ def _called_in(node: ast.expr) -> Iterator[str]:
 
 def _only_says(node: ast.expr) -> bool:
     """Whether an expression statement only prints or logs, unless a function of the user's has the name."""
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+        # Written for what it calls.
+        return False
     return not isinstance(node, ast.Call) or id_of(node.func) == "print"

@@ -119,10 +119,9 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     cuts = _taken_out(value)
     answer = choices.choose(
         expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts,
-        hidden=(hidden := unknowns.hidden(machine, value)), usual=(usual := unknowns.by_default(value)),
+        hidden=unknowns.hidden(machine, value), usual=unknowns.by_default(value),
     )  # fmt: skip
-    if hidden or usual is not None:
-        choices.answers(unknowns.origins(unknowns.asked(value)))
+    choices.answers(unknowns.origins(unknowns.asked(value)))
     settle(machine, value, answer)
     return answer
 

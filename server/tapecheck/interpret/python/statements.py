@@ -6,11 +6,12 @@ Those that hold other statements are generators, see `Engine.block`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
 from tapecheck.interpret.python import expressions, flow, functions, guards, loops
+from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     Args,
     ByKind,
@@ -75,11 +76,17 @@ def _given_back(target: ast.expr, call: ast.Call) -> Iterator[ast.Name]:
             yield part
 
 
-def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: Env) -> Run:
-    """Run a branch of an `if`, its effects watched; `answered` is how many answers there were before it."""
+def watched_if(
+    machine: Engine, node: ast.If, taken: bool, places: Sequence[Place], followed: Sequence[Place], env: Env
+) -> Run:
+    """Run a branch of an `if`, its effects watched; `places` are those of the answers that it got itself, `followed` of
+    such as were given before, and it hangs on as well.
+    """
     world = machine.world
     assert world.watcher is not None
-    watch = world.watcher.decided(world, node, taken, world.choices.answered[answered:], env)
+    if places or world.watcher.supplies(world, node, taken, env):
+        places = (*places, *followed)
+    watch = world.watcher.decided(world, node, taken, places, env) if places else None
     try:
         signal = yield from machine.block(node.body if taken else node.orelse, env)
     except Signal:

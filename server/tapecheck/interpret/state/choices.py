@@ -52,13 +52,13 @@ class Choices:
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
         self.followers: dict[Place, dict[ast.If, None]] = {}
-        """The `if`s that the answer to a condition has decided as well, by its place: of conditions that hang on code
-        which is not visible, or on options.
-        """
+        """The `if`s that the answer to a condition has decided as well, by its place."""
+        self.followed: list[Place] = []
+        """Where those were asked on whose answers the condition that is being decided hangs."""
         self.hidden: set[Place] = set()
         """The conditions that hang on code which is not visible, or came out against the default of an option."""
         self.answering: dict[int, Place] = {}
-        """The unknown values that the answers to such conditions were about, by identity, with their places."""
+        """The unknown values that the answers to conditions were about, by identity, with their places."""
         self.passed_raises: set[Place] = set()
         """The `raise` statements that the path, or the one with the likelier answers alone, has gone on past."""
         self.counts_by_options = False
@@ -115,6 +115,8 @@ class Choices:
             place = self.answering.get(id(one))
             if place is not None:
                 self.followers.setdefault(place, {})[node] = None
+                if place not in self.followed:
+                    self.followed.append(place)
 
     def goes_past(self, place: Place) -> bool:
         """Whether the path goes on past a `raise` to which answers of conditions have led: note it if so.
