@@ -297,7 +297,11 @@ class Unknown(BaseValue):
         return BaseValue.get_item(self, machine, index, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
-        return self.part_at(index)
+        part = self.part_at(index)
+        if self.within is self and self.data and isinstance(part, Unknown):
+            # What was saved under a key may require grad, as it did when it was saved.
+            part.data = False
+        return part
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         if self.items is None:
