@@ -234,7 +234,39 @@ w = torch.randn(3, requires_grad=True)
 assert Weighting(0).gradients([(w * k).pow(2).sum() for k in (1, 2, 3)], [w])[0].abs().sum() > 0
 """
 
+_TEMPERATURE = """\
+import sys
+
+net = nn.Linear(4, 2)
+
+class Agent:
+    def __init__(self):
+        self.log_alpha = torch.zeros(1, requires_grad=True)
+        self.opt = torch.optim.Adam([self.log_alpha])
+
+    def load(self):
+        {load}
+
+    def train(self, x):
+        alpha_loss = -(self.log_alpha * (net(x).log_softmax(1).detach() + 0.5)).mean()
+        self.opt.zero_grad()
+        alpha_loss.backward()
+        self.opt.step()
+
+agent = Agent()
+if len(sys.argv) > 100:
+    agent.load()
+for _ in range(10):
+    agent.train(torch.randn(3, 4))
+"""
 LOSSES = {
+    **{
+        f"a parameter that may have been saved as one: {load}": Program(_TEMPERATURE.format(load=load))
+        for load in (
+            "self.log_alpha = torch.load('x.pt')['log_alpha']",
+            "state = torch.load('x.pt')\n        self.log_alpha = state['agent']['log_alpha']",
+        )
+    },
     "the losses of a caller, stacked": Program(_LOSSES, _CALLED),
     "the losses of a caller, weighted and summed": Program(
         """\

@@ -212,7 +212,10 @@ def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
 def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Move a tensor to a device: itself where it is there already, else a copy, which is no leaf."""
     plain_leaf = owner.is_leaf and owner.graph == "yes" and not owner.parameter and torch.world.modes.grad_mode == "yes"
-    if plain_leaf and not torch.world.choices.choose(
+    on_host = bool(owner.noted(Mark.ON_HOST))
+    if not plain_leaf:
+        owner.note(Mark.ON_HOST, False)
+    elif (on_host and name == "cuda") or not torch.world.choices.choose(
         node, True, f"{owner.name or 'the tensor'} is on that device already"
     ):
         return torch.op("clone", [owner], {}, node)
@@ -225,7 +228,10 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     device = argument(args, kwargs, 0, "device")
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
     if name == "to" and owner.dtype == "float" and elsewhere:
-        return _moved(torch, owner, name, args, kwargs, node)
+        to_cuda = isinstance(device, str) and device.partition(":")[0] == "cuda"
+        return _moved(torch, owner, "cuda" if to_cuda else name, args, kwargs, node)
+    if device is not None and device != "cpu":
+        owner.note(Mark.ON_HOST, False)
     return owner if owner.dtype == "float" else torch.world.graph.data(cuts=owner.cuts)
 
 
@@ -342,6 +348,12 @@ _OF_INTEGERS = frozenset(("randint", "randperm", "LongTensor", "randint_like"))
 _OF_SIZES = frozenset(("zeros", "ones", "randn", "rand", "empty", "full"))
 
 
+_ON_HOST = frozenset(
+    ("arange", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "ones", "rand", "randn", "tensor", "zeros")
+)
+"""Factories whose tensors are on the CPU where no device is named."""
+
+
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
@@ -361,6 +373,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.views(args[0])
     if name == "randint":
         result.note(Mark.DRAWN)
+    if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
+        result.note(Mark.ON_HOST)
     wanted = concrete(kwargs.get("requires_grad"))
     if isinstance(wanted, (Lib, Unknown)):
         visible.option(world, wanted, "requires_grad", node)

@@ -24,6 +24,8 @@ class Modes:
         """How many calls lead to the `with` block that has switched recording off; None outside of one."""
         self.autocast: Fact = "no"
         """Whether matrix products and convolutions compute with copies of lower precision."""
+        self.device_is_set = False
+        """Whether the program has said on which device tensors are made."""
         self.scaler = False
         """Whether a gradient scaler was made."""
         self.scaled = False

@@ -46,6 +46,8 @@ class Mark(Enum):
     """A view whose elements do not lie in order."""
     MOVED_LEAF = "moved leaf"
     """A step from a parameter: a place to compute at, no term of a loss."""
+    ON_HOST = "on host"
+    """Made without a device, and not moved since: it is on the CPU."""
     ONE_NUMBER = "one number"
     OPAQUE = "opaque"
     """It stands for the parameters of a model nobody knows."""
