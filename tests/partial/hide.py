@@ -79,6 +79,10 @@ def variants(text: str) -> Iterator[Variant]:
         _contexts,
         _options,
         _calls,
+        _defaults,
+        _makers,
+        _operands,
+        _handed,
         _named,
         _split,
         _renamed,
@@ -491,6 +495,70 @@ def _options(program: Program) -> Iterator[Variant]:
         text = program.with_import(text, clause)
         if text is not None:
             yield Variant("option", f"{known!r} line {value.lineno}", text)
+
+
+def _defaults(program: Program) -> Iterator[Variant]:
+    """Yield the program with the default of a parameter, an argument by keyword, or what a class has under a name,
+    taken from the module.
+    """
+    found: list[tuple[str, ast.expr]] = []
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.arguments):
+            found += [("default", one) for one in (*node.defaults, *node.kw_defaults) if one is not None]
+        elif isinstance(node, ast.Call):
+            found += [("argument", one.value) for one in node.keywords if one.arg and _is_constant(one.value)]
+        elif isinstance(node, ast.ClassDef):
+            found += [("attribute", one.value) for one in node.body if isinstance(one, ast.Assign)]
+    for kind, value in found:
+        variant = _bound_once(program, kind, f"line {value.lineno}", value)
+        if variant is not None:
+            yield variant
+
+
+def _makers(program: Program) -> Iterator[Variant]:
+    """Yield the program with a library's function that it calls, or one that it looks up, got by the module."""
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.Call):
+            called, part = node.func, f"line {node.lineno}"
+            variant = None
+            if isinstance(called, ast.Attribute) and set(free_names([called])) <= program.imported:
+                variant = _bound_once(program, "maker", part, called)
+            elif isinstance(called, (ast.Subscript, ast.Call)):
+                variant = _called(program, "maker", part, called)
+            if variant is not None:
+                yield variant
+
+
+def _operands(program: Program) -> Iterator[Variant]:
+    """Yield the program with an operand of a sum or product worked out by the module."""
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.BinOp):
+            for side in (node.left, node.right):
+                if not isinstance(side, _PLAIN) and not _is_constant(side):
+                    variant = _called(program, "operand", f"line {side.lineno} column {side.col_offset}", side)
+                    if variant is not None:
+                        yield variant
+
+
+def _handed(program: Program) -> Iterator[Variant]:
+    """Yield the program with what is stored under a name handed through the module, which gives it back as it is, or
+    shown to it, which does nothing.
+    """
+    for node in ast.walk(program.tree):
+        if not isinstance(node, ast.Assign) or _is_constant(node.value) or isinstance(node.value, ast.Starred):
+            continue
+        start, end = program.span(node.value)
+        value = program.segment(node.value)
+        target, part = node.targets[0], f"line {node.lineno}"
+        wrapped = f"{PART}(({value}))" if isinstance(node.value, ast.Tuple) else f"{PART}({value})"
+        texts = [("through", _replaced(program, [(start, end, wrapped)]), "return given")]
+        if isinstance(target, (ast.Name, ast.Attribute)) and program.text[end : end + 1] == "\n":
+            shown = f"; {PART}({program.segment(target)})"
+            texts.append(("shown", _replaced(program, [(end, end, shown)]), "pass"))
+        for kind, text, does in texts:
+            changed = program.with_import(text, f"from {_PLACEHOLDER} import {PART}")
+            if changed is not None:
+                yield Variant(kind, part, changed, "here", f"def {PART}(given):\n    {does}\n")
 
 
 def _worked_out(program: Program) -> Iterator[ast.expr]:
