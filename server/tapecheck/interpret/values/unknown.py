@@ -298,7 +298,7 @@ class Unknown(BaseValue):
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         part = self.part_at(index)
-        if self.within is self and self.data and isinstance(part, Unknown):
+        if self.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
             # What was saved under a key may require grad, as it did when it was saved.
             part.data = False
         return part
