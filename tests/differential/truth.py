@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 NAME = "p.py"
@@ -38,6 +38,10 @@ KINDS = (
     ("no-graph", "does not require grad and does not have a grad_fn"),
     ("leaf", "leaf Variable that requires grad is being used in an in-place operation"),
     ("unused", "appears to not have been used in the graph"),
+    ("double", "does not currently support double backward"),
+    ("unfinished", "Expected to have finished reduction in the prior iteration"),
+    ("ready-twice", "Expected to mark a variable ready only once"),
+    ("reentrant", "torch.utils.checkpoint is incompatible with .grad()"),
 )
 
 
@@ -266,6 +270,10 @@ def _execute(request: dict[str, Any]) -> dict[str, Any]:
         return silent_truth.watch(request["text"], silent_truth.Change(**request["silent"]))
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": NAME}
     code: Any = request["text"]
+    if "torch.compile" in code:
+        # It looks for the names of a program in its module.
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        scope = vars(module)
     caught: list[list[Any]] = []
     if f"def {NOTE}(" in code:
         code, scope[NOTE] = _noting(code, caught)

@@ -191,6 +191,7 @@ DDP = (
         "(gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)\n"
         "(y.mean() + gradient.pow(2).sum()).backward()",
     ),
+    Question("`backward(create_graph=True)`", "model(batch()).mean().backward(create_graph=True)"),
     Question("a parameter that no forward uses", "a, b = model(batch())\n(a.mean() + b.mean()).backward()", "heads"),
     Question(
         "an output that the loss does not use",

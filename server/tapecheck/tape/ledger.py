@@ -57,6 +57,11 @@ UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for unknown graphs."""
 GRADIENT = "GradientBackward"
 """The op of the node that stands for the graph of a gradient."""
+_REPLAYED = frozenset(
+    f"{name}Backward0"
+    for name in ("View", "T", "Transpose", "Permute", "Select", "Slice", "Expand", "Squeeze", "Unsqueeze", "Alias")
+)
+"""Views of which a compiled call hands out new ones, where it computes nothing else."""
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced, GraphRead, Hold,
@@ -178,7 +183,10 @@ class Ledger:
             return
         keeps: Fact = "no"
         for number in inside:
-            keeps = either(keeps, self.nodes[number].keeps)
+            node = self.nodes[number]
+            # The one node that all become is freed even if it saves nothing; plain views are made anew outside of it.
+            computed = node.linked == "yes" and node.op.endswith("Backward0") and node.op not in _REPLAYED
+            keeps = "yes" if computed else either(keeps, node.keeps)
         self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole))))
 
     def version(self, storage: int) -> int:

@@ -159,6 +159,8 @@ class Libraries:
 
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know."""
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            wrappers.synced(owner, node.targets[0].attr, value)
         if isinstance(owner, (Unknown, Lib)):
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
         elif state_of(owner, ScalerState) is not None:

@@ -7,6 +7,7 @@ backward is known to be one that DDP waits for, or to walk a graph that was comp
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, ParallelState, kept, state_of
@@ -26,7 +27,19 @@ from tapecheck.interpret.values import (
     is_function,
     is_module,
 )
-from tapecheck.tape import Cut, Decision, Escape, Fact, GradientsReduced, GraphRead, Wrapper, WrapperCall, both
+from tapecheck.tape import (
+    Cut,
+    Decision,
+    Escape,
+    Fact,
+    GradientsReduced,
+    GraphRead,
+    InPlace,
+    Node,
+    Wrapper,
+    WrapperCall,
+    both,
+)
 
 PARALLEL = "torch.nn.parallel.DistributedDataParallel"
 PREPARED = "accelerate.prepared"
@@ -157,6 +170,14 @@ def compile_(target: Value, options: Kwargs) -> Value:
     return target
 
 
+def synced(owner: Value, name: str, value: Value) -> None:
+    """Take `model.require_backward_grad_sync = value` for what it says of the next forwards."""
+    if name == "require_backward_grad_sync" and isinstance(owner, Instance):
+        state = state_of(owner, ParallelState)
+        if state is not None:
+            state.reduces = fact_of(value)
+
+
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
@@ -201,10 +222,29 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
         whole: Fact = "may" if state.broken else state.certain
+        _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
         world.writer.emit(WrapperCall(site, None, first, world.writer.last_id, outputs, whole=whole))
     return result
+
+
+def _of_its_own(world: World, begun: int, whole: Fact) -> None:
+    """Let what a compiled call saves of tensors that it changes itself be values of its own.
+
+    The call computes the changed values and writes them to the tensors at its end: a later change leaves them alone.
+    What it changes under `no_grad` is changed where it is.
+    """
+    events, writer = world.writer.tape.events, world.writer
+    changed = {event.storage for event in events[begun:] if isinstance(event, InPlace) and event.grad_mode == "yes"}
+    for place in range(begun, len(events)) if changed and whole != "no" else ():
+        event = events[place]
+        if isinstance(event, Node) and any(one.storage in changed for one in event.saved):
+            kept = [
+                replace(one, fact=both(one.fact, "no" if whole == "yes" else "may")) if one.storage in changed else one
+                for one in event.saved
+            ]
+            events[place] = writer.ledger.nodes[event.id] = replace(event, saved=tuple(kept))
 
 
 def _roots(torch: Torch, result: Value) -> tuple[int, ...]:

@@ -73,4 +73,10 @@ def _gradients(reading: Reading, run: Run, walked: set[int]) -> set[int]:
     nodes = reading.ledger.nodes
     end = next((other.position for other in reading.runs if other.position > run.position), len(reading.tape.events))
     made = [nodes[number] for number in reading.nodes_between(run.position, end) if nodes[number].op == GRADIENT]
-    return {node.id for node in made if node.at.span == run.at.span and walked.intersection(node.inputs)}
+    # One that is taken within the call is part of what is compiled.
+    within = reading.ledger.regions
+    return {
+        node.id
+        for node in made
+        if node.at.span == run.at.span and (walked.intersection(node.inputs) or node.id in within)
+    }
