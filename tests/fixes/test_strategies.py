@@ -256,6 +256,31 @@ def test_a_backward_written_twice_is_dropped_first_and_nothing_about_it_is_safe(
     assert "twice the gradient" in kept.changes
 
 
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+@pytest.mark.parametrize("roots", ("[a, b]", "(a, b)", "both", "[one for one in (a, b)]", "[a]", "a", "tuple(both)"))
+@pytest.mark.parametrize("twice", (True, False))
+def test_losses_of_which_a_backward_takes_several_are_not_added_as_one(roots: str, twice: bool, tmp_path: Path) -> None:
+    call = f"torch.autograd.backward({roots})"
+    text, fixes = _fixes(
+        f"""\
+        net, base = nn.Linear(3, 1), nn.Linear(3, 3)
+        h = base(torch.randn(2, 3)).tanh()
+        for step in range({1 if twice else 3}):
+            a, b = net(h).mean(), net(h * 2).pow(2).mean()
+            both = [a, b]
+            {call}
+            {"torch.autograd.backward(net(h).sum())" if twice else "print(step)"}
+        print(net.weight.grad is not None)
+        """,
+        "TAPE101",
+    )
+    after = [fixed(text, fix) for fix in fixes if fix.applicability == "safe"]
+    for number, one in enumerate(after):
+        (tmp_path / f"{number}.py").write_text(one)
+    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(after))])
+    assert [(one["exception"], one["message"]) for one in outcomes] == [(None, "")] * len(after)
+
+
 def test_what_runs_on_where_nothing_raises_any_more_is_told_apart_from_what_ran() -> None:
     """`second` was begun by itself as long as `first` raised; both make the first optimizer of what they begin with."""
     _, fixes = _fixes(

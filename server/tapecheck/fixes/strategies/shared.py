@@ -128,7 +128,9 @@ def loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
         return inner
     if len(call.args) == 1 and ast.unparse(call.func) == ast.unparse(model.func):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
-        if "backward" in name and not isinstance(call.args[0], ast.Starred):
+        # Of several roots there is no sum to go on with.
+        several = (ast.Starred, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.GeneratorExp, ast.SetComp)
+        if "backward" in name and not isinstance(call.args[0], several):
             return call.args[0]
     return None
 

@@ -55,6 +55,8 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
         first, second = collision.first, collision.second
         if first is None or any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
             continue
+        if max(len(first.roots), len(second.roots)) > 1:
+            continue
         for one, other in call_pairs(context.code, first, second):
             if one is other:
                 yield from _sum_in_loop(context, one)
@@ -119,7 +121,7 @@ def sum_over_loop(context: Context) -> Iterator[Candidate]:
         first, second = collision.first, collision.second
         if first is None or first.at.span != second.at.span or collision.same_iteration:
             continue
-        if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
+        if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()) or len(second.roots) > 1:
             continue
         call = context.call_at(second.at.span)
         found = _adds_up(code, call) if call is not None else None
