@@ -374,3 +374,57 @@ for epoch in range(3):
     for calls in ("", "    print(evaluate(attack=True).item())\n"):
         (finding,) = (one for one in check(from_text(text + calls, "train.py")).findings if one.code == CODE)
         assert finding.help == "detach `total` before the next iteration uses it"
+
+
+GATHERED = """\
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = [torch.randn(4, 3) for _ in range(12)]
+
+
+def step():
+    kept = []
+    {gathered}
+    {used}
+
+
+for epoch in range(3):
+    step()
+"""
+WRITTEN_OUT = "for x in data: kept.append(model(x).pow(2).mean())"
+
+
+@pytest.mark.parametrize(
+    "gathered",
+    [
+        "kept = [model(x).pow(2).mean() for x in data]",
+        "kept = list(model(x).pow(2).mean() for x in data)",
+        "kept = {i: model(x).pow(2).mean() for i, x in enumerate(data)}; kept = list(kept.values())",
+        "kept = tuple(map(lambda x: model(x).pow(2).mean(), data))",
+    ],
+)
+@pytest.mark.parametrize(
+    "used",
+    [
+        "print(sum(kept).item())",
+        "print(torch.stack(list(kept)).mean().item())",
+        "print(len(kept))",
+        "optimizer.zero_grad(); sum(kept).backward(); optimizer.step()",
+        "optimizer.zero_grad(); torch.stack(list(kept)).mean().backward(); optimizer.step()",
+        "optimizer.zero_grad(); [one.backward() for one in kept]; optimizer.step()",
+        "loss = torch.tensor(kept).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()",
+        "loss = sum(one.item() for one in kept); (torch.tensor(loss)).backward(); optimizer.step()",
+    ],
+)
+def test_a_comprehension_keeps_what_a_loop_keeps(gathered: str, used: str) -> None:
+    """What is gathered to be learned from is no leak, however it is gathered; nor where the way to it is cut."""
+    one, other = (
+        check(from_text(GATHERED.format(gathered=way, used=used), "train.py")).findings
+        for way in (gathered, WRITTEN_OUT)
+    )
+    assert [(found.code, found.certain) for found in one] == [(found.code, found.certain) for found in other]
+    learned = "backward" in used
+    assert ("TAPE201" in [found.code for found in other]) != learned

@@ -150,19 +150,38 @@ def _headline(holder: str, certain: bool) -> str:
 
 def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
     """Return the stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none
-    either.
+    either. What a backward lacks since the graph was cut off it is to be walked once that is mended.
     """
     told: set[_Place] = set()
     for reading in readings:
         for run in reading.runs:
             problem = run.traversal.problem
-            if problem is None or problem.certain != "yes" or problem.node is None:
+            if problem is None or problem.certain != "yes":
+                continue
+            if problem.node is None:
+                told |= _held_with(reading, _cut_off(reading, run)) & wanted
                 continue
             for place in wanted - told:
                 stored = reading.bound_at(place[1], place[2], run.position)
                 if problem.node.id in stored or problem.node.id in reading.ledger.ancestry(stored):
                     told.add(place)
     return told
+
+
+def _cut_off(reading: Reading, run: Run) -> set[int]:
+    """Return the nodes that were cut off what a backward starts from without a graph."""
+    problem = run.traversal.problem
+    if problem is None or problem.kind != "no-graph":
+        return set()
+    cuts = with_sources(reading, run.backward.roots[problem.root].cuts)
+    return {node for cut in cuts.values() for node in cut.nodes}
+
+
+def _held_with(reading: Reading, nodes: set[int]) -> set[_Place]:
+    """Return the stores that keep one of some nodes."""
+    if not nodes:
+        return set()
+    return {_place(held) for held in reading.held if any(map(nodes.intersection, held.nodes.values()))}
 
 
 def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
