@@ -187,6 +187,15 @@ GUARDED |= {
     if out != "learns nothing" or asked == "another step"
 }
 
+GUARDED |= {
+    f"{name}, over {endless}": Program(
+        "import itertools\n" + program.text.replace("while True:", f"for _ in {endless}:"), program.run
+    )
+    for name, program in GUARDED.items()
+    if name.startswith("an endless loop") and name.endswith("a step")
+    for endless in ("itertools.count()", "itertools.repeat(None)", "enumerate(itertools.cycle([1, 2]))")
+}
+
 _EPOCHS = """\
 import gym
 

@@ -234,22 +234,22 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
     if items:
-        return Stream(lambda: None, lambda index: items[index % len(items)])
+        return Stream(lambda: None, lambda index: items[index % len(items)], endless=True)
     return m.stream(positional(args, 0, Unknown()), node)
 
 
 def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = positional(args, 0)
     times = known_int(argument(args, kwargs, 1, "times"))
-    return Stream(lambda: times, lambda index: value)
+    return Stream(lambda: times, lambda index: value, endless=len(args) + len(kwargs) == 1)
 
 
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     start = concrete(argument(args, kwargs, 0, "start", 0))
     step = concrete(argument(args, kwargs, 1, "step", 1))
     if not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
-        return Stream(lambda: None, lambda index: Unknown.plain("count"))
-    return Stream(lambda: None, lambda index: start + index * step)
+        return Stream(lambda: None, lambda index: Unknown.plain("count"), endless=True)
+    return Stream(lambda: None, lambda index: start + index * step, endless=True)
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -281,8 +281,8 @@ def free_names(node: ast.AST) -> frozenset[str]:
     return frozenset((read - own) | shared)
 
 
-def ways_out(loop: ast.While) -> dict[ast.AST, bool] | None:
-    """Return the conditions of a `while True` that lead out of it, and with which answer.
+def ways_out(loop: ast.While | ast.For | ast.AsyncFor) -> dict[ast.AST, bool] | None:
+    """Return the conditions of an endless loop that lead out of it, and with which answer.
 
     None where one of them does nothing on the way: it may come to an end after any iteration.
     """

@@ -192,8 +192,12 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     element: Value = None
     index = stream.next
     usual, unseen = (value.usual, value.hidden) if isinstance(value, Range) else (None, False)
-    while (following := _next(loop, stream, index, element, held=held)) is not None:
-        index = following
+    leaving: dict[ast.AST, bool] = {}
+    while not leaving:
+        following = _next(loop, stream, index, element, held=held)
+        if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
+            break
+        index = index if following is None else following
         if usual is not None and index >= usual:
             loop.beyond(f"range({usual})", node.iter)
         if unseen and index == limits.SURE_ITERATIONS:
@@ -207,7 +211,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
             machine.world.loops.forget()
             break
         machine.assign(node.target, element, env, node)
-        signal = yield from machine.block(node.body, env)
+        signal = yield from _body(machine, node, leaving, env)
         index += 1
         stream.next = index
         loop.end()
@@ -230,6 +234,8 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
         # What only the loop holds is closed where it is broken off, too.
         stream.abandon(loop.machine)
     more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
+    if signal is not None and stream.never_ends:
+        more = "no"
     if signal is None and more != "no":
         _forget_counters(loop, None if length is None else length - index)
         _end_of(node, stream, loop.env)
@@ -326,18 +332,14 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if answer is False:
             known = True
             break
-        leaving = {} if _is_worth_another(loop, node, answer, always=always) else _ways_out(loop, node, always=always)
+        leaving = {} if _is_worth_another(loop, node, answer, always=always) else _ways_out(loop, node, endless=always)
         if leaving is None:
             break
         if answer is None and by_default is False:
             loop.beyond("false", node.test)
         loop.look()
         loop.begin()
-        around, machine.world.choices.leaving = machine.world.choices.leaving, leaving
-        try:
-            signal = yield from machine.block(node.body, env)
-        finally:
-            machine.world.choices.leaving = around
+        signal = yield from _body(machine, node, leaving, env)
         loop.end()
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
@@ -353,13 +355,22 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     return signal if isinstance(signal, flow.Returned) else None
 
 
-def _ways_out(loop: _Loop, node: ast.While, *, always: bool) -> dict[ast.AST, bool] | None:
-    """Return the conditions that lead out of a `while True`, with that answer, for its last iteration; None where it
+def _body(machine: Engine, node: ast.For | ast.AsyncFor | ast.While, leaving: dict[ast.AST, bool], env: Env) -> Run:
+    """Run the body of a loop; `leaving` are the conditions that are to lead out of it."""
+    around, machine.world.choices.leaving = machine.world.choices.leaving, leaving
+    try:
+        return (yield from machine.block(node.body, env))
+    finally:
+        machine.world.choices.leaving = around
+
+
+def _ways_out(loop: _Loop, node: ast.For | ast.AsyncFor | ast.While, *, endless: bool) -> dict[ast.AST, bool] | None:
+    """Return the conditions that lead out of an endless loop, with that answer, for its last iteration; None where it
     may just as well end after one that does not.
 
     What is done on the way out, `if done: learn(); break`, is done in each program that comes to an end.
     """
-    if not always:
+    if not endless:
         return None
     ways = loop.world.position.notes.of(node, syntax.ways_out)
     if ways is None:

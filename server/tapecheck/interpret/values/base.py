@@ -458,6 +458,12 @@ class Stream(BaseValue):
     """What its elements are drawn from: left together with it."""
     known: int = 0
     """Of one whose length nobody knows: how many of its elements are known."""
+    endless: bool = False
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether a loop over it only ends by what leads out of the loop."""
+        return self.endless or bool(self.sources and all(getattr(one, "never_ends", False) for one in self.sources))
 
     is_iterator: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = ("Iterator", "Iterable", "map", "filter", "zip", "enumerate")
