@@ -32,7 +32,9 @@ for step in range(4):
 HIDDEN = (
     "flag", "not flag", "ask()", "ask(step)", "ask(loss)", "settings.twice", "settings['twice']", "step < limit",
     "step > limit + 1", "len(names) > 2", "step in names", "settings.twice and ask(step)", "ask(step) or flag",
-    "names[step] is None", "flag == 'twice'", "-limit > step", "limit % 2",
+    "names[step] is None", "flag == 'twice'", "-limit > step", "limit % 2", "any(names)", "str(flag) == 'a'",
+    "f'{flag}' == 'a'", "'%s' % flag == 'a'", "isinstance(flag, str)", "type(flag) is str", "bool(flag)",
+    "abs(limit) > 2", "hasattr(settings, 'twice')", "settings.mode.lower() == 'a'", "next(iter(names)) > 1",
 )  # fmt: skip
 AGAINST_DEFAULTS = ("args.twice", "step > args.start + 2", "os.environ.get('TWICE')")
 BY_DEFAULT = ("not args.twice", "args.start == 0")

@@ -140,12 +140,19 @@ def root(value: Unknown) -> Unknown:
 
 def hidden(machine: Engine, value: Value) -> bool:
     """Return whether code that is not visible says what a value is: a name of its module, or what a call of it gave."""
-    return any(
-        machine.library.hides(root(one).name)
-        if one.parts is None
-        else any(type(part) is Lib and machine.library.hides(part.path) for part in one.parts)
-        for one in origins(asked(setting(machine, value)))
-    )
+    queue, seen = [asked(setting(machine, value))], set[int]()
+    for whole in queue:
+        for one in origins(whole):
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            if one.parts is None and machine.library.hides(root(one).name):
+                return True
+            given = one.drawn if one.parts is None else one.parts
+            if any(type(part) is Lib and machine.library.hides(part.path) for part in given):
+                return True
+            queue += one.drawn
+    return False
 
 
 def asked(value: Value) -> Value:

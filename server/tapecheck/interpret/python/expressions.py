@@ -35,6 +35,7 @@ from tapecheck.interpret.values import (
     concrete,
     deciding,
     declines,
+    drawn_from,
     hashable,
     known_elements,
     loaded,
@@ -176,7 +177,9 @@ def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
 
 
 def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
-    return binary(machine, node.op, machine.eval(node.left, env), machine.eval(node.right, env), node)
+    left, right = machine.eval(node.left, env), machine.eval(node.right, env)
+    result = binary(machine, node.op, left, right, node)
+    return drawn_from(result, (left, right)) if type(result) is Unknown else result
 
 
 def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -395,13 +398,13 @@ def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
 def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
     texts = [part for part in parts if isinstance(part, str)]
-    return "".join(texts) if len(texts) == len(parts) else Unknown.text()
+    return "".join(texts) if len(texts) == len(parts) else drawn_from(Unknown.text(), parts)
 
 
 def _formatted(machine: Engine, node: ast.FormattedValue, env: Env) -> Value:
     value = machine.eval(node.value, env)
     spec = machine.eval(node.format_spec, env) if node.format_spec is not None else ""
-    return constants.formatted(machine, value, spec, node.conversion, node)
+    return drawn_from(constants.formatted(machine, value, spec, node.conversion, node), (value,))
 
 
 def _named(machine: Engine, node: ast.NamedExpr, env: Env) -> Value:

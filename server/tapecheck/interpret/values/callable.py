@@ -19,7 +19,7 @@ from tapecheck.interpret.values.base import (
     Value,
     behaviour,
 )
-from tapecheck.interpret.values.unknown import Unknown
+from tapecheck.interpret.values.unknown import Unknown, drawn_from
 
 ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
@@ -99,7 +99,8 @@ class Native(BaseValue):
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
-            return self.call(machine, args, kwargs, node)
+            result = self.call(machine, args, kwargs, node)
+            return drawn_from(result, (self.receiver, *args, *kwargs.values())) if type(result) is Unknown else result
         except ODD_CALLS:
             # A call in a form the function is not known in: what it gives is unknown.
             return machine.library.opaque_result("call", args, kwargs, node)

@@ -75,12 +75,13 @@ class Unknown(BaseValue):
     in a tuple. `within` is what the program made itself and it is a part of: a model out of a library, what was in a
     saved file. `holds` are the leaves that the unknown code which made it was given, `made` the graphs that calls of
     it and of its methods gave, each with what was called. `part_of` is what it was taken out of by an index or a loop.
+    `drawn` is what Python's own function or operation that gave it, and has no `parts` for it, was given.
     """
 
     __slots__ = (
-        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "holds", "items",
-        "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner", "part_of",
-        "parts", "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
+        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "drawn", "holds",
+        "items", "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner",
+        "part_of", "parts", "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -139,6 +140,7 @@ class Unknown(BaseValue):
         self.holds: tuple[int, ...] = ()
         self.made: list[tuple[Unknown, int]] | None = None
         self.part_of: Unknown | None = None
+        self.drawn: tuple[Value, ...] = ()
 
     def stands_at(self, built: Tensor) -> None:
         """Note that it may have the graph that was built for it."""
@@ -403,6 +405,13 @@ _numbers = itertools.count(1)
 def may_carry(value: Value) -> TypeGuard[Tensor | Unknown]:
     """Whether a value may carry a graph itself: a tensor, or what nobody knows."""
     return isinstance(value, (Tensor, Unknown))
+
+
+def drawn_from(result: Value, given: Iterable[Value]) -> Value:
+    """Return a result, with what it hangs on noted where nobody knows what it is."""
+    if type(result) is Unknown and result.parts is None and not result.drawn:
+        result.drawn = tuple(given)
+    return result
 
 
 def node_of(value: Value) -> int | None:
