@@ -609,7 +609,7 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
 
 
 def _callable(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    known = behaviour(positional(args, 0)).is_callable
+    known = behaviour(setting(m, positional(args, 0))).is_callable
     return Unknown("callable") if known is None else known
 
 
