@@ -84,9 +84,8 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
     """Call findings possible that are there only where a condition comes out as it does which hangs on code that is not
     visible, or on an option that has not got its default.
     """
-    if len(readings) < 2 or not any(
-        decision.hangs_on != "data" for reading in readings for _, decision in reading.decisions
-    ):
+    decisions = (decision for reading in readings for _, decision in reading.decisions)
+    if len(readings) < 2 or all(decision.hangs_on == "data" for decision in decisions):
         return
     certain = [finding for finding in findings if finding.certain]
     shown = [{finding.key for finding in rule.judge([reading])} for reading in readings] if certain else []
@@ -95,13 +94,15 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
         lacking = [
             reading for reading, keys in zip(readings, shown) if finding.key not in keys and reading.ended == "finished"
         ]
-        for decision in _answered_alone(having, lacking):
-            kind = decision.hangs_on
-            assert kind != "data"
-            way = "true" if decision.taken else "false"
-            finding.rests_on += (Assumption(kind, decision.at.span, f"`{decision.text}` is {way}"),)
+        finding.rests_on += tuple(map(_assumed_answer, _answered_alone(having, lacking)))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
+
+
+def _assumed_answer(decision: Decision) -> Assumption:
+    assert decision.hangs_on != "data"
+    text = f"`{decision.text}` is {'true' if decision.taken else 'false'}"
+    return Assumption(decision.hangs_on, decision.at.span, text)
 
 
 def _answered_alone(having: Iterable[Reading], lacking: Iterable[Reading]) -> list[Decision]:

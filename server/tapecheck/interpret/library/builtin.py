@@ -126,31 +126,34 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    values: list[int] = []
-    usual: int | None = None
-    settled: Unknown | None = None
-    unseen = False
-    step = known_int(args[2]) if len(args) > 2 else 1
-    for index, arg in enumerate(args):
-        start = values[0] if values else 0
-        last = index == (0 if len(args) == 1 else 1)
-        if last and isinstance(default := default_of(arg), int) and step == 1:
-            # Settled on or not: that is for this way only.
-            usual = default - start
-        unseen = unseen or (last and usual is None and hidden(m, arg))
-        # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-        usual_bound = start + limits.LOOP_BOUND * (step or 1) if last else min(index, 1)
-        given = resolved(m, setting(m, arg), node) if last else concrete(arg)
-        if last and isinstance(given, Unknown) and given.bounds is None and given.concrete is None and step == 1:
-            settled = given
-        bound = _bound(given, usual_bound, last)
-        if bound is None:
-            return Unknown("range")
-        values.append(bound)
-    if not values or (len(values) > 2 and values[2] == 0):
+    if not args:
         return Unknown("range")
-    start, stop, *more = (0, *values) if len(values) == 1 else values
-    return Range(start, stop, more[0] if more else 1, usual, settled, unseen)
+    last = args[0] if len(args) == 1 else args[1]
+    step = known_int(args[2]) if len(args) > 2 else 1
+    start = _bound(concrete(args[0]), 0, False) if len(args) > 1 else 0
+    if start is None:
+        return Unknown("range")
+    unseen = hidden(m, last)
+    stop, settled = _end_of_range(m, last, start, step, node)
+    by = _bound(concrete(args[2]), 1, False) if stop is not None and len(args) > 2 else 1
+    if stop is None or not by:
+        return Unknown("range")
+    # Settled on or not: that is for this way only.
+    default = default_of(last)
+    usual = default - start if isinstance(default, int) and step == 1 else None
+    return Range(start, stop, by, usual, settled, usual is None and unseen)
+
+
+def _end_of_range(
+    m: Engine, last: Value, start: int, step: int | None, node: ast.AST
+) -> tuple[int | None, Unknown | None]:
+    """Return where a range ends, None where that is no whole number, and the unknown that was settled on for it."""
+    given = resolved(m, setting(m, last), node)
+    settled: Unknown | None = None
+    if isinstance(given, Unknown) and given.bounds is None and given.concrete is None and step == 1:
+        settled = given
+    # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+    return _bound(given, start + limits.LOOP_BOUND * (step or 1), True), settled
 
 
 def _bound(value: Value, usual: int, last: bool) -> int | None:

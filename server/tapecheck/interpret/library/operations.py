@@ -17,7 +17,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
-from tapecheck.interpret.state import cuts_of, merge_cuts
+from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
     INERT,
@@ -601,10 +601,7 @@ def _saves(
     saved: list[Saved] = []
     if world.modes.recomputed or world.modes.packed:
         return saved
-    lowered: Fact = "no"
-    if world.modes.autocast != "no":
-        within = fact.name.startswith(_LOWERED_WITHIN)
-        lowered = world.modes.autocast if fact.name in _LOWERED else "may" if within else "no"
+    lowered = _lowered(world, fact)
     for thing, place, fired, changed in plan.saves:
         if place < 0:
             own = torch.pending_others.setdefault(-place, world.writer.new_storage())
@@ -627,6 +624,15 @@ def _saves(
         saved.append(Saved(memory.id, world.writer.ledger.version(memory.id), "result", None, plan.result))
         torch.pending_storage = memory
     return saved
+
+
+def _lowered(world: World, fact: OpFact) -> Fact:
+    """Return whether autocast works an operation out in a lower precision."""
+    if world.modes.autocast == "no":
+        return "no"
+    if fact.name in _LOWERED:
+        return world.modes.autocast
+    return "may" if fact.name.startswith(_LOWERED_WITHIN) else "no"
 
 
 def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST) -> Value:

@@ -72,17 +72,23 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     answer = known_truth(machine, value)
     if answer is None or (isinstance(value, Unknown) and node in machine.world.choices.leaving):
         return _decided(machine, expression, value, env, node, _default(node, default))
-    if machine.world.choices.answering and type(node) is ast.If:
-        _follow(machine, expression, value, node, env)
-    if machine.world.position.iteration and type(node) is ast.If:
-        compared = guards.compared(machine, expression, env)
-        if isinstance(compared, ast.BinOp):
-            # A remainder itself is the test: `if not step % 4`.
-            compared = machine.world.position.notes.of(compared, _unlike_zero)
-            _compare_constants(machine, compared.ops[0], value, 0, compared)
-        if compared is not None:
-            guards.note_guard(machine, node, compared, answer, env)
+    if type(node) is ast.If:
+        if machine.world.choices.answering:
+            _follow(machine, expression, value, node, env)
+        if machine.world.position.iteration:
+            _note_guard(machine, expression, value, answer, node, env)
     return answer
+
+
+def _note_guard(machine: Engine, expression: ast.expr, value: Value, answer: bool, node: ast.If, env: Env) -> None:
+    """Note a condition of numbers that a loop comes to, see `guards`."""
+    compared = guards.compared(machine, expression, env)
+    if isinstance(compared, ast.BinOp):
+        # A remainder itself is the test: `if not step % 4`.
+        compared = machine.world.position.notes.of(compared, _unlike_zero)
+        _compare_constants(machine, compared.ops[0], value, 0, compared)
+    if compared is not None:
+        guards.note_guard(machine, node, compared, answer, env)
 
 
 def _follow(machine: Engine, expression: ast.expr, value: Value, node: ast.If, env: Env) -> None:
@@ -90,11 +96,24 @@ def _follow(machine: Engine, expression: ast.expr, value: Value, node: ast.If, e
     asked = [value]
     if isinstance(expression, ast.Compare):
         # What was found equal to a constant stands for that.
-        asked += [machine.eval(side, env) for side in (expression.left, *expression.comparators) if _is_path(side)]
+        asked += [_looked_up(machine, side, env) for side in (expression.left, *expression.comparators)]
     for one in asked:
         one = unknowns.asked(unknowns.setting(machine, one))
         if isinstance(one, Unknown):
             machine.world.choices.follow(unknowns.origins(one), node)
+
+
+def _looked_up(machine: Engine, side: ast.expr, env: Env) -> Value:
+    """Return what a side of a test names, None where it names nothing or looking it up may run code of the program."""
+    match side:
+        case ast.Name():
+            return machine.eval(side, env)
+        case ast.Attribute(value=inner, attr=name):
+            owner = _looked_up(machine, inner, env)
+            if isinstance(owner, Instance):
+                return owner.attrs.get(name)
+            return machine.eval(side, env) if isinstance(owner, Unknown) else None
+    return None
 
 
 def _default(node: ast.AST, default: bool | None) -> bool:

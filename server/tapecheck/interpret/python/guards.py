@@ -151,16 +151,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     if len(reached) >= limits.MOST_JUMPS:
         return 0, 0
     for key, guard in world.comparisons.guards.items():
-        if key not in reached and (count := _turns_of_inner(machine, guard, loop)) and not best:
-            best, chosen = (count, key) if count <= most else (0, 0)
-            continue
-        if guard.at[-1] != world.position.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
-            continue
-        # What is kept now and then is seen to grow once that was done a second and a third time.
-        grows = guard.divisor > 0 and guard.keeping is not None and guard.kept < limits.MIN_ITERATIONS
-        if (len(guard.answers) > 1 and key not in reached and not grows) or not guard.matters:
-            continue
-        count = turns_after(guard, again=key in reached, wanted=guard.keeping if grows else None)
+        count = _turns_of(machine, guard, loop, again=key in reached)
         if 0 < count <= most and (not best or count < best):
             best, chosen = count, key
     if not best:
@@ -173,6 +164,23 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     # What is done every few iterations is done in those that are passed over, too: they are whole rounds of it.
     passed = (best - 1) // (turn := cycle(machine, loop, chosen)) * turn
     return passed + 1, best - passed - 1 + extra
+
+
+def _turns_of(machine: Engine, guard: Guard, loop: int, *, again: bool) -> int:
+    """After how many further iterations of a loop it is worth coming to a guard; 0 where it never is.
+
+    `again` says that the loop was taken on to it before.
+    """
+    if not again and (count := _turns_of_inner(machine, guard, loop)):
+        return count
+    asked = guard.at[-1] == machine.world.position.iteration[-1] and guard.at[-1][0] == loop
+    if not asked or not guard.step or not guard.matters:
+        return 0
+    # What is kept now and then is seen to grow once that was done a second and a third time.
+    grows = guard.divisor > 0 and guard.keeping is not None and guard.kept < limits.MIN_ITERATIONS
+    if len(guard.answers) > 1 and not again and not grows:
+        return 0
+    return turns_after(guard, again=again, wanted=guard.keeping if grows else None)
 
 
 def _turns_of_inner(machine: Engine, guard: Guard, loop: int) -> int:
