@@ -68,7 +68,7 @@ def test_a_backward_that_may_fail_says_where_the_doubt_comes_from(
     assert "was freed by line 5" in shown
     assert "    no error is reported for a may: " in shown
     assert "reported: " not in shown
-    stored = 'torch.load("x.pt")["loss"]'
+    stored = 'torch.load("x.pt").loss'
     shown = trace(tmp_path, capsys, program.replace("make_loss(torch.nn.Linear(2, 1))", stored))
     assert shown.count("    what graph it walks nobody knows: unknown code returned it") == 2
 

@@ -516,3 +516,49 @@ def test_what_a_backward_walks_later_is_not_stored_detached() -> None:
             judge.act()
     """)["TAPE201"]
     assert fixes and not any("detached" in fix.title for fix in fixes)
+
+
+LEARNS_THROUGH = """
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.read = nn.GRUCell(4, 6), nn.Linear(6, 1)
+        self.h = torch.zeros(3, 6)
+
+    def forward(self, x):
+        {forward}
+
+
+agent = Agent()
+steps = torch.optim.SGD(agent.parameters(), lr=0.1)
+{before}
+agent.h = torch.zeros(3, 6)
+for x in torch.randn(5, 3, 4):
+    loss = agent(x).pow(2).mean()
+    steps.zero_grad()
+    loss.backward()
+    steps.step()
+"""
+OVER_ITERATIONS = """
+for epoch in range(3):
+    agent.h = torch.zeros(3, 6)
+    total = sum(agent(x).pow(2).mean() for x in torch.randn(6, 3, 4))
+    steps.zero_grad()
+    total.backward()
+    steps.step()
+"""
+FORWARDS = {
+    "in the call": "self.h = self.cell(x, self.h); return self.read(self.h)",
+    "in arithmetic": "self.h = 0.5 * self.h + self.cell(x); return self.read(self.h)",
+    "by another name": "h = self.h; self.h = h = self.cell(x, h); return self.read(h)",
+}
+
+
+@pytest.mark.parametrize("forward", FORWARDS.values(), ids=FORWARDS.keys())
+def test_what_another_loop_learns_through_is_not_cut_safely(forward: str) -> None:
+    """A loop that learns over its iterations calls the same method as the one whose second backward fails."""
+    alone = LEARNS_THROUGH.format(forward=forward, before="")
+    shared = LEARNS_THROUGH.format(forward=forward, before=OVER_ITERATIONS)
+    assert any("Detach" in title for title in safe(alone))
+    assert "TAPE101" in found(shared)
+    assert not any("Detach" in title for title in safe(shared))

@@ -13,12 +13,13 @@ from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import is_literal, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
-from tapecheck.tape import Backward, Loop
+from tapecheck.tape import Backward, Ledger, Loop, Node, Traversal
 
 _AFTER_BACKWARD = frozenset({
     "backward", "clip_grad_norm_", "clip_grad_value_", "manual_backward", "step", "unscale_", "update", "zero_grad",
 })  # fmt: skip
 _EFFECT = "Gradients no longer flow into earlier iterations; each iteration still learns from its own loss."
+_ELSEWHERE = "Other code learns over its iterations through this line, too: check that it is not meant to."
 _UNTRAINED = "What is learned stays as it is: no optimizer updates anything that the value was computed from."
 _NARROW = (
     "Gradients no longer flow through the stored value at all, in this iteration either: what comes before it "
@@ -47,6 +48,9 @@ Placing = Callable[[Context, Collision, Carrier, str], "_Place | None"]
 
 _READ, _BEFORE = "where it is read", "before it is read"
 """Places at which a carried value is detached, whichever iteration it comes from."""
+_AFTER, _START = "after the backward", "at the start of each iteration"
+_IN_THE_LOOP = frozenset((_AFTER, _START))
+"""Places in the loop itself, which no other loop comes to."""
 
 
 def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Placing]:
@@ -141,13 +145,30 @@ def _learned_through(collision: Collision, carrier: Carrier) -> bool:
     """Return whether the first backward went through a value where the carried one is read in the second."""
     first, consumer = collision.first, carrier.consumer
     traversal = collision.ledger.traversals.get(first.id) if first is not None else None
-    nodes = collision.ledger.nodes
-    return traversal is not None and any(
+    return traversal is not None and _passes(collision.ledger, traversal, consumer)
+
+
+def _passes(ledger: Ledger, traversal: Traversal, consumer: Node) -> bool:
+    """Return whether a backward went through what was carried into the operation that reads it, whenever that was."""
+    nodes = ledger.nodes
+    return any(
         nodes[number].at.span == consumer.at.span
         and nodes[number].op == consumer.op
         and len(nodes[number].inputs) >= len(consumer.inputs)
         for number in traversal.executed
         if number in nodes
+    )
+
+
+def _learned_elsewhere(context: Context, collision: Collision, carrier: Carrier) -> bool:
+    """Return whether a backward of other code learns through the operation that reads the carried value: a loop that
+    is meant to learn over its iterations calls the same function.
+    """
+    own = {backward.at.span for backward in (collision.first, collision.second) if backward is not None}
+    return any(
+        run.at.span not in own and _passes(reading.ledger, run.traversal, carrier.consumer)
+        for reading in context.readings
+        for run in reading.runs
     )
 
 
@@ -176,6 +197,8 @@ def _everywhere(
         meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
         if untrained:
             meaning, effect = "nothing before it is trained", _UNTRAINED
+        elif _shared_line(context, collision, group, placed[0].where):
+            effect = _ELSEWHERE
         title = f"Detach {names} {where}"
         if dropped:
             both = f"{title} and drop `retain_graph=True`: {meaning}"
@@ -193,7 +216,13 @@ def _keeps_training(
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
+    through = through or _shared_line(context, collision, group, where)
     return context.stops and not narrow and not collision.walked_before and not through
+
+
+def _shared_line(context: Context, collision: Collision, group: list[Carrier], where: str) -> bool:
+    """Return whether what is detached at a place is learned through by code outside of the loop."""
+    return where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
 
 
 def _written(code: Code, carrier: Carrier) -> str:
@@ -343,7 +372,7 @@ def _after_backward(context: Context, collision: Collision, carrier: Carrier, sh
         if store is not loop and store.lineno > (last.end_lineno or 0) and store in loop.body:
             return None
     change = code.insert_after(last, detaching(_written(context.code, carrier), shape))
-    return None if change is None else _Place([change, *_needed(code, shape)], "after the backward")
+    return None if change is None else _Place([change, *_needed(code, shape)], _AFTER)
 
 
 def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -507,7 +536,7 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
     if loop is None:
         return None
     change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape))
-    return None if change is None else _Place([change, *_needed(code, shape)], "at the start of each iteration")
+    return None if change is None else _Place([change, *_needed(code, shape)], _START)
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:
