@@ -291,3 +291,38 @@ def test_a_gradient_that_the_loss_is_made_of_wants_a_graph(used: str, wanted: st
     assert f"{wanted}=True" in fixes[0].edits[0].content
     assert sum(fix.applicability == "safe" for fix in fixes) == 1
     assert not any("GradientBackward" in label.message for label in finding.labels)
+
+
+ACTOR_CRITIC = """\
+import torch
+from torch import nn
+
+actor, critic = nn.Linear(4, 2), nn.Linear(4, 1)
+{made}
+for step in range(3):
+    state = torch.randn(8, 4)
+    error = 1 - critic(state)
+    critic_loss = error.pow(2).mean()
+    first.zero_grad()
+    critic_loss.backward()
+    first.step()
+    actor_loss = (actor(state) * error).mean()
+    second.zero_grad()
+    actor_loss.backward()
+    second.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "detached"),
+    [
+        ("first, second = (torch.optim.Adam(net.parameters()) for net in (critic, actor))", True),
+        ("first = second = torch.optim.Adam([*actor.parameters(), *critic.parameters()])", False),
+    ],
+)
+def test_what_has_had_its_step_is_detached_for_the_second_loss(made: str, detached: bool) -> None:
+    """Added up, the losses would train the critic on the actor's loss as well."""
+    [finding] = check(from_text(ACTOR_CRITIC.format(made=made), "train.py")).findings
+    assert finding.code == "TAPE101"
+    assert ("give this loss `error.detach()`" in (finding.help or "")) is detached
+    assert ("add the losses" in (finding.help or "")) is not detached

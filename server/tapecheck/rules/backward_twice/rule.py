@@ -132,6 +132,21 @@ def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, ste
     return not below & set(optimizer.params)
 
 
+def _second_needs_no_gradient(reading: Reading, origin: Origin, run: Run, step: Step | None) -> bool:
+    """Return whether the step between has updated all that the shared value was computed from, and the second backward
+    is there for what another optimizer has.
+    """
+    optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
+    if optimizer is None or optimizer.complete != "yes" or origin.node is None:
+        return False
+    leaves, own = reading.ledger.leaves.keys(), set(optimizer.params)
+    below = reading.ledger.ancestry([origin.node]) & leaves
+    roots = (root.node for root in run.backward.roots if root.node is not None)
+    besides = (reading.ledger.ancestry(roots) & leaves) - below
+    others = {leaf for made in reading.optimizers.values() if made is not optimizer for leaf in made.params}
+    return bool(below) and below <= own and besides.isdisjoint(own) and not besides.isdisjoint(others)
+
+
 def _help_carried(reading: Reading, origin: Origin) -> str:
     if origin.elements == "list":
         return (
@@ -187,6 +202,10 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
         return (
             f"the backward on {line(freeing.at.span, home)} trains nothing that {origin.text} was computed "
             f"from: give its loss `{origin.name or 'value'}.detach()`"
+        )
+    if _second_needs_no_gradient(reading, origin, run, step):
+        return (
+            f"what {origin.text} was computed from has had its step: give this loss `{origin.name or 'value'}.detach()`"
         )
     if freeing.at.span == home:
         return (
