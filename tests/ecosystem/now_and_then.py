@@ -196,6 +196,24 @@ GUARDED |= {
     for endless in ("itertools.count()", "itertools.repeat(None)", "enumerate(itertools.cycle([1, 2]))")
 }
 
+GUARDED["an endless loop that is left for what it was not asked to do"] = Program(
+    """\
+def go(stream, last):
+    while True:
+        loss = net(next(stream)).sum()
+        if not last:
+            loss.backward()
+        if loss.item() > 3 and last:
+            loss.backward()
+            break
+
+net = nn.Linear(3, 1)
+""",
+    """\
+go((torch.ones(2, 3) * 100 * i * net.weight.detach().sign() for i in range(9)), True)
+""",
+)
+
 _EPOCHS = """\
 import gym
 

@@ -40,6 +40,8 @@ def test_it_is_reported_where_it_raises() -> None:
         ("torch.autograd.grad(loss, [x, stem.weight])", "loss.backward()"),
         ("[x, stem.weight]", "[head.weight]"),
         ("[x, stem.weight]", "hidden"),
+        ("[x, stem.weight])", "[*body.parameters(), *head.parameters()], allow_unused=True)"),
+        ("torch.autograd.grad(loss, [x, stem.weight])", "loss.backward(inputs=[body.weight, head.weight])"),
         ("checkpoint(body, stem(x), use_reentrant=True)", "body(stem(x))"),
         ("use_reentrant=True", "use_reentrant=len(sys.argv) > 1"),
     ],

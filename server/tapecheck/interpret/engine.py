@@ -167,7 +167,7 @@ class Library(Protocol):
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call a function or class by its dotted path."""
 
-    def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
+    def given_away(self, values: Iterable[Value], node: ast.AST, to: str, *, told: bool = False) -> None:
         """Note that code nobody can look into got values, and the leaves in them."""
 
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:

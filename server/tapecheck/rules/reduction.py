@@ -32,8 +32,6 @@ from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
-PREPARE = "prepare"
-"""Where frameworks take models and optimizers: what they do with them is on the tape."""
 Cause = Literal["bypass", "again", "no_sync", "grad"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
 the forward ran under `no_sync`, or `autograd.grad` computed them.
@@ -140,7 +138,7 @@ class Reductions:
             # Where parameters are averaged in place of gradients, the steps between are each process's own.
             own = {reducer for reducer, one in self._reducers.items() if not one.leaves.isdisjoint(moment.leaves)}
             self.unreduced = [each for each in self.unreduced if each.local.wrapper.id not in own]
-        elif isinstance(moment, LeafEscape) and moment.to != PREPARE:
+        elif isinstance(moment, LeafEscape) and not moment.told:
             self._unseen.update(moment.leaves or [leaf for one in self._reducers.values() for leaf in one.leaves])
         elif isinstance(moment, GradientCleared):
             self._local.pop(moment.leaf, None)

@@ -472,12 +472,14 @@ class LeafEscape:
     """Leaves, or the model or optimizer that has them, went into code that this tape does not see.
 
     It may read, clear or set their gradients, and step them, then and later. No `leaves` means any of them: unknown
-    code was asked to clear gradients, and what it has is not known.
+    code was asked to clear gradients, and what it has is not known. `told` says that what it does with them is on this
+    tape: a framework that prepares a model for the steps of the program.
     """
 
     at: Site
     leaves: tuple[int, ...]
     to: str
+    told: bool = False
 
 
 @built_directly

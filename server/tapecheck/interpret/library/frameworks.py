@@ -35,8 +35,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Fact
 
-PREPARE = "prepare"
-"""Where a framework takes models and optimizers to: it does with them what the program says."""
 Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 
 
@@ -46,7 +44,7 @@ def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     # What it hands back clears, steps and scales as the framework was told to.
-    modules.machine.library.given_away(args, node, PREPARE)
+    modules.machine.library.given_away(args, node, "prepare", told=True)
     # What its arguments say of DistributedDataParallel is not read.
     unused: Fact = "may" if owner.args else "no"
     made = [wrappers.prepared(modules.torch, value, node, unused) for value in args]

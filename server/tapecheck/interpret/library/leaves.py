@@ -63,11 +63,18 @@ def _root(function: Unknown) -> Unknown:
 
 
 def escape(
-    torch: Torch, values: Iterable[Value], node: ast.AST, to: str, function: Unknown | None = None
+    torch: Torch,
+    values: Iterable[Value],
+    node: ast.AST,
+    to: str,
+    function: Unknown | None = None,
+    *,
+    told: bool = False,
 ) -> tuple[int, ...]:
     """Note that unknown code was given values, as far as there are leaves in them; return those.
 
     `to` is its dotted path, that of `function`: what a function is called by itself says nothing of what it does.
+    `told` says that what it does with them is followed.
     """
     world = torch.world
     path = to if function is None else _root(function).name
@@ -89,7 +96,7 @@ def escape(
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     if found:
         torch.autograd.escaped.update(found)
-        world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to))
+        world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to, told))
     return tuple(found)
 
 

@@ -153,9 +153,9 @@ class Libraries:
                 return made
         return torch.opaque_result(path, args, kwargs, node)
 
-    def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
-        """Note that code nobody can look into got values, and the leaves in them."""
-        leaves.escape(self.torch, values, node, to)
+    def given_away(self, values: Iterable[Value], node: ast.AST, to: str, *, told: bool = False) -> None:
+        """Note that code nobody can look into got values, and the leaves in them; `told` where it is modelled."""
+        leaves.escape(self.torch, values, node, to, told=told)
 
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know."""

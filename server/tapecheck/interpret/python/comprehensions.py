@@ -1,7 +1,7 @@
 """Comprehensions, and calls that take in all elements of an iterable: `[f(x) for x in data]`, `sum(f(x) for ...)`.
 
-Inside a forward pass they are one step of it. One whose first element runs a backward, or builds a graph, is a loop
-like any other from its second element on, which keeps what has been worked out so far.
+Over the parts of a model they are one step of a forward pass. One whose elements are trained on (its first element
+runs a backward) is a loop like any other from its second element on, which keeps what has been worked out so far.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
 def trained(
     machine: Engine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
 ) -> Iterator[Value]:
-    """Run rounds as iterations of a loop, from the second on, where the first runs a backward, or builds a graph:
-    `[net(x).item() for x in data]`. They fill `kept`.
+    """Run rounds as iterations of a loop, from the second on, where the first runs a backward, or builds a graph
+    of which its element keeps nothing: `[net(x).item() for x in data]`. They fill `kept`.
     """
     world = machine.world
     entry = (node, kept)
@@ -112,7 +112,7 @@ def trained(
             if world.writer.backwards != before:
                 extent.enough = max(extent.enough, limits.TRAINED_ROUNDS)
                 break
-            if world.writer.last_id != newest and not world.position.inside_forward:
+            if world.writer.last_id != newest and not world.position.inside_forward and _without_graph(kept):
                 extent.enough = max(extent.enough, limits.COUNTED_ROUNDS)
                 break
             if _makes_objects(kept):
@@ -141,6 +141,12 @@ def _makes_objects(kept: List | Dict) -> bool:
     """Return whether the element that was kept last is an object: what a loop stores in it is not in the others."""
     elements = _elements(kept)
     return bool(elements) and isinstance(elements[-1], Instance)
+
+
+def _without_graph(kept: List | Dict) -> bool:
+    """Return whether nothing of the element that was kept last can have a graph: a number, a constant tensor."""
+    elements = _elements(kept)
+    return bool(elements) and not carry.tensors_in(elements[-1])
 
 
 def _elements(kept: List | Dict) -> list[Value]:

@@ -70,7 +70,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     _keep_defaults(machine, expression, env)
     value = unknowns.setting(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
-    if answer is None or (isinstance(value, Unknown) and node in machine.world.choices.leaving):
+    if answer is None or (node in machine.world.choices.leaving and _asked_here(machine, expression, value)):
         return _decided(machine, expression, value, env, node, _default(node, default))
     if type(node) is ast.If:
         if machine.world.choices.answering:
@@ -78,6 +78,15 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if machine.world.position.iteration:
             _note_guard(machine, expression, value, answer, node, env)
     return answer
+
+
+def _asked_here(machine: Engine, expression: ast.expr, value: Value) -> bool:
+    """Return whether a value is known only since this very condition was answered: in an earlier iteration."""
+    if not isinstance(value, Unknown):
+        return False
+    span, answering = machine.world.position.span(expression), machine.world.choices.answering
+    places = {answering[id(one)] for one in unknowns.origins(unknowns.asked(value)) if id(one) in answering}
+    return places == {(span.file, span.line, span.column)}
 
 
 def _note_guard(machine: Engine, expression: ast.expr, value: Value, answer: bool, node: ast.If, env: Env) -> None:

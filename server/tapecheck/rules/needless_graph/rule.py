@@ -192,10 +192,7 @@ def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: 
     """Return the nodes of a loop's own that lead to some parameters; none where no layer is run in it."""
     nodes = reading.ledger.nodes
     trained = [node for node in built if node in leading]
-    inmost = {node: _innermost(reading, nodes[node].at) for node in trained}
-    # The first element of a comprehension is worked out before the loop that it turns out to be.
-    within = {nodes[node].at.span for node in trained if inmost[node] != loop.id}
-    own = [node for node in trained if inmost[node] == loop.id and nodes[node].at.span not in within]
+    own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
     return own if any(_forward(reading, nodes[node]) for node in trained) else []
 
 

@@ -55,8 +55,16 @@ def _through(reading: Reading) -> Iterator[_Through]:
         if run.failed or (run.backward.accumulates and run.backward.inputs is None):
             continue
         # What a gradient is asked for is not walked any further.
-        ends = run.backward.inputs or ()
+        ends = set(run.backward.inputs or ())
         walked = (nodes[each] for each, fact in run.traversal.executed.items() if fact == "yes" and each in nodes)
-        checkpoints = [node for node in walked if node.recomputes and node.linked == "yes" and node.id not in ends]
+        checkpoints = [
+            node
+            for node in walked
+            if node.recomputes
+            and node.linked == "yes"
+            and node.id not in ends
+            # A gradient of what is inside alone does not come through it: the engine leaves the region out.
+            and not ends.isdisjoint(reading.ledger.ancestry(node.inputs[1:]))
+        ]
         if checkpoints:
             yield _Through(run, checkpoints)
