@@ -183,21 +183,23 @@ def _everywhere(
         names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
         sources: set[int] = set().union(*(carrier.sources for carrier in group))
         untrained = collision.trains_none_of(collision.leaves(sources))
+        where = placed[0].where
+        shared = where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
         # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
         safe = not (untrained and collision.makes_parameters(sources)) and _keeps_training(
-            context, collision, group, placed[0].where, narrow=narrow, untrained=untrained
+            context, collision, group, where, narrow=narrow, untrained=untrained, shared=shared
         )
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
-        where = placed[0].where.replace("it is", "they are") if len(group) > 1 else placed[0].where
+        where = where.replace("it is", "they are") if len(group) > 1 else where
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         group_name = "narrow" if narrow else "between"
         effect = _NARROW if narrow else _EFFECT
         meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
         if untrained:
             meaning, effect = "nothing before it is trained", _UNTRAINED
-        elif _shared_line(context, collision, group, placed[0].where):
+        elif shared:
             effect = _ELSEWHERE
         title = f"Detach {names} {where}"
         if dropped:
@@ -207,22 +209,25 @@ def _everywhere(
 
 
 def _keeps_training(
-    context: Context, collision: Collision, group: list[Carrier], where: str, *, narrow: bool, untrained: bool
+    context: Context,
+    collision: Collision,
+    group: list[Carrier],
+    where: str,
+    *,
+    narrow: bool,
+    untrained: bool,
+    shared: bool,
 ) -> bool:
-    """Return whether a program that is detached at a place learns what it did before."""
+    """Return whether a program that is detached at a place learns what it did before; `shared` says that code outside
+    of the loop learns through the place.
+    """
     # A norm over all gradients feels those of the untrained too.
     if untrained and not context.caught and "clip_grad" not in context.code.text:
         return True
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
-    through = through or _shared_line(context, collision, group, where)
-    return context.stops and not narrow and not collision.walked_before and not through
-
-
-def _shared_line(context: Context, collision: Collision, group: list[Carrier], where: str) -> bool:
-    """Return whether what is detached at a place is learned through by code outside of the loop."""
-    return where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
+    return context.stops and not narrow and not collision.walked_before and not through and not shared
 
 
 def _written(code: Code, carrier: Carrier) -> str:

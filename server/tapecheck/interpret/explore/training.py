@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, FunctionNode, facts_of
-from tapecheck.interpret.explore.index import index_of
+from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.source import Source
 from tapecheck.source.nodes import id_of, of_kind, walk
 from tapecheck.torchfacts import Facts, load
@@ -52,36 +53,42 @@ def reach_of(source: Source, statement: ast.stmt) -> Reach:
         None,
     )
     facts = facts_of((statement,))
+    called = _reached(index, index.calls.callees(facts, owner))
     effects = facts.effects
-    found: dict[int, ast.AST] = {}
-    queue = list(index.calls.callees(facts, owner))
-    for body in queue:
-        if id(body.node) in found:
-            continue
-        found[id(body.node)] = body.node
+    for body in called:
         effects |= body.facts.effects
-        queue.extend(index.calls.callees(body.facts, body.owner.name if body.owner is not None else None))
-    bodies = (statement, *found.values())
+    bodies = (statement, *(body.node for body in called))
     opaque = tuple(_opaque(bodies, index.defined.callables, _imported(source.tree)))
     return Reach(bodies, bool(effects & Effect.BEGIN), opaque)
 
 
 def trainers_of(source: Source, line: int) -> list[FunctionNode]:
     """Return the functions of a file that can start a backward, by their own text, and come to the one of a line."""
-    bodies = index_of(source).defined.bodies
+    index = index_of(source)
+    bodies = index.defined.bodies
     inside = {id(body) for body in bodies if body.node.lineno <= line <= (body.node.end_lineno or body.node.lineno)}
-    found: list[FunctionNode] = []
-    for body in bodies:
-        if body.facts.effects & Effect.START and id(body) not in inside:
-            seen: set[int] = set()
-            queue = [body]
-            for one in queue:
-                called = index_of(source).calls.callees(one.facts, one.owner.name if one.owner is not None else None)
-                queue.extend(other for other in called if id(other) not in seen)
-                seen.update(map(id, called))
-            if not inside.isdisjoint(seen):
-                found.append(body.node)
-    return found
+    return [
+        body.node
+        for body in bodies
+        if body.facts.effects & Effect.START
+        and id(body) not in inside
+        and not inside.isdisjoint(map(id, _reached(index, _callees(index, body))))
+    ]
+
+
+def _reached(index: Index, called: Iterable[Body]) -> list[Body]:
+    """Return functions of a file and those that they call, and these in turn, each once."""
+    found: dict[int, Body] = {}
+    queue = list(called)
+    for body in queue:
+        if id(body) not in found:
+            found[id(body)] = body
+            queue.extend(_callees(index, body))
+    return list(found.values())
+
+
+def _callees(index: Index, body: Body) -> Iterable[Body]:
+    return index.calls.callees(body.facts, body.owner.name if body.owner is not None else None)
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:

@@ -122,7 +122,7 @@ class Watcher:
         here, other = shape.sides(taken)
         present = self._present(world, env)
         modes = self._of_modes(present, shapes, node)
-        stake = max(self._other_side(present, shapes, node, here, other), Stake.VERDICT if modes else Stake.NOTHING)
+        stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
         # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
         unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
@@ -201,9 +201,9 @@ class Watcher:
         facts = module.notes.of(node, statement_facts)
         return bool(index_of(module.source).calls.reach(facts)[0] & Effect.START)
 
-    def _other_side(self, present: Present, shapes: Shapes, node: ast.If, here: Side, other: Side) -> Stake:
+    def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
-        world, shape = present.world, shapes.shape(node)
+        world = present.world
         imported = self._of_imports(world, other)
         if imported is None:
             return Stake.VERDICT

@@ -178,8 +178,7 @@ def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
 
 def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
     left, right = machine.eval(node.left, env), machine.eval(node.right, env)
-    result = binary(machine, node.op, left, right, node)
-    return drawn_from(result, (left, right)) if type(result) is Unknown else result
+    return drawn_from(binary(machine, node.op, left, right, node), (left, right))
 
 
 def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:

@@ -100,7 +100,7 @@ class Native(BaseValue):
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
             result = self.call(machine, args, kwargs, node)
-            return drawn_from(result, (self.receiver, *args, *kwargs.values())) if type(result) is Unknown else result
+            return drawn_from(result, (self.receiver, *args, *kwargs.values()))
         except ODD_CALLS:
             # A call in a form the function is not known in: what it gives is unknown.
             return machine.library.opaque_result("call", args, kwargs, node)

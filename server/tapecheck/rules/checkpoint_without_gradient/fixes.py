@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.strategies.arguments import with_keyword
+from tapecheck.tape import Span
 
-NOT_REENTRANT = "Checkpoint with `use_reentrant=False`"
 _EFFECT = "The parameters inside get gradients; the forward is still computed anew in backward."
 
 
 def not_reentrant(context: Context) -> Iterator[Candidate]:
     """Pass `use_reentrant=False` to the call."""
-    changes = with_keyword(context, [context.finding.span], "use_reentrant", "False")
+    yield from other_kind(context, [context.finding.span], _EFFECT)
+
+
+def other_kind(context: Context, checkpoints: Sequence[Span], effect: str) -> Iterator[Candidate]:
+    """Pass `use_reentrant=False` to calls of `checkpoint`; `effect` says what comes of it."""
+    changes = with_keyword(context, checkpoints, "use_reentrant", "False")
     if changes:
-        yield Candidate(NOT_REENTRANT, _EFFECT, changes)
+        yield Candidate("Checkpoint with `use_reentrant=False`", effect, changes)
 
 
 STRATEGIES: tuple[Strategy, ...] = (not_reentrant,)

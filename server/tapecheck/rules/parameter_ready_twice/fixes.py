@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.rules.backward_twice.fixes import sum_losses
-from tapecheck.rules.checkpoint_without_gradient.fixes import NOT_REENTRANT
+from tapecheck.rules.checkpoint_without_gradient.fixes import other_kind
 from tapecheck.rules.parameter_ready_twice.facts import ParameterReadyTwiceFacts
 
 
@@ -15,10 +14,8 @@ def not_reentrant(context: Context) -> Iterator[Candidate]:
     """Pass `use_reentrant=False` to each of the checkpoints."""
     facts = context.finding.facts
     spans = facts.checkpoints if isinstance(facts, ParameterReadyTwiceFacts) else ()
-    changes = with_keyword(context, spans, "use_reentrant", "False")
-    if changes:
-        effect = "One backward adds up all uses of a parameter; the forward is still computed anew in it."
-        yield Candidate(NOT_REENTRANT, effect, changes)
+    effect = "One backward adds up all uses of a parameter; the forward is still computed anew in it."
+    yield from other_kind(context, spans, effect)
 
 
 STRATEGIES: tuple[Strategy, ...] = (not_reentrant, sum_losses)
