@@ -110,36 +110,41 @@ class Tensors:
         return found
 
     def _choose(self, bounds: list[_Bound], name: str, word: Word, meant: tuple[str, Scope]) -> list[_Bound]:
-        """Return the times that one place bound the name: the place itself, or the last one before it in the text.
+        """Return the times that one place bound the name: the place itself, or the last one before it in the text."""
+        span = self.outline.span(word)
+        bound = {one.span for one in bounds}
+        if span not in bound:
+            stores = self.outline.stores(name, meant[1])
+            if "." in name:
+                stores = [store for store in stores if self.outline.meaning(name, store.line) == meant]
+            chosen = None if span in stores else self._bound_before(span, bound, stores, name, meant[1])
+            if chosen is None:
+                return []
+            span = chosen
+        return [one for one in bounds if one.span == span]
+
+    def _bound_before(
+        self, span: Span, bound: set[Span], stores: Iterable[Span], name: str, scope: Scope
+    ) -> Span | None:
+        """Return the place that bound what a name stands for at another; None where that has no graph.
 
         Not every store binds a tensor with a graph; where the last one before does not, the name has a graph
         here only if a loop around both brings it back from further down.
         """
-        outline, scope = self.outline, meant[1]
-        span = outline.span(word)
-        bound = {one.span for one in bounds}
-        if span in bound:
-            return [one for one in bounds if one.span == span]
-        stores = outline.stores(name, scope)
-        if "." in name:
-            stores = [store for store in stores if outline.meaning(name, store.line) == meant]
-        if span in stores:
-            return []
+        outline = self.outline
         first, last = outline.statement(span.line)
         here = (span.line, span.column)
-        earlier = [one for one in stores if (one.line, one.column) < here]
-        before = [one for one in earlier if not first <= one.line <= last]
-        chosen = before[-1] if before else None
-        if chosen not in bound:
-            back: Iterable[Span] = ()
-            # Else it is read in an inner function, which runs when everything around it is bound.
-            if "." in name or outline.scopes_at(span.line)[0] == scope:
-                loops = [loop for loop in outline.loops if loop[0] <= span.line <= loop[1]]
-                back = [one for one in bound if any(first <= one.line <= last for first, last in loops)]
-                if before and not back:
-                    return []
-            chosen = max(back or bound, key=lambda one: (one.line, one.column))
-        return [one for one in bounds if one.span == chosen]
+        before = [one for one in stores if (one.line, one.column) < here and not first <= one.line <= last]
+        if before and before[-1] in bound:
+            return before[-1]
+        back: Iterable[Span] = ()
+        # Else it is read in an inner function, which runs when everything around it is bound.
+        if "." in name or outline.scopes_at(span.line)[0] == scope:
+            loops = [loop for loop in outline.loops if loop[0] <= span.line <= loop[1]]
+            back = [one for one in bound if any(first <= one.line <= last for first, last in loops)]
+            if before and not back:
+                return None
+        return max(back or bound, key=lambda one: (one.line, one.column))
 
     # The story
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from tapecheck.rules.reading import GradientEvent, Reading, Run, remembered
 from tapecheck.tape import (
@@ -79,38 +79,48 @@ class Gradients:
         self.nodes_read: dict[int, list[int]] = {}
         """Intermediate values whose gradient the program reads, with the positions."""
         self._moments: dict[int, list[Moment]] = {}
-        for number, made in reading.optimizers_made.items():
-            for _, optimizer in made:
-                self.listed = self.listed and optimizer.complete == "yes"
-                for leaf in (*optimizer.params, *optimizer.frozen):
-                    self.steppable.setdefault(leaf, set()).add(number)
+        self._read_optimizers()
         given = [node for _, escape in reading.escapes for node in escape.nodes]
         if given:
             # Who has a value with a graph may run a backward from it.
             self.escaped.update(node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves)
         owners = _Owners(reading)
-        for position, event in reading.gradient_events:
-            self._add_event(position, event)
-            if isinstance(event, GradientSet) and event.how:
-                in_place: GradientSet | GradientCleared | None = event
-            else:
-                in_place = event if isinstance(event, GradientCleared) and event.to_none != "yes" else None
-            owner = owners.at(in_place.leaf, position) if in_place is not None else None
-            if in_place is not None and owner is not None and owner.source is not None:
-                # One tensor: what is done to it in place is done to both gradients.
-                self._add_event(position, replace(in_place, leaf=owner.source))
+        self._read_events(owners)
         for run in reading.runs:
             if run.backward.accumulates:
                 self._add_run(run)
-        for position, step in reading.steps:
+        self._read_steps(owners)
+        for moments in self._moments.values():
+            moments.sort(key=lambda moment: moment.position)
+
+    def _read_optimizers(self) -> None:
+        """Note which optimizers step which leaves."""
+        for number, made in self.reading.optimizers_made.items():
+            for _, optimizer in made:
+                self.listed = self.listed and optimizer.complete == "yes"
+                for leaf in (*optimizer.params, *optimizer.frozen):
+                    self.steppable.setdefault(leaf, set()).add(number)
+
+    def _read_events(self, owners: _Owners) -> None:
+        """Note what the program does to gradients itself."""
+        for position, event in self.reading.gradient_events:
+            self._add_event(position, event)
+            if not _in_place(event):
+                continue
+            owner = owners.at(event.leaf, position)
+            if owner is not None and owner.source is not None:
+                # One tensor: what is done to it in place is done to both gradients.
+                self._add_event(position, replace(event, leaf=owner.source))
+
+    def _read_steps(self, owners: _Owners) -> None:
+        """Note what steps use."""
+        for position, step in self.reading.steps:
             for leaf in self.params_at(step.optimizer, position):
                 self._add(leaf, Moment(position, "stepped", step.at, "yes", None, step))
                 owner = owners.at(leaf, position)
                 if owner is not None and owner.source is not None and owner.source not in self.steppable:
                     self.handed[owner.source] = owner.at
                     self._add(owner.source, Moment(position, "stepped", step.at, "yes", None, step))
-        for moments in self._moments.values():
-            moments.sort(key=lambda moment: moment.position)
 
     def _add_event(self, position: int, event: GradientEvent) -> None:
         match event:
@@ -184,6 +194,13 @@ class Gradients:
     def leaves(self) -> Iterator[int]:
         """Yield the leaves to whose gradients anything happens."""
         return iter(self._moments)
+
+
+def _in_place(event: GradientEvent) -> TypeGuard[GradientSet | GradientCleared]:
+    """Whether a gradient is changed in place."""
+    if isinstance(event, GradientSet):
+        return bool(event.how)
+    return isinstance(event, GradientCleared) and event.to_none != "yes"
 
 
 class _Owners:

@@ -301,38 +301,29 @@ def _computed(
     torch: Torch, function: Unknown, given: tuple[int, ...], args: Args, kwargs: Kwargs, node: ast.AST
 ) -> Unknown:
     """Return what a call gives of which nothing is known."""
-    for arg in (*args, *kwargs.values()):
+    passed = (*args, *kwargs.values())
+    for arg in passed:
         if isinstance(arg, Queue):
             # Whoever has it may fill it and empty it.
             arg.more = True
-    values = torch.tensors((*args, *kwargs.values()))
+    values = torch.tensors(passed)
     looks = leaves.only_looks(torch, function)
     if not looks:
         torch.nn.ran(function, args, node)
     if function.leaf is not None:
-        parts = [function.leaf, *torch.nn.replaced_parameters(function)]
-        # A model that somebody wrote and saved may hand back states that it has cut.
-        saved = function.leaf.noted(Mark.SAVED)
-        return opaque(torch, function.name, [*parts, *values], node, linked="may" if saved else "yes", keeps="yes")
-    owner, method = function.owner, ""
-    if owner is not None:
-        method = function.attr
-        values += [owner] if function.node is not None or owner.cuts else []
-    whole = function.within
+        return _output(torch, function, function.leaf, values, node)
+    owner, whole = function.owner, _model_run(torch, function)
+    if owner is not None and (function.node is not None or owner.cuts):
+        values.append(owner)
     keeps: Fact = "may"
-    if method in _COMPUTES_NOTHING or (owner is not whole and owner is not None and _without_parameters(torch, owner)):
-        # What every module has, and what runs none of it.
-        whole = None
-    if whole is not None and whole.leaf is not None and values and whole.leaf.graph == "yes":
+    if values and whole is not None and whole.leaf is not None and whole.leaf.graph == "yes":
         # What a part of a model makes of values comes out of its parameters as well, as far as anybody knows.
         values.insert(0, whole.leaf)
         keeps = "yes"
     result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
     if not args:
         result.within = whole
-    # Data goes into a model as well: only a method of data certainly gives data.
-    gives_data = function.data and bool(method) and (not values or torch.facts.op(method) is not None)
-    result.data = result.data and gives_data and not any(map(_computes, (*args, *kwargs.values())))
+    result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
     result.holds = given
@@ -344,8 +335,34 @@ def _computed(
     if acts:
         _given_away(torch, values, node, function.name)
     if not looks:
-        _reworked(torch, (*args, *kwargs.values()), node, function.name)
+        _reworked(torch, passed, node, function.name)
     return result
+
+
+def _output(
+    torch: Torch, model: Unknown, parameters: Tensor, values: Sequence[Tensor | Unknown], node: ast.AST
+) -> Unknown:
+    """Return what an unknown model makes of values."""
+    parts = [parameters, *torch.nn.replaced_parameters(model), *values]
+    # A model that somebody wrote and saved may hand back states that it has cut.
+    return opaque(torch, model.name, parts, node, linked="may" if parameters.noted(Mark.SAVED) else "yes", keeps="yes")
+
+
+def _model_run(torch: Torch, function: Unknown) -> Unknown | None:
+    """Return the model that a call of its part or method runs; None where it runs none."""
+    owner, whole = function.owner, function.within
+    if owner is None:
+        return whole
+    # What every module has, and what runs none of it.
+    runs_none = function.attr in _COMPUTES_NOTHING or (owner is not whole and _without_parameters(torch, owner))
+    return None if runs_none else whole
+
+
+def _gives_data(torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: Iterable[Value]) -> bool:
+    """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does."""
+    if not function.data or not function.attr or any(map(_computes, passed)):
+        return False
+    return not values or torch.facts.op(function.attr) is not None
 
 
 def _without_parameters(torch: Torch, part: Unknown) -> bool:

@@ -174,68 +174,84 @@ def _help_carried(reading: Reading, origin: Origin) -> str:
 
 
 def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
-    home = run.at.span
+    """Return what to do about a graph that two backwards walk, by what they share it through."""
     if origin.kind == "carried":
         return _help_carried(reading, origin)
     if origin.kind == "outside":
-        if _several_losses(reading, freeing, run):
-            return (
-                "the losses of this loop share a graph: add them up in the loop and call backward once after it, or "
-                "pass `retain_graph=True` to all but the last backward"
-            )
-        where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
-        return (
-            f"if {quoted(origin.name, 'what comes before the loop')}{where} is meant to be a constant there (a "
-            "target, an old policy), `.detach()` it or compute it under `torch.no_grad()`; if it is to be "
-            "trained, compute it anew inside the loop, so that each backward has a graph of its own"
-            + ("" if step is not None else "; for several gradients of one forward pass, pass `retain_graph=True`")
-        )
+        return _help_outside(reading, origin, freeing, run, step)
+    where = line(freeing.at.span, run.at.span)
+    in_place = freeing.at.span == run.at.span
     if origin.kind == "same":
-        if freeing.at.span == home:
+        if in_place:
             return "call backward once for each forward pass, or compute the loss again before each backward"
         return (
-            f"call backward once; if two backwards on one graph are really meant, pass `retain_graph=True` "
-            "to the "
-            f"one on {line(freeing.at.span, home)}"
+            "call backward once; if two backwards on one graph are really meant, pass `retain_graph=True` to the one "
+            f"on {where}"
         )
     if detach_first:
         return (
-            f"the backward on {line(freeing.at.span, home)} trains nothing that {origin.text} was computed "
-            f"from: give its loss `{origin.name or 'value'}.detach()`"
+            f"the backward on {where} trains nothing that {origin.text} was computed from: give its loss "
+            f"`{origin.name or 'value'}.detach()`"
         )
     if _second_needs_no_gradient(reading, origin, run, step):
         return (
             f"what {origin.text} was computed from has had its step: give this loss `{origin.name or 'value'}.detach()`"
         )
-    if freeing.at.span == home:
+    if in_place:
         return (
-            f"compute {quoted(origin.name, 'what both have in common')} anew before each backward, or add "
-            "the losses "
+            f"compute {quoted(origin.name, 'what both have in common')} anew before each backward, or add the losses "
             "and call backward once"
         )
+    stepped = step is not None and _stepped_on(reading, run)
     if "grad" in (freeing.backward.call, run.backward.call):
-        # The result of `autograd.grad` is needed by itself: there is nothing to add up.
-        call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
-        if _differentiates(reading, freeing, run):
-            where = line(freeing.at.span, home)
-            return (
-                f"pass `create_graph=True` to the {call} on {where}: the gradient that it takes goes into this loss, "
-                "which learns from it only if it has a graph (it implies `retain_graph=True`)"
-            )
-        if step is not None and _stepped_on(reading, run):
-            return "run the forward again before this call: the step in between has changed what its graph saved"
-        where = line(freeing.at.span, home)
-        return f"pass `retain_graph=True` to the {call} on {where}: its graph is needed again here"
-    names = [run_.backward.roots[0].name for run_ in (freeing, run) if run_.backward.roots]
-    sum_ = f", `({' + '.join(names)}).backward()`" if all(names) and len(set(names)) == len(names) else ""
-    advice = f"add the losses and call backward once{sum_}"
-    retain = f"pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+        return _help_gradient(reading, freeing, run, where, stepped=stepped)
+    return _help_losses(reading, freeing, run, step, where, stepped=stepped)
+
+
+def _help_outside(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None) -> str:
+    """Return what to do about a graph from before a loop."""
+    if _several_losses(reading, freeing, run):
+        return (
+            "the losses of this loop share a graph: add them up in the loop and call backward once after it, or "
+            "pass `retain_graph=True` to all but the last backward"
+        )
+    where = f" on {line(origin.at.span, run.at.span)}" if origin.at is not None else ""
+    return (
+        f"if {quoted(origin.name, 'what comes before the loop')}{where} is meant to be a constant there (a "
+        "target, an old policy), `.detach()` it or compute it under `torch.no_grad()`; if it is to be "
+        "trained, compute it anew inside the loop, so that each backward has a graph of its own"
+        + ("" if step is not None else "; for several gradients of one forward pass, pass `retain_graph=True`")
+    )
+
+
+def _help_gradient(reading: Reading, freeing: Run, run: Run, where: str, *, stepped: bool) -> str:
+    """Return what to do where one of the two is `autograd.grad`: its result is needed by itself, there is nothing to
+    add up.
+    """
+    call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
+    if _differentiates(reading, freeing, run):
+        return (
+            f"pass `create_graph=True` to the {call} on {where}: the gradient that it takes goes into this loss, "
+            "which learns from it only if it has a graph (it implies `retain_graph=True`)"
+        )
+    if stepped:
+        return "run the forward again before this call: the step in between has changed what its graph saved"
+    return f"pass `retain_graph=True` to the {call} on {where}: its graph is needed again here"
+
+
+def _help_losses(reading: Reading, freeing: Run, run: Run, step: Step | None, where: str, *, stepped: bool) -> str:
+    """Return what to do about the backwards of two losses; `stepped` says that a step changed what the second needs."""
+    names = [one.backward.roots[0].name for one in (freeing, run) if one.backward.roots]
+    advice = "add the losses and call backward once"
+    retain = f"pass `retain_graph=True` to the backward on {where}"
     if all(names) and _is_part(reading, freeing, run):
         advice = f"call backward for one of the two: `{names[0]}` is a part of `{names[1]}`"
-        return advice if step is not None and _stepped_on(reading, run) else f"{advice}; or {retain}"
+        return advice if stepped else f"{advice}; or {retain}"
+    if all(names) and len(set(names)) == len(names):
+        advice += f", `({' + '.join(names)}).backward()`"
     if step is None:
         return f"{advice}; or {retain}"
-    if _stepped_on(reading, run):
+    if stepped:
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
 
