@@ -9,7 +9,6 @@ default has set may be the other way round.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,9 +21,8 @@ from tapecheck.interpret.values import (
     Set,
     Unknown,
     Value,
+    behaviour,
     function_of,
-    is_constant,
-    is_number,
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
@@ -104,27 +102,7 @@ def _join(owner: Instance, cls: Class) -> None:
             value = next((base.namespace[name] for base in cls.mro() if name in base.namespace), Unknown(name))
             if not isinstance(value, (bool, int, float, str, Unknown)) or cls.defines("__getattr__"):
                 continue
-        owner.attrs[name] = _joined(name, value, name in total.changed)
-
-
-def _joined(name: str, value: Value, changed: bool) -> Value:
-    """Return what an attribute may have become; containers are changed themselves."""
-    if isinstance(value, (List, Set)):
-        value.more = True
-        if isinstance(value, List):
-            value.items[:] = [Unknown("item") if is_constant(item) else item for item in value.items]
-        return value
-    if isinstance(value, Dict):
-        value.more = True
-        return value
-    if is_number(value):
-        number = Unknown.number()
-        if not changed and value >= 0:
-            number.bounds = (value, math.inf)
-        return number
-    if value is None or isinstance(value, (bool, str)):
-        return Unknown(name) if value is None else Unknown.text() if isinstance(value, str) else Unknown.plain(name)
-    return value
+        owner.attrs[name] = behaviour(value).become(name, changed=name in total.changed)
 
 
 def called_names(source: Source) -> frozenset[str]:
@@ -171,7 +149,7 @@ def lived_globals(variables: dict[str, Value], source: Source) -> dict[str, Valu
     """Join the globals that functions of a module set anew with what they may have become; return what they were."""
     before = {name: variables[name] for name in changed_globals(source) if name in variables}
     plain = {name: value for name, value in before.items() if isinstance(value, (bool, int, float, str))}
-    variables.update({name: _joined(name, value, True) for name, value in plain.items()})
+    variables.update({name: behaviour(value).become(name, changed=True) for name, value in plain.items()})
     return {**plain}
 
 

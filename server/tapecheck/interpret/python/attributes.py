@@ -9,19 +9,16 @@ from tapecheck.interpret.objects import methods, records
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     Args,
-    Bound,
+    BaseValue,
     Class,
     Dict,
-    Function,
     Instance,
     Kind,
     Lib,
     Native,
-    Record,
     Super,
     Unknown,
     Value,
-    Wrapped,
     loaded,
 )
 
@@ -88,7 +85,7 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
                 loaded(machine, slot)
             if machine.reads is not None:
                 machine.reads.append((candidate.namespace, name, value))
-            return bind(machine, value, receiver, node)
+            return _read_by(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name
     if name == "__bases__":
@@ -105,35 +102,8 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     return Unknown("missing", kind=Kind.MISSING)
 
 
-def _bind_wrapped(machine: Engine, value: Wrapped, receiver: Value, node: ast.AST) -> Value:
-    instance = isinstance(receiver, (Instance, Record))
-    if value.kind == "staticmethod":
-        return value.function
-    if value.kind == "classmethod":
-        return Bound(value.function, receiver.cls if isinstance(receiver, (Instance, Record)) else receiver)
-    if value.kind == "property":
-        return machine.call(value.function, [receiver], {}, node) if instance else value
-    if value.kind == "cached_property":
-        if not isinstance(receiver, Instance):
-            return value
-        made = machine.call(value.function, [receiver], {}, node)
-        machine.store_attribute(receiver, str(value.extra), made, node)
-        return made
-    return Bound(value, receiver) if instance else value
-
-
-def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value:
-    instance = isinstance(receiver, (Instance, Record))
-    if isinstance(value, Function) or (isinstance(value, Native) and value.method):
-        return Bound(value, receiver) if instance else value
-    if isinstance(value, Wrapped):
-        return _bind_wrapped(machine, value, receiver, node)
-    if isinstance(value, Instance) and value.cls is not None and value.cls.defines("__get__"):
-        owner = receiver.cls if isinstance(receiver, Instance) else receiver
-        return machine.call(find_method(machine, value, "__get__"), [receiver if instance else None, owner], {}, node)
-    if instance and isinstance(value, Lib):
-        machine.library.hidden_method(value, receiver, node)
-    return value
+def _read_by(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value:
+    return value.read_by(machine, receiver, node) if isinstance(value, BaseValue) else value
 
 
 def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> Value:
@@ -144,7 +114,7 @@ def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> 
         if owner.after in order:
             for candidate in order[order.index(owner.after) + 1 :]:
                 if name in candidate.namespace:
-                    return bind(machine, candidate.namespace[name], receiver, node)
+                    return _read_by(machine, candidate.namespace[name], receiver, node)
     if name == "__new__":
         return Native(name, lambda m, args, kwargs, at: m.new_object(args[0]))
     if isinstance(receiver, Instance):
@@ -172,7 +142,7 @@ def find_method(machine: Engine, owner: Instance, name: str) -> Value:
         return None
     for candidate in owner.cls.mro():
         if name in candidate.namespace:
-            return bind(machine, candidate.namespace[name], owner, candidate.node)
+            return _read_by(machine, candidate.namespace[name], owner, candidate.node)
     return None
 
 

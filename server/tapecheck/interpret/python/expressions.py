@@ -13,7 +13,6 @@ from tapecheck.interpret.objects import algebra, constants, exceptions, methods,
 from tapecheck.interpret.python import attributes, comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
-    COUNTED,
     MORE_KEYWORDS,
     Args,
     ByKind,
@@ -21,7 +20,6 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
-    Kind,
     Kwargs,
     Lib,
     List,
@@ -49,7 +47,6 @@ _BINARY: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
-_UNARY: dict[type[ast.unaryop], str] = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
 _DUNDER = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
     ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
@@ -255,33 +252,11 @@ def _not(machine: Engine, value: Value) -> Value:
     return result
 
 
-_OF_NUMBERS: dict[type[ast.unaryop], Callable[..., Value]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
-}  # fmt: skip
-
-
 def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
     value = concrete(machine.eval(node.operand, env))
     if type(node.op) is ast.Not:
         return _not(machine, value)
-    if isinstance(value, Tensor):
-        return machine.library.operator(type(node.op).__name__, value, None, node)
-    if isinstance(value, Instance):
-        method = machine.find_method(value, _UNARY[type(node.op)])
-        return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
-    if isinstance(value, _NUMBERS):
-        try:
-            return _OF_NUMBERS[type(node.op)](value)
-        except TypeError:
-            return Unknown("invert")
-    result = Unknown("unary")
-    if isinstance(value, Unknown):
-        result = Unknown("unary", value.node, value.cuts, value.kind if value.kind in COUNTED else Kind.ANY)
-        result.oldest, result.certain = value.oldest, value.certain
-        result.data, result.assumed, result.returned = value.data, value.assumed, value.returned
-    if isinstance(value, (Unknown, Lib)):
-        result.parts = (f"unary {type(node.op).__name__}", value)
-    return result
+    return behaviour(value).unary(machine, type(node.op).__name__, node)
 
 
 def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:

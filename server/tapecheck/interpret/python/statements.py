@@ -25,7 +25,6 @@ from tapecheck.interpret.values import (
     Native,
     Run,
     Signal,
-    Tensor,
     Unknown,
     Value,
     WayOut,
@@ -258,28 +257,8 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
 def _function_def(machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
     value: Value = machine.make_function(node, env, node.name)
     for decorator in reversed(node.decorator_list):
-        value = decorate(machine, machine.eval(decorator, env), value, decorator)
+        value = behaviour(machine.eval(decorator, env)).decorates(machine, value, decorator)
     machine.store_name(node.name, value, env, node)
-
-
-def decorate(machine: Engine, decorator: Value, function: Value, node: ast.AST) -> Value:
-    if isinstance(decorator, Lib):
-        known = machine.library.decorate(decorator.path, function, node)
-        if known is not None:
-            return known
-    if isinstance(decorator, Context) and decorator.decorate is not None:
-        return Wrapped(decorator.decorate, function)
-    if is_function(decorator) or isinstance(decorator, Class):
-        return machine.call(decorator, [function], {}, node)
-    if isinstance(decorator, Native):
-        return decorator.call(machine, [function], {}, node)
-    if isinstance(decorator, Instance):
-        if decorator.cls is not None and machine.find_method(decorator, "__call__") is None:
-            return machine.library.decorated(decorator, function)
-        return machine.call(decorator, [function], {}, node)
-    # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
-    machine.library.trusted_decorator(decorator, function)
-    return function
 
 
 def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
@@ -335,11 +314,7 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 _delete(machine, ast.Delete(targets), env)
             case ast.Attribute(value=value, attr=name):
-                owner = machine.eval(value, env)
-                if isinstance(owner, Instance):
-                    delete_attribute(machine, owner, name, node)
-                elif isinstance(owner, Tensor) and name == "grad":
-                    machine.library.set_tensor_attribute(owner, "grad", None, node)
+                behaviour(machine.eval(value, env)).delete_attribute(machine, name, node)
             case ast.Subscript(value=value, slice=place):
                 owner = machine.eval(value, env)
                 behaviour(owner).delete_item(machine, machine.eval(place, env), target)

@@ -135,6 +135,14 @@ class Models(Protocol):
     @property
     def call_unknown(self) -> Callable[..., Value]: ...
     def opaque_result(self, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+    def decorate(self, path: str, function: Value, node: ast.AST) -> Value: ...
+    @property
+    def decorated(self) -> Callable[..., Value]: ...
+    def trusted_decorator(self, decorator: Value, function: Value) -> None: ...
+    @property
+    def hidden_method(self) -> Callable[..., None]: ...
+    @property
+    def operator(self) -> Callable[..., Value]: ...
     @property
     def tensor_attribute(self) -> Callable[..., Value]: ...
     @property
@@ -191,6 +199,10 @@ class Interpreter(Protocol):
     def has_method(self, owner: Value, name: str) -> bool: ...
     @property
     def set_instance_attribute(self) -> Callable[..., None]: ...
+    @property
+    def store_attribute(self) -> Callable[..., None]: ...
+    @property
+    def delete_attribute(self) -> Callable[..., None]: ...
     @property
     def touched(self) -> Callable[..., None]: ...
     @property
@@ -323,6 +335,9 @@ class BaseValue:
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
         """Set an attribute."""
 
+    def delete_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> None:
+        """Delete an attribute."""
+
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         """Whether it has an attribute; None where nobody knows."""
         return True if machine.has_method(self.itself(), name) else None
@@ -332,6 +347,23 @@ class BaseValue:
         kwargs.pop(MORE_KEYWORDS, None)
         # None, most often: something else will stand there when the real program gets so far.
         return machine.library.call_unknown(machine.unknown("call"), args, kwargs, node)
+
+    is_object: ClassVar[bool] = False
+    """Whether what a class defines is bound to it where it is read by it: an object of the class, not the class."""
+
+    def class_of(self) -> Value:
+        """Return the class that what is read by it comes from: its own, or itself."""
+        return self.itself()
+
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        """Return what reading it, out of a class, by an object or by the class gives."""
+        return self
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        """Return what it makes of a function as a decorator."""
+        # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
+        machine.library.trusted_decorator(self.itself(), function)
+        return function
 
     # -- items ----------------------------------------------------------------------------------------------
 
@@ -411,11 +443,19 @@ class BaseValue:
         """Whether an element equals `item`; None where nobody knows."""
         return None
 
-    # -- truth and equality ---------------------------------------------------------------------------------
+    def become(self, name: str, *, changed: bool) -> Value:
+        """Return what an attribute of that name that has it may be later, `changed` by a method; a container itself."""
+        return self.itself()
+
+    # -- operators and equality ---------------------------------------------------------------------------------
 
     def known_truth(self, machine: Interpreter) -> bool | None:
         """Whether the value is true; None where nobody knows."""
         return True
+
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        """Return what a unary operator, by the name of its syntax node, makes of it."""
+        return machine.unknown("unary")
 
     def operand(self) -> BaseValue:
         """Return what it is compared as."""

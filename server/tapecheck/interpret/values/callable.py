@@ -57,6 +57,26 @@ class Wrapped(BaseValue):
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return machine.library.call_wrapped(self, args, kwargs, node)
 
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        owner = behaviour(receiver)
+        if self.kind == "staticmethod":
+            return self.function
+        if self.kind == "classmethod":
+            return Bound(self.function, owner.class_of())
+        if not owner.is_object:
+            return self
+        if self.kind not in ("property", "cached_property"):
+            return Bound(self, receiver)
+        if self.kind == "cached_property" and owner is not receiver:
+            return self
+        made = machine.call(self.function, [receiver], {}, node)
+        if self.kind == "cached_property":
+            machine.store_attribute(receiver, str(self.extra), made, node)
+        return made
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        return machine.call(self, [function], {}, node)
+
 
 @dataclass(eq=False, slots=True)
 class Bound(BaseValue):
@@ -73,6 +93,9 @@ class Bound(BaseValue):
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return machine.call(self.function, [self.receiver, *args], kwargs, node)
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        return machine.call(self, [function], {}, node)
 
 
 @dataclass(eq=False, slots=True)
@@ -105,6 +128,12 @@ class Native(BaseValue):
             # A call in a form the function is not known in: what it gives is unknown.
             return machine.library.opaque_result("call", args, kwargs, node)
 
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        return Bound(self, receiver) if self.method and behaviour(receiver).is_object else self
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        return self.call(machine, [function], {}, node)
+
 
 @dataclass(eq=False, slots=True)
 class Lib(BaseValue):
@@ -133,6 +162,20 @@ class Lib(BaseValue):
             return machine.library.call(self.path, args, kwargs, node)
         except ODD_CALLS:
             return machine.library.opaque_result("call", args, kwargs, node)
+
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        if behaviour(receiver).is_object:
+            machine.library.hidden_method(self, receiver, node)
+        return self
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        known = machine.library.decorate(self.path, function, node)
+        return BaseValue.decorates(self, machine, function, node) if known is None else known
+
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        result = Unknown("unary")
+        result.parts = (f"unary {op}", self)
+        return result
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if type(index) in (str, int) and machine.library.hides(self.path):
@@ -180,3 +223,8 @@ class Context(BaseValue):
     decorate: Wrapping | None = None
     swallows: bool = False
     """Whether it is there to swallow exceptions: the program looks out for them inside."""
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        if self.decorate is None:
+            return BaseValue.decorates(self, machine, function, node)
+        return Wrapped(self.decorate, function)

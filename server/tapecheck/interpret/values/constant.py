@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Hashable, Iterable
 from types import EllipsisType
 from typing import ClassVar
@@ -98,8 +99,58 @@ _TYPE_NAMES: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@of_python(int, complex)
+class Number(Constant):
+    """A number."""
+
+    __slots__ = ()
+
+    value: int | float | complex
+
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        try:
+            return _UNARY[op](self.value)
+        except TypeError:
+            return Unknown("invert")
+
+    def become(self, name: str, *, changed: bool) -> Value:
+        if isinstance(self.value, complex):
+            return self.value
+        number = Unknown.number()
+        if not changed and self.value >= 0:
+            number.bounds = (self.value, math.inf)
+        return number
+
+
+_UNARY: dict[str, Callable[..., Value]] = {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert}
+
+
+@of_python(bool)
+class Boolean(Number):
+    """A boolean."""
+
+    __slots__ = ()
+
+    value: bool
+
+    def become(self, name: str, *, changed: bool) -> Value:
+        return Unknown.plain(name)
+
+
+@of_python(type(None))
+class Nothing(Constant):
+    """None."""
+
+    __slots__ = ()
+
+    value: None
+
+    def become(self, name: str, *, changed: bool) -> Value:
+        return Unknown(name)
+
+
 @of_python(float)
-class Real(Constant):
+class Real(Number):
     """A number that need be no whole one."""
 
     __slots__ = ()
@@ -129,6 +180,9 @@ class Text(Constant):
     __slots__ = ()
 
     value: str
+
+    def become(self, name: str, *, changed: bool) -> Value:
+        return Unknown.text()
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if not isinstance(index, (int, slice)):

@@ -21,6 +21,7 @@ from tapecheck.interpret.values.base import (
     Stream,
     Value,
     all_equal,
+    behaviour,
     concrete,
     key_within,
     known_int,
@@ -31,6 +32,8 @@ from tapecheck.interpret.values.program import Class
 from tapecheck.interpret.values.sequence import List, Set
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.torchfacts import ModuleFact, classes
+
+_UNARY = {"USub": "__neg__", "UAdd": "__pos__", "Invert": "__invert__"}
 
 
 @dataclass(slots=True)
@@ -139,6 +142,9 @@ class Instance(BaseValue):
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
         machine.set_instance_attribute(self, name, value, node)
 
+    def delete_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> None:
+        machine.delete_attribute(self, name, node)
+
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return machine.library.object_has(self, name, node)
 
@@ -147,6 +153,27 @@ class Instance(BaseValue):
         if method is not None:
             return machine.call(method, args, kwargs, node)
         return machine.library.call_object(self, args, kwargs, node)
+
+    is_object: ClassVar[bool] = True
+
+    def class_of(self) -> Value:
+        return self.cls
+
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        if not self._defines("__get__"):
+            return self
+        owner = receiver.cls if isinstance(receiver, Instance) else receiver
+        args = [receiver if behaviour(receiver).is_object else None, owner]
+        return machine.call(machine.find_method(self, "__get__"), args, {}, node)
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        if self.cls is not None and machine.find_method(self, "__call__") is None:
+            return machine.library.decorated(self, function)
+        return machine.call(self, [function], {}, node)
+
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        method = machine.find_method(self, _UNARY[op])
+        return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
 
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         method = machine.find_method(self, "__getitem__")

@@ -52,6 +52,10 @@ class Dict(Container):
         "dict", "Mapping", "MutableMapping", "Iterable", "Collection", "Sized", "Container", "Reversible"
     )  # fmt: skip
 
+    def become(self, name: str, *, changed: bool) -> Value:
+        self.more = True
+        return self
+
     def children(self) -> Iterable[Value]:
         return self.items.values()
 

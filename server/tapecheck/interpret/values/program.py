@@ -8,7 +8,18 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeGuard
 
-from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Kwargs, Slot, Stream, Value, can_hold, stored
+from tapecheck.interpret.values.base import (
+    Args,
+    BaseValue,
+    Interpreter,
+    Kwargs,
+    Slot,
+    Stream,
+    Value,
+    behaviour,
+    can_hold,
+    stored,
+)
 from tapecheck.interpret.values.callable import Bound, Lib, Wrapped
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
@@ -99,6 +110,12 @@ class Function(BaseValue):
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return machine.call_function(self, args, kwargs, node)
+
+    def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
+        return Bound(self, receiver) if behaviour(receiver).is_object else self
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        return machine.call(self, [function], {}, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return self
@@ -255,6 +272,9 @@ class Class(BaseValue):
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return machine.instantiate(self, args, kwargs, node)
+
+    def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
+        return machine.call(self, [function], {}, node)
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         return self if self.members is None else self.members.get(str(index), Unknown.named(self.name))

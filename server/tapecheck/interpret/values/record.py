@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import ClassVar
 
 from tapecheck.interpret.values.base import BaseValue, Interpreter, Value, of_python
 from tapecheck.interpret.values.constant import Tuple
@@ -30,6 +31,11 @@ class RecordValue(Tuple):
     value: Record
 
     def type_of(self) -> BaseValue | str:
+        return self.value.cls
+
+    is_object: ClassVar[bool] = True
+
+    def class_of(self) -> Value:
         return self.value.cls
 
     def is_of(self, cls: BaseValue) -> bool | None:

@@ -105,6 +105,11 @@ class List(Container):
         short = name.rpartition(".")[2]
         return (short == "deque") == (self.kind == "deque") if short in _LISTS else BaseValue.is_a(self, name)
 
+    def become(self, name: str, *, changed: bool) -> Value:
+        self.items[:] = [Unknown("item") if is_constant(item) else item for item in self.items]
+        self.more = True
+        return self
+
     def number_of_parts(self) -> Unknown | None:
         """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
         if not self.more or not self.alike or self.alike != len(self.items):
@@ -440,6 +445,10 @@ class Set(Container):
         if depth <= 0 or self.more:
             raise NotPlain
         return {plain(item, depth - 1) for item in self.items}
+
+    def become(self, name: str, *, changed: bool) -> Value:
+        self.more = True
+        return self
 
     def children(self) -> Iterable[Value]:
         return self.items

@@ -219,6 +219,10 @@ class Tensor(BaseValue):
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
         machine.library.set_tensor_attribute(self, name, value, node)
 
+    def delete_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> None:
+        if name == "grad":
+            machine.library.set_tensor_attribute(self, "grad", None, node)
+
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
 
@@ -242,6 +246,9 @@ class Tensor(BaseValue):
 
     def known_truth(self, machine: Interpreter) -> bool | None:
         return None
+
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        return machine.library.operator(op, self, None, node)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         return None

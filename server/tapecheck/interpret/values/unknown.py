@@ -351,6 +351,13 @@ class Unknown(BaseValue):
     def known_truth(self, machine: Interpreter) -> bool | None:
         return machine.known_truth(self)
 
+    def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
+        result = Unknown("unary", self.node, self.cuts, self.kind if self.kind in COUNTED else Kind.ANY)
+        result.oldest, result.certain = self.oldest, self.certain
+        result.data, result.assumed, result.returned = self.data, self.assumed, self.returned
+        result.parts = (f"unary {op}", self)
+        return result
+
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         return True if self is other else None
 
