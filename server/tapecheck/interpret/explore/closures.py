@@ -45,7 +45,7 @@ class CallGraph:
 
     def _calls_alike(self, now: Facts, then: Facts) -> bool:
         """Whether two pieces of code do the same to graphs, and call the same things of the file."""
-        callables = self._defined.callables
+        callables = self._defined.callables | self._defined.wrapping
         return (
             now.effects == then.effects
             and set(_attributes_stored(now)) == set(_attributes_stored(then))
@@ -89,7 +89,7 @@ class CallGraph:
 
     def reach(self, facts: Facts, owner: str | None = None) -> tuple[Effect, frozenset[str]]:
         """Return the effects of a piece of code with all that it calls, and the attributes stored on the way."""
-        effects = int(facts.effects)
+        effects = self._defined.effects_of(facts)
         attributes = self._bits(_attributes_stored(facts))
         for called in self._calls_in(facts, owner):
             more, stored = self._reached(called)
@@ -155,7 +155,7 @@ class CallGraph:
         effects = attributes = 0
         for one in component:
             if isinstance(one, Body):
-                effects |= int(one.facts.effects)
+                effects |= self._defined.effects_of(one.facts)
                 # What a constructor stores in its object is nobody else's yet.
                 attributes |= self._bits(_attributes_stored(one.facts, making=one.node.name == "__init__"))
             for called in self._calls_of(one):

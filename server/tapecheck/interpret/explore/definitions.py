@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import (
+    PARALLEL,
+    Effect,
     Facts,
     FunctionNode,
     class_facts,
@@ -18,6 +20,7 @@ from tapecheck.interpret.explore.effects import (
 )
 from tapecheck.interpret.explore.reachable import closed
 from tapecheck.source import Source
+from tapecheck.source.nodes import of_kind
 from tapecheck.source.notes import placeless
 
 
@@ -71,7 +74,9 @@ class Definitions:
         self.bodies: list[Body] = []
         self.rest: list[ast.stmt] = []
         """The statements of the module that define no function and no class."""
-        self.names: list[tuple[str, ...]] = []
+        self.wrapping = _wrapping(source)
+        """Other names that the file gives to what wraps a model."""
+        self.names: list[tuple[str, ...]] = [("wrapping", *sorted(self.wrapping))]
         """The functions of the file, its classes with what they are made from, and their methods."""
         for statement in source.tree.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -121,12 +126,24 @@ class Definitions:
             for base in self.class_nodes[one].bases
         )
 
+    def effects_of(self, facts: Facts) -> int:
+        """Return the effects of a piece of code by itself, by whatever name it calls what wraps a model."""
+        wraps = facts.called and not self.wrapping.isdisjoint(facts.names)
+        return int(facts.effects | Effect.WRAP if wraps else facts.effects)
+
     def body_of(self, node: ast.AST) -> Body | None:
         return self._by_node.get(id(node))
 
     def parts(self) -> list[Facts]:
         """Return what each piece of the file can do: the statements of the module, the classes, the functions."""
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
+
+
+def _wrapping(source: Source) -> frozenset[str]:
+    if f"{PARALLEL} as " not in source.text:
+        return frozenset()
+    imported = (alias for one in of_kind(source.tree, ast.ImportFrom) for alias in one.names if alias.name == PARALLEL)
+    return frozenset(alias.asname for alias in imported if alias.asname is not None)
 
 
 class _Related:

@@ -44,6 +44,8 @@ class Effect(enum.IntFlag):
     """Have a tensor require no grad, or as another one does."""
     READ = 1024
     """Look at a gradient."""
+    WRAP = 2048
+    """Wrap a model: a backward then does what it would not do without."""
     BEGIN = START | REQUIRE
     SETTLE = START | REQUIRE | FLAG
     """Decide which graphs there are, and which of them a backward goes through."""
@@ -67,6 +69,9 @@ _KEEPING = _COLLECTING | frozenset((
 ))  # fmt: skip
 _DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
 _CHOOSING = frozenset(("delattr", "get", "getattr", "hasattr", "pop", "setattr"))
+PARALLEL, COMPILE = "DistributedDataParallel", "compile"
+WRAPPING = frozenset((PARALLEL, COMPILE))
+"""Names of what wraps a model."""
 _STEPPING = frozenset(("backward", "detach", "eval", "item", "step", "train", "zero_grad"))
 
 # The fields of each kind of node that hold code.
@@ -162,7 +167,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
 # Plain numbers: an operation on flags takes ten times as long, and there is one for every few nodes.
 _START, _KEEP, _CHANGE = int(Effect.START), int(Effect.KEEP), int(Effect.CHANGE)
 _CUT, _DROP, _COLLECT, _STEP = int(Effect.CUT), int(Effect.DROP), int(Effect.COLLECT), int(Effect.STEP)
-_READ = int(Effect.READ)
+_READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
 _CLEAR, _REQUIRE, _FLAG = int(Effect.CLEAR), int(Effect.REQUIRE), int(Effect.FLAG)
 _STORED = {"requires_grad": _REQUIRE, "data": _CHANGE, "grad": _CLEAR}
 """What storing an attribute of a tensor does."""
@@ -253,6 +258,8 @@ class _Reader:
             _mention((function,), self.facts.tested)
         if called in ("requires_grad_", "set_grad_enabled"):
             _mention(node.args, self.facts.steering)
+        if called == PARALLEL or (called == COMPILE and root_of(function) == "torch"):
+            self.effects |= _WRAP
         if called == "requires_grad_":
             self.effects |= _FLAG if _only_follows(node.args) else _REQUIRE
 

@@ -68,7 +68,7 @@ _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
 _DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
-_READ = int(Effect.READ)
+_READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
 _SUPPLYING = int(Effect.CLEAR | Effect.READ)
 _OF_PROGRAMS = int(Effect.START | Effect.COLLECT | Effect.STEP)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
@@ -123,6 +123,8 @@ class Watcher:
         present = self._present(world, env)
         modes = self._of_modes(present, shapes, node)
         stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
+        if _wraps(present, shapes, shape, here, other):
+            stake = max(stake, Stake.ONCE)
         # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
         unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
@@ -515,6 +517,12 @@ def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: b
         # An iteration that has built no graph so far may build one there, for nothing.
         return Stake.ONCE
     return Stake.CERTAINTY if stores or ends or "value" in leaves else Stake.NOTHING
+
+
+def _wraps(present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> bool:
+    """Whether the answer to a condition decides that a model is wrapped."""
+    sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
+    return any((side.effects | of_calls(side, present, shapes)) & _WRAP for side in sides)
 
 
 def _left_out_matters(present: Present, rest: Side) -> bool:

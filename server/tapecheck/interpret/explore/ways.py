@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.explore.effects import WRAPPING
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.shapes import imports_of_project
 from tapecheck.interpret.explore.stakes import Stake
@@ -96,7 +97,7 @@ def _heads(world: World) -> dict[Place, Place]:
 
 def names_that_matter(machine: Machine) -> set[str]:
     """Names of tensors, of what holds them as an attribute or element, of what the program itself changes in place, of
-    functions that were run, and of the user's that other answers may run.
+    functions that were run, of what wraps a model, and of the user's functions that other answers may run.
     """
     bound = {
         event.name
@@ -106,8 +107,9 @@ def names_that_matter(machine: Machine) -> set[str]:
     names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:
-            names |= index_of(module.source).defined.callables
-    return names | machine.world.calls.called_names | TOUCHES
+            defined = index_of(module.source).defined
+            names |= defined.callables | defined.wrapping
+    return names | WRAPPING | machine.world.calls.called_names | TOUCHES
 
 
 def _relevant(statement: ast.AST | None, names: set[str], notes: Notes) -> bool:

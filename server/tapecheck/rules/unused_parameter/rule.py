@@ -27,7 +27,12 @@ class UnusedParameter(Rule):
         found = [
             (reading, each.call.at.span, each) for reading in readings for each in reductions_of(reading).unfinished
         ]
-        return [self._finding(*each) for each in at_each_place(readings, found, _comes_to)]
+        walked = {span: each.run.at.span for _, span, each in found}
+
+        def comes_to(reading: Reading, span: Span) -> bool:
+            return _calls_again(reading, span) or (not reading.wrappers and reading.walks_at(walked[span]))
+
+        return [self._finding(*each) for each in at_each_place(readings, found, comes_to)]
 
     def _finding(self, reading: Reading, each: Unfinished, certain: bool) -> Finding:
         at, certain = each.call.at, certain and each.wrapper.several == "yes"
@@ -49,7 +54,7 @@ class UnusedParameter(Rule):
         )  # fmt: skip
 
 
-def _comes_to(reading: Reading, span: Span) -> bool:
+def _calls_again(reading: Reading, span: Span) -> bool:
     """Return whether a path calls a wrapped model at a place more than once, or in more than one iteration."""
     calls = [event for _, event in reading.wrappers if isinstance(event, WrapperCall) and event.at.span == span]
     return reading.ended == "finished" and len(calls) > 1
