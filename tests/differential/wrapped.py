@@ -14,6 +14,8 @@ import ast
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import check
@@ -26,7 +28,7 @@ CODES = {
     "second": {"TAPE101", "TAPE603"},
     "stale": {"TAPE102"},
     "no-graph": {"TAPE103", "TAPE401"},
-    "leaf": {"TAPE104"},
+    "leaf": {"TAPE104", "TAPE607"},
     "double": {"TAPE604"},
     "unfinished": {"TAPE602"},
     "ready-twice": {"TAPE605"},
@@ -48,7 +50,7 @@ _WRAPPINGS = (
 def wrapped(text: str, chance: random.Random) -> str | None:
     """Return a program with some of the models that it builds at its top wrapped; None where it builds none."""
     tree = ast.parse(text)
-    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef) and any(map(_is_module, node.bases))}
     body: list[ast.stmt] = []
     done = parallel = False
     for node in tree.body:
@@ -64,6 +66,10 @@ def wrapped(text: str, chance: random.Random) -> str | None:
         place = next(i for i, node in enumerate(body) if not isinstance(node, (ast.Import, ast.ImportFrom)))
         body[place:place] = ast.parse(_GROUP).body
     return ast.unparse(ast.Module(body, []))
+
+
+def _is_module(base: ast.expr) -> bool:
+    return isinstance(base, ast.Attribute) and base.attr == "Module"
 
 
 def _model(node: ast.stmt, classes: set[str]) -> str | None:
@@ -89,6 +95,38 @@ def agrees(outcome: Outcome, text: str) -> bool:
     return any(each.code in CODES[outcome.kind] and each.span.line == outcome.line for each in findings)
 
 
+@dataclass(slots=True)
+class Agreement:
+    """What a run of generated programs came to; `kinds` are the outcomes that were compared."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def share(self) -> float:
+        return self.counts["agree"] / max(self.counts["agree"] + self.counts["differ"], 1)
+
+
+def compare(seeds: Iterable[int], truth: Truth, tell: Callable[[int, str, Outcome], None]) -> Agreement:
+    """Compare the findings with torch on the programs of some seeds; `tell` is given those that differ."""
+    found = Agreement()
+    for seed in seeds:
+        text = wrapped(generate(seed), random.Random(seed))
+        if text is None or conditions_on_data(ast.parse(text)):
+            found.counts["left out"] += 1
+            continue
+        outcome = truth.run(text)
+        if outcome.kind == "other" or outcome.message.startswith("BackendCompilerFailed"):
+            found.counts["other error"] += 1
+            continue
+        found.kinds[outcome.kind or "runs"] += 1
+        agree = agrees(outcome, text)
+        found.counts["agree" if agree else "differ"] += 1
+        if not agree:
+            tell(seed, text, outcome)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the findings with torch on wrapped models.")
     parser.add_argument("--programs", type=int, default=100)
@@ -96,29 +134,16 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=Path(".build/differential"))
     options = parser.parse_args()
-    counts: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
+
+    def tell(seed: int, text: str, outcome: Outcome) -> None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"wrapped_{seed}.py").write_text(f"{text}\n# torch: {outcome.kind} {outcome.line}\n")
+        print(f"{seed}: torch {outcome.kind} at {outcome.line}: {outcome.message[:80]}", flush=True)
+
     with Truth(cache=options.cache) as truth:
-        for seed in range(options.seed, options.seed + options.programs):
-            text = wrapped(generate(seed), random.Random(seed))
-            if text is None or conditions_on_data(ast.parse(text)):
-                counts["left out"] += 1
-                continue
-            outcome = truth.run(text)
-            if outcome.kind == "other" or outcome.message.startswith("BackendCompilerFailed"):
-                counts["other error"] += 1
-                continue
-            kinds[outcome.kind or "runs"] += 1
-            if agrees(outcome, text):
-                counts["agree"] += 1
-                continue
-            counts["differ"] += 1
-            options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / f"wrapped_{seed}.py").write_text(f"{text}\n# torch: {outcome.kind} {outcome.line}\n")
-            print(f"{seed}: torch {outcome.kind} at {outcome.line}: {outcome.message[:80]}", flush=True)
-    measured = counts["agree"] + counts["differ"]
-    print(dict(counts), dict(kinds), f"agreement {counts['agree'] / max(measured, 1):.4f}")
-    return 1 if counts["differ"] else 0
+        found = compare(range(options.seed, options.seed + options.programs), truth, tell)
+    print(dict(found.counts), dict(found.kinds), f"agreement {found.share:.4f}")
+    return 1 if found.counts["differ"] else 0
 
 
 if __name__ == "__main__":
