@@ -54,3 +54,40 @@ def test_ranks_that_agree_show_nothing(tmp_path: Path, seed: str, call: str) -> 
     script.write_text(PROGRAM.format(seed="dist.get_rank()", call="model.module"))
     (finding,) = check(read_source(str(script))).findings
     assert judged(tmp_path, seed, call, [dataclasses.replace(finding)]).evidence is None
+
+
+WITH_GRAPH = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel({model})
+for step in range(4):
+    loss = {loss}
+    loss.backward(create_graph=True)
+"""
+LINE = 10
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "known"),
+    [
+        ("nn.Sequential(nn.Linear(4, 4), nn.Tanh())", "model(torch.randn(3, 4)).pow(2).mean()", True),
+        ("nn.Sequential(nn.Linear(4, 4), nn.Tanh())", "model(torch.randn(3, 4)).pow(2).mean()", False),
+        # The first gradient has a graph, the second is a constant: torch words that otherwise.
+        ("nn.Linear(4, 1)", "model(torch.zeros(3, 4)).sum() + model.module.bias.pow(2).sum()", False),
+    ],
+)
+def test_gradients_with_graphs_are_told_apart_from_changes_of_leaves(
+    tmp_path: Path, model: str, loss: str, known: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(WITH_GRAPH.format(model=model, loss=loss))
+    found = check(read_source(str(script))).findings if known else []
+    request = RunRequest(str(script), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    (finding,) = [each for each in confirm(str(script), request, found)[1] if each.code != "TAPE203"]
+    assert (finding.code, finding.span.line) == ("TAPE607", LINE)
+    assert finding.evidence is not None
+    assert finding.evidence.verdict == ("confirmed" if known else "found-by-run")

@@ -1,4 +1,4 @@
-"""TAPE601 to TAPE606 against what torch does with two processes, compiled, checkpointed and under hooks."""
+"""TAPE601 to TAPE607 against what torch does with two processes, compiled, checkpointed and under hooks."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ CODES = {
     "Expected to mark a variable ready only once": "TAPE605",
     "one of the variables needed for gradient computation": "TAPE102",
     "When use_reentrant=True, torch.utils.checkpoint is incompatible": "TAPE606",
+    "a leaf Variable that requires grad": "TAPE607",
     "right, and raises without": None,
 }
 UNKNOWN = {
@@ -36,6 +37,7 @@ UNKNOWN = {
     ("static_graph=True", "an output that the loss does not use"),
     ("static_graph=True", "a forward and backward for each part"),
     ("static_graph=True", "`no_sync` for all but the last"),
+    ("static_graph=True", "`backward(create_graph=True)` under `no_sync`, then one without"),
     ("static_graph=True", "a forward for each head, then a backward of each"),
     # What functorch's transforms refuse, and gradients that they give for parameters.
     *((options, "`torch.func.grad` of the wrapper, its gradients set by hand") for options in OPTIONS),

@@ -24,6 +24,7 @@ MEANS = {
     "TAPE604": "torch.compile with aot_autograd does not currently support double backward",
     "TAPE605": "Expected to mark a variable ready only once",
     "TAPE606": "When use_reentrant=True, torch.utils.checkpoint is incompatible",
+    "TAPE607": "a leaf Variable that requires grad is being used in an in-place operation",
 }
 """What a run comes to where a rule is right."""
 

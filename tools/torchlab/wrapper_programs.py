@@ -192,6 +192,14 @@ DDP = (
         "(y.mean() + gradient.pow(2).sum()).backward()",
     ),
     Question("`backward(create_graph=True)`", "model(batch()).mean().backward(create_graph=True)"),
+    Question(
+        "`backward(create_graph=True)` under `no_sync`, then one without",
+        "with model.no_sync():\n    model(batch()).pow(2).mean().backward(create_graph=True)\n"
+        "model(batch()).pow(2).mean().backward()",
+    ),
+    Question(
+        "`backward(create_graph=True)` of `model.module`", "model.module(batch()).mean().backward(create_graph=True)"
+    ),
     Question("a parameter that no forward uses", "a, b = model(batch())\n(a.mean() + b.mean()).backward()", "heads"),
     Question(
         "an output that the loss does not use",

@@ -28,6 +28,7 @@ from tapecheck.tape import (
     Escape,
     Event,
     GradientsReduced,
+    GradientsWithGraph,
     Leaf,
     LeafEscape,
     Loop,
@@ -55,7 +56,7 @@ _HIDDEN = frozenset((
     "__builtins__", "__import__", "builtins", "eval", "exec", "globals", "import_module", "locals", "vars",
 ))  # fmt: skip
 """Functions by which a program comes to names that its text does not say."""
-_GLOBAL = (GradientsReduced, Rescaled, Wrapper, WrapperCall)
+_GLOBAL = (GradientsReduced, GradientsWithGraph, Rescaled, Wrapper, WrapperCall)
 """Events that matter to more than what they name."""
 _NUMBERED = {
     "node": "node", "nodes": "node", "leaf": "node", "leaves": "node", "lost": "node", "of": "node", "params": "node",

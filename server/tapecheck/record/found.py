@@ -52,6 +52,7 @@ HEADLINES = {
     "TAPE604": "double backward through a compiled model",
     "TAPE605": "DDP marks a parameter as ready twice and raises",
     "TAPE606": "a gradient by chosen tensors goes through a reentrant checkpoint",
+    "TAPE607": "DDP cannot average gradients with a graph: `create_graph=True` raises",
 }
 
 _HELP = {
@@ -69,6 +70,10 @@ _HELP = {
     "TAPE604": "call the model that is not compiled where its gradient is differentiated",
     "TAPE605": "use each parameter once in a forward, with `use_reentrant=False` where it is checkpointed",
     "TAPE606": "pass `use_reentrant=False` to the checkpoint, or call `.backward()` without `inputs`",
+    "TAPE607": (
+        "drop `create_graph=True`, or take the gradients with `torch.autograd.grad(…, create_graph=True)` and average "
+        "them with `torch.distributed.all_reduce`"
+    ),
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
 

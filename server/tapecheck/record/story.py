@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tapecheck.record.parallel import KINDS
 from tapecheck.rules import Finding, Reading
+from tapecheck.rules.averaged_with_graph.rule import AveragedWithGraph
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
@@ -42,6 +43,7 @@ _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _TWICE = "Expected to mark a variable ready only once"
 _DOUBLE = "does not currently support double backward"
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
+_OUT = "functions with out=... arguments don't support automatic differentiation"
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
@@ -391,7 +393,10 @@ class Story:
         if _INPLACE in text:
             return (StaleSavedTensor.code,)
         if any(part in text for part in _LEAF):
-            return (LeafInplace.code,)
+            # In the engine itself it is DistributedDataParallel that changes its buckets.
+            return (LeafInplace.code if raised.backward is None else AveragedWithGraph.code,)
+        if _OUT in text and raised.backward is not None:
+            return (AveragedWithGraph.code,)
         if raised.backward is not None and (_NO_GRAPH in text or UNUSED in text):
             return (BackwardWithoutGraph.code, MissingCreateGraph.code)
         return ()

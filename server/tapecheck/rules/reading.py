@@ -25,6 +25,7 @@ from tapecheck.tape import (
     GradientRead,
     GradientSet,
     GradientsReduced,
+    GradientsWithGraph,
     GraphRead,
     Hold,
     InPlace,
@@ -157,7 +158,7 @@ class Reading:
         self.gradient_events: list[tuple[int, GradientEvent]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
-        self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced]] = []
+        self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced | GradientsWithGraph]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.answers: dict[Hashable, Any] = {}
         """What was asked of this reading before: see `remembered`."""
@@ -179,7 +180,7 @@ class Reading:
             Decision: self.decisions,
             **dict.fromkeys((GradientRead, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
-            **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced), self.wrappers),
+            **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph), self.wrappers),
         }  # fmt: skip
         for position, event in enumerate(tape.events):
             if tape.ledger is None:

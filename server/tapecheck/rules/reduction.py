@@ -4,8 +4,9 @@ Measured on torch 2.13 with two processes (`tools/torchlab/wrappers.py`): a forw
 on and outside `no_sync` prepares the reducer; the gradients that are accumulated from then on are averaged, whatever
 loss they come from, until every parameter has had one. After that, gradients stay local until the next such forward.
 A forward that finds the reducer waiting for some of its parameters raises; so does a backward that adds to a gradient
-that is ready while the reducer waits for others. A reentrant checkpoint runs a backward of its own for what it
-recomputes: parameters in two of them get a gradient twice, and a search for unused parameters does not see them.
+that is ready while the reducer waits for others. One with `create_graph=True` raises at the second gradient with a
+graph that it copies into a bucket. A reentrant checkpoint runs a backward of its own for what it recomputes: parameters
+in two of them get a gradient twice, and a search for unused parameters does not see them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tapecheck.tape import (
     GradientCleared,
     GradientSet,
     GradientsReduced,
+    GradientsWithGraph,
     LeafEscape,
     Node,
     Step,
@@ -86,6 +88,15 @@ class Twice:
     checkpoints: list[Node] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class WithGraph:
+    """A backward that raises: gradients that are to be averaged have graphs of their own."""
+
+    wrapper: Wrapper
+    run: Run
+    leaves: list[int]
+
+
 @dataclass(slots=True)
 class _Reducer:
     """The state of one wrapper's reducer; `waits` is None where it is not known whether it waits for gradients."""
@@ -109,6 +120,7 @@ class Reductions:
         self.unreduced: list[Unreduced] = []
         self.unfinished: list[Unfinished] = []
         self.twice: list[Twice] = []
+        self.with_graph: list[WithGraph] = []
         self._reducers: dict[int, _Reducer] = {}
         self._local: dict[int, list[_Local]] = {}
         """The leaves whose gradient is local now, with what added to it since it was averaged."""
@@ -116,6 +128,10 @@ class Reductions:
         """The leaves whose gradient `autograd.grad` has computed, to be set by the program."""
         self._unseen: set[int] = set()
         self._over = False
+        self._graphed = {
+            event.by: event.leaves for _, event in reading.wrappers if isinstance(event, GradientsWithGraph)
+        }
+        """The parameters that a backward gives a gradient with a graph."""
         loops = [loop for loop in reading.loops.values() if loop.event.inside_forward]
         self._loops_over_layers = bool(loops)
         self._runs_all = reading.complete and all(loop.more == "no" and loop.end is not None for loop in loops)
@@ -204,7 +220,7 @@ class Reductions:
                 local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
                 for leaf in certain:
                     self._local.setdefault(leaf, []).append(local)
-            elif self._again(reducer, run, reached):
+            elif self._again(reducer, run, reached) or self._refuses(reducer, run, reached):
                 return
             else:
                 self._reduce(reducer, run, reached)
@@ -228,6 +244,15 @@ class Reductions:
             # The node that joins the outputs gives undefined gradients: which exception comes first is not known.
             return True
         self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, inside))
+        return True
+
+    def _refuses(self, reducer: _Reducer, run: Run, reached: set[int]) -> bool:
+        """Whether a backward copies gradients that have graphs into a bucket: the first one makes it refuse others."""
+        leaves = sorted(reached.intersection(self._graphed.get(run.backward.id, ())))
+        if reducer.waits is not True or len(leaves) < 2:
+            return False
+        self._over = True
+        self.with_graph.append(WithGraph(reducer.wrapper, run, leaves))
         return True
 
     def _checkpoints(self, run: Run) -> list[Node]:

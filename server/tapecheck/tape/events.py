@@ -468,6 +468,16 @@ class GradientsReduced:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class GradientsWithGraph:
+    """The backward call `by` gave parameters of wrapped models gradients that have graphs: `leaves` certainly."""
+
+    at: Site
+    by: int
+    leaves: tuple[int, ...]
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class LeafEscape:
     """Leaves, or the model or optimizer that has them, went into code that this tape does not see.
 
@@ -695,6 +705,6 @@ class End:
 
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
-    GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, Loop, Iteration,
-    LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
+    GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
+    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from tapecheck.tape.events import (
     GradientRead,
     GradientSet,
     GradientsReduced,
+    GradientsWithGraph,
     GraphRead,
     Hold,
     InPlace,
@@ -64,9 +65,9 @@ _REPLAYED = frozenset(
 """Views of which a compiled call hands out new ones, where it computes nothing else."""
 _EARLIER = 8
 _UNREAD = frozenset((
-    Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced, GraphRead, Hold,
-    Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Rescaled, Scaled, Step, Unscaled,
-    Wrapper,
+    Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
+    GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised,
+    Rescaled, Scaled, Step, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = (GRADIENT, UNKNOWN_SOURCE)

@@ -24,9 +24,9 @@ _KINDS: dict[str, Callable[..., Event]] = {
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Rescaled, vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
-        vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
-        vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure,
-        vocabulary.Assumed, vocabulary.End,
+        vocabulary.GradientsWithGraph, vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold,
+        vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised,
+        vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
     )
 }  # fmt: skip
 

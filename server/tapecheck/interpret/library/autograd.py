@@ -52,6 +52,7 @@ from tapecheck.tape import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GradientsWithGraph,
     Problem,
     Root,
     Saved,
@@ -550,6 +551,8 @@ class Autograd:
         limit = None if inputs is None else {tensor.node for tensor in only_tensors(inputs)}
         create = event.create != "no"
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
+        if event.create == "yes" and world.modes.averaged:
+            self._tell_graphs(event, {leaf for leaf in graphs if limit is None or leaf in limit}, graphs)
         for number in traversal.executed:
             tensor = world.graph.leaf_tensors.get(number)
             if tensor is None or (limit is not None and number not in limit):
@@ -568,6 +571,13 @@ class Autograd:
                 tensor.grad = self._gradient_value(graphs[tensor.node], event.create)
             elif tensor.node in traversal.executed:
                 tensor.grad = _Gradient(event.at, roots, cut, create)
+
+    def _tell_graphs(self, event: Backward, reached: set[int], graphs: dict[int, tuple[int, Fact]]) -> None:
+        """Note which parameters of wrapped models get gradients with graphs."""
+        averaged = dict.fromkeys(self.world.modes.averaged.values())
+        leaves = tuple(leaf for leaf in averaged if leaf in reached and graphs[leaf][1] == "yes")
+        if leaves:
+            self.world.writer.emit(GradientsWithGraph(event.at, event.id, leaves))
 
     def _fire_hooks(self, traversal: Traversal, node: ast.AST) -> None:
         for tensor, hook in list(self.hooked):

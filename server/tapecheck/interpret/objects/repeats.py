@@ -26,6 +26,7 @@ from tapecheck.tape import (
     GradientRead,
     GradientSet,
     GradientsReduced,
+    GradientsWithGraph,
     GraphRead,
     Hold,
     InPlace,
@@ -197,6 +198,7 @@ _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (), Rescaled)
 _READ.register(lambda reader, event: (event.wrapper, event.reduces, event.whole), WrapperCall)
 _READ.register(lambda reader, event: (), GradientsReduced)
+_READ.register(lambda reader, event: (reader.nodes(event.leaves),), GradientsWithGraph)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.to), LeafEscape)
 _READ.register(lambda reader, event: (reader.nodes(event.nodes), event.to), Escape)
 _READ.register(lambda reader, event: (event.holder, reader.nodes(event.nodes)), Hold)

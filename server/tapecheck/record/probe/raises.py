@@ -21,6 +21,7 @@ _OF_INTEREST = (
     _SECOND_TIME, _INPLACE, "does not require grad", "a leaf Variable that requires grad",
     "leaf Variable that requires grad is being used in an in-place operation",
     "appears to not have been used in the graph", "a leaf variable has been moved into the graph interior",
+    "functions with out=... arguments don't support automatic differentiation",
 )  # fmt: skip
 
 

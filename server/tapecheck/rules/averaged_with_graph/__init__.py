@@ -1,0 +1,1 @@
+"""TAPE607, averaged-with-graph."""
