@@ -1019,6 +1019,46 @@ def test_what_the_exception_hid_is_no_reason_against_a_fix() -> None:
     assert [finding.code for finding in report_of(fixed(text, fixes[0])).findings] == ["TAPE201"]
 
 
+def test_a_term_that_the_program_cuts_itself_is_no_reason_against_a_fix() -> None:
+    body = """
+    net = nn.Linear(4, 4)
+    opt = torch.optim.Adam(net.parameters())
+    x = torch.randn(8, 4)
+    old = net(x)
+    for epoch in range(4):
+        new = net(x)
+        spread = new.std()CUT
+        loss = (new - old).pow(2).mean() + new.mean() - 0.01 * spread
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    """
+    text, fixes = _fixes(body.replace("CUT", ".item()"), "TAPE101")
+    _, without = _fixes(body.replace("CUT", ""), "TAPE101")
+    assert [fix.title for fix in fixes] == [fix.title for fix in without] != []
+    assert [finding.code for finding in report_of(fixed(text, fixes[0])).findings] == ["TAPE407"]
+
+
+def test_of_what_was_frozen_the_optimizers_own_is_switched_on_again() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.ModuleDict({"backbone": nn.Linear(8, 16), "head": nn.Linear(16, 3)})
+        for p in net.parameters():
+            p.requires_grad = False
+        opt = torch.optim.Adam(net["head"].parameters())
+        for x in torch.randn(3, 4, 8):
+            loss = net["head"](net["backbone"](x)).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE103",
+    )
+    assert _lines_changed(text, fixes[0]) == ['net["head"].requires_grad_(True)']
+    [label] = [label for label in finding_of(report_of(text), "TAPE103").labels if label.role == "cut"]
+    assert "`net.head.weight`" in label.message
+
+
 def test_a_fix_that_makes_a_retained_graph_needless_drops_it_too() -> None:
     body = CARRIED["a name"][0].replace("loss.backward()", "loss.backward(retain_graph=True)")
     text, fixes = _fixes(body, "TAPE102")

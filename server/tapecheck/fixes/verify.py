@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tapecheck.check import Report
 
 # What only shows in later iterations, or once a program is known to its end; the others would be a fix's own doing.
-_SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code, TermWithoutEffect.code}
+_SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code}
 
 _ACTING = ("detach", "item", "clone")
 
@@ -262,7 +262,11 @@ class Verifier:
             return False
         if not self.finding.certain and self._shown_without(fresh, after):
             return False
-        spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]
+        cuts = [label.span for label in fresh.labels if label.role == "cut"]
+        if fresh.code == TermWithoutEffect.code and not cuts:
+            # Which gradients a step uses may be the fix's own doing; where the program cuts a term is not.
+            return False
+        spans = [fresh.span, *cuts]
         if any(lines.added(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]

@@ -11,7 +11,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding
 from tapecheck.source.nodes import given_to, method_called
-from tapecheck.tape import Backward, Cut, Span
+from tapecheck.tape import Backward, Cut, Span, Tape
 
 _MAX_PLACES = 4
 """Statements before the failing one at which switching on again is tried."""
@@ -70,12 +70,16 @@ def switch_on_again(context: Context) -> Iterator[Candidate]:
                         )
 
 
+def frozen_by(context: Context, tape: Tape) -> list[Cut]:
+    """Return what of the finding's cuts on a way are parameters whose `requires_grad` was switched off."""
+    return [cut for cut in cuts_of_finding(context, tape) if cut.how == "frozen"]
+
+
 def _frozen(context: Context) -> list[Cut]:
     found: dict[object, Cut] = {}
     for tape in context.tapes:
-        for cut in cuts_of_finding(context, tape):
-            if cut.how == "frozen":
-                found.setdefault((cut.at.span, cut.at.stack), cut)
+        for cut in frozen_by(context, tape):
+            found.setdefault((cut.at.span, cut.at.stack), cut)
     return list(found.values())
 
 

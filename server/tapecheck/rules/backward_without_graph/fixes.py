@@ -17,7 +17,7 @@ from tapecheck.fixes.strategies.differentiable import (
     stay_in_torch,
     train_on_scores,
 )
-from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
+from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
 from tapecheck.source.nodes import attr_of, of_kind
 from tapecheck.tape import Optimizer
 
@@ -120,8 +120,12 @@ def _contents(call: ast.Call) -> Iterator[ast.AST]:
 
 
 def unfreeze(context: Context) -> Iterator[Candidate]:
-    """Let the parameters that the optimizer is given require grad, where nothing on the way does."""
+    """Let the parameters that the optimizer is given require grad, where nothing on the way does.
+
+    Where more was frozen than the optimizer has, this leaves the rest frozen, as it was meant.
+    """
     code = context.code
+    frozen = {leaf for tape in context.tapes for cut in frozen_by(context, tape) for leaf in cut.leaves}
     seen: set[ast.stmt] = set()
     for tape in context.tapes:
         for event in tape.events:
@@ -134,16 +138,16 @@ def unfreeze(context: Context) -> Iterator[Candidate]:
             given = call.args[0]
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
                 continue
-            module = dotted(given.func.value)
-            if given.func.attr != "parameters" or module is None:
+            if given.func.attr != "parameters" or dotted(given.func.value) is None:
                 continue
+            module = code.segment(given.func.value)
             change = code.insert_before(statement, [f"{module}.requires_grad_(True)"])
             if change is not None:
                 yield Candidate(
                     f"Let the parameters of `{module}` require grad",
                     f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
                     [change],
-                    fallback=True,
+                    fallback=frozen <= {*event.params, *event.frozen},
                 )
 
 
@@ -151,12 +155,12 @@ STRATEGIES: tuple[Strategy, ...] = (
     switch_off_within,
     remove_cut,
     stay_in_torch,
+    unfreeze,
     switch_on_again,
     leave_trainable,
     draw_with_graph,
     train_on_scores,
     without_threshold,
     ask_for_gradient,
-    unfreeze,
 )
 """What is proposed, preferred first."""

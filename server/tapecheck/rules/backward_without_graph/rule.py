@@ -10,7 +10,7 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import SWALLOWED, called_from, cut_advice, cut_words, headline, off_labels, root_text
-from tapecheck.tape import Cut, Root
+from tapecheck.tape import Cut, Root, Span
 
 
 class BackwardWithoutGraph(Rule):
@@ -43,7 +43,7 @@ class BackwardWithoutGraph(Rule):
         certain = always(readings, reading, run)
         notes = [] if cuts else [f"no recorded operation computed {root_text(root)} from a tensor that requires grad"]
         labels = []
-        for cut in sorted(cuts, key=lambda cut: cut.id):
+        for cut in _one_a_place(reading, cuts):
             labels.append(Label(cut.at.span, cut_words(cut, home), "cut"))
             labels += called_from(reading, cut.at, run.at, 1)
         labels += off_labels(cuts)
@@ -73,6 +73,17 @@ def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> boo
         for position, decision in reading.decisions
         if position < run.position
     )
+
+
+def _one_a_place(reading: Reading, cuts: list[Cut]) -> list[Cut]:
+    """Return one cut of each place, in order: of all that one loop freezes, what an optimizer was given to train."""
+    given = {leaf for one in reading.optimizers.values() for leaf in (*one.params, *one.frozen)}
+    chosen: dict[Span, Cut] = {}
+    for cut in sorted(cuts, key=lambda cut: cut.id):
+        known = chosen.setdefault(cut.at.span, cut)
+        if given.isdisjoint(known.leaves) and not given.isdisjoint(cut.leaves):
+            chosen[cut.at.span] = cut
+    return list(chosen.values())
 
 
 def _headline(root: Root, certain: bool) -> str:
