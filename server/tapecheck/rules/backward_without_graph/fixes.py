@@ -119,17 +119,23 @@ def _contents(call: ast.Call) -> Iterator[ast.AST]:
         yield from ast.walk(call.args[0])
 
 
-def unfreeze(context: Context) -> Iterator[Candidate]:
-    """Let the parameters that the optimizer is given require grad, where nothing on the way does.
+def unfreeze_its_own(context: Context) -> Iterator[Candidate]:
+    """Switch on again what the optimizer is given of more that was frozen: the rest stays frozen, as it was meant."""
+    yield from _given_trainable(context, whole=False)
 
-    Where more was frozen than the optimizer has, this leaves the rest frozen, as it was meant.
-    """
+
+def unfreeze(context: Context) -> Iterator[Candidate]:
+    """Let the parameters that the optimizer is given require grad, where nothing on the way does."""
+    yield from _given_trainable(context, whole=True)
+
+
+def _given_trainable(context: Context, *, whole: bool) -> Iterator[Candidate]:
     code = context.code
-    frozen = {leaf for tape in context.tapes for cut in frozen_by(context, tape) for leaf in cut.leaves}
     seen: set[ast.stmt] = set()
     for tape in context.tapes:
+        frozen = {leaf for cut in frozen_by(context, tape) for leaf in cut.leaves}
         for event in tape.events:
-            if not isinstance(event, Optimizer):
+            if not isinstance(event, Optimizer) or whole != (frozen <= {*event.params, *event.frozen}):
                 continue
             call, statement = code.expression_at(event.at.span), code.statement_at(event.at.span)
             if not isinstance(call, ast.Call) or not call.args or statement is None or statement in seen:
@@ -147,7 +153,7 @@ def unfreeze(context: Context) -> Iterator[Candidate]:
                     f"Let the parameters of `{module}` require grad",
                     f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
                     [change],
-                    fallback=frozen <= {*event.params, *event.frozen},
+                    fallback=whole,
                 )
 
 
@@ -155,12 +161,13 @@ STRATEGIES: tuple[Strategy, ...] = (
     switch_off_within,
     remove_cut,
     stay_in_torch,
-    unfreeze,
+    unfreeze_its_own,
     switch_on_again,
     leave_trainable,
     draw_with_graph,
     train_on_scores,
     without_threshold,
     ask_for_gradient,
+    unfreeze,
 )
 """What is proposed, preferred first."""
