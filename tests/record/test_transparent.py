@@ -269,9 +269,41 @@ def test_the_probe_is_a_directory_that_needs_nothing_else(write: Write, tmp_path
             assert read_tape(file).complete
 
 
+MODULE = """
+import os, sys
+from .. import words
+print(__name__, __package__, __spec__.name, sys.argv, sys.orig_argv[1:], sorted(globals()))
+raise LookupError(words.split())
+"""
+
+
+def test_a_module_is_run_as_python_runs_it(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    write("", "package/__init__.py")
+    write("def split(): return 'own'\n", "package/words.py")
+    write("", "package/inner/__init__.py")
+    write(MODULE, "package/inner/train.py")
+    command = ["-m", "package.inner.train", "--lr", "a b"]
+    without, recorded = (
+        subprocess.run([PYTHON, *start, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for start in ([], [str(PROBE), "--tape", str(tmp_path / "tape")])
+    )
+    assert "runpy" in without.stderr
+    assert (recorded.stdout, recorded.stderr, recorded.returncode) == (without.stdout, without.stderr, 1)
+
+
+def test_modules_of_the_program_have_the_names_of_pythons_own(write: Write, tmp_path: Path) -> None:
+    write("def split(text): return 'own ' + text\n", "shlex.py")
+    (tmp_path / "json").mkdir()
+    write("value = 3\n", "json/__init__.py")
+    script = write("import shlex, json\nprint(shlex.split('x'), json.value)\n")
+    for way in (plain, probed):
+        assert way(script, cwd=str(tmp_path)).stdout == "own x 3\n"
+
+
 def test_the_command_says_which_program_does_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "same.py").write_text("import torch\nopen('left', 'w').write('x')\nraise SystemExit(4)\n")
-    (tmp_path / "other.py").write_text("import sys\nopen('left', 'w').write(str(sys.argv[0] in sys.orig_argv[1]))\n")
+    (tmp_path / "other.py").write_text("import sys\nopen('left', 'w').write(str(sys._getframe().f_back is None))\n")
     assert transparent.main([str(tmp_path / "same.py")]) == 0
     assert transparent.main([str(tmp_path / "other.py"), "--", "an-argument"]) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == ["differs other.py  left", "1 programs, 1 of them another"]

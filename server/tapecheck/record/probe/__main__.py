@@ -2,6 +2,9 @@
 
 import sys
 
+_LOADED = list(sys.modules)
+"""What Python has loaded by itself: all the rest is not there for the program."""
+
 if sys.version_info < (3, 9):
     sys.stderr.write("tapecheck: recording needs Python 3.9 or later, this is Python %d.%d\n" % sys.version_info[:2])
     sys.exit(96)
@@ -33,4 +36,4 @@ def child(arguments, number, path, words):
 
 
 if __name__ == "__main__":
-    _load().main()  # type: ignore[attr-defined]
+    _load().main(_LOADED)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
 from .holds import SAMPLED, has_graph
 from .lines import Place, RunningLoop, ThreadLines
+from .lookups import elements_of, entries_of, is_a
 from .recording import LiveBytes, Recording
 from .values import address_of
 
@@ -79,12 +80,14 @@ def count(recorder: Recording, tensors: Iterable[Tensor], nodes: Iterable[Node],
 
 
 def _tensors_in(value: object, torch: ModuleType, depth: int = 0) -> List[object]:
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return [value]
     if depth > 3:
         return []
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for one in list(inner) for tensor in _tensors_in(one, torch, depth + 1)]
+    inner = [item for _, item in entries_of(value)] if is_a(value, dict) else ()
+    if is_a(value, list, tuple):
+        inner = elements_of(value)
+    return [tensor for one in inner for tensor in _tensors_in(one, torch, depth + 1)]
 
 
 class Alive(LiveBytes):

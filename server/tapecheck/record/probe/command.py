@@ -16,13 +16,14 @@ import traceback
 import types
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
-from typing import Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Collection, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from . import PRODUCER
 from .alive import Alive
 from .children import record_spawned, tape_of
 from .following import follow
 from .recorder import OLDEST_TORCH, Limits, Recorder
+from .signals import defer
 from .sources import Sources
 from .tracing import tracing_function
 from .writer import Writer
@@ -271,7 +272,7 @@ def write_whole_lines() -> None:
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
-def main() -> None:
+def main(loaded: Collection[str] = ()) -> None:
     options = Options(sys.argv[1:])
     write_whole_lines()
     if options.alive:
@@ -324,8 +325,30 @@ def main() -> None:
         os.register_at_fork(after_in_child=recorder.forked)
     if options.children:
         record_spawned(sys.argv[1:], program.path)
+    if hasattr(sys, "orig_argv"):
+        flags = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv)]
+        sys.orig_argv[:] = [*flags, *(["-m"] if options.module else []), *options.arguments]
     sys.argv[:] = options.arguments
+    if not safe:
+        give_way(loaded, sys.path[0])
     run(program, recorder, ending)
+
+
+def give_way(loaded: Collection[str], folder: str) -> None:
+    """Have the program import its own modules where the recorder has loaded others of the same name.
+
+    `loaded` are the modules that Python starts with, `folder` is where the program's own are looked for first.
+    """
+    try:
+        beside = {name.partition(".")[0] for name in os.listdir(folder)}
+    except OSError:
+        return
+    for name in beside & sys.modules.keys() - set(loaded):
+        found = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.origin and os.path.dirname(spec.origin).startswith(folder):
+            for each in [each for each in sys.modules if each == name or each.startswith(name + ".")]:
+                del sys.modules[each]
 
 
 def version_of(torch: Optional[str]) -> Tuple[int, ...]:
@@ -372,6 +395,7 @@ def child(arguments: List[str], number: int, path: str, words: Dict[str, int]) -
     record_spawned(arguments, path)
     sys.meta_path.insert(0, TorchFinder(recorder))
     try:
+        defer()
         follow(recorder.tracer)
     except Exception:
         recorder.failed()
@@ -392,8 +416,13 @@ class Program:
     def find(self) -> None:
         """Read it; raises OSError."""
 
-    def code(self, space: Dict[str, object]) -> types.CodeType:
-        """Compile it and give the module its names."""
+    def prepare(self, space: Dict[str, object]) -> None:
+        """Give the module its names, and compile what can be compiled before any of it runs."""
+        if sys.version_info < (3, 14):
+            space["__annotations__"] = {}
+
+    def run(self, space: Dict[str, object]) -> None:
+        """Execute it."""
         raise NotImplementedError
 
 
@@ -415,21 +444,19 @@ class Script(Program):
             # For tracebacks and `inspect`; an entry without a time of change is never looked up on disk.
             linecache.cache[self.path] = (len(self.text), None, self.lines, self.path)
 
-    def code(self, space: Dict[str, object]) -> types.CodeType:
+    def prepare(self, space: Dict[str, object]) -> None:
+        super().prepare(space)
         space["__file__"] = self.path
         space["__loader__"] = SourceFileLoader("__main__", self.path)
         if sys.version_info < (3, 14):
-            space["__annotations__"] = {}
             space["__cached__"] = None
         if self.notebook:
             space["get_ipython"] = lambda: None
             space["display"] = print
-        code: types.CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
-        return code
+        self.code: types.CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
 
-
-class _NotFound(Exception):
-    """There is no such module."""
+    def run(self, space: Dict[str, object]) -> None:
+        exec(self.code, space)
 
 
 class Module(Program):
@@ -451,20 +478,12 @@ class Module(Program):
                     return path
         return os.path.join(os.getcwd(), *parts) + ".py"
 
-    def code(self, space: Dict[str, object]) -> types.CodeType:
+    def run(self, space: Dict[str, object]) -> None:
         import runpy
 
         sys.argv[0] = "-m"
-        try:
-            _, spec, code = runpy._get_module_details(self.name, _NotFound)  # type: ignore[attr-defined]
-        except _NotFound as error:
-            sys.stderr.write("%s: %s\n" % (sys.executable, error))
-            raise SystemExit(1) from None
-        space.update(
-            __file__=spec.origin, __loader__=spec.loader, __package__=spec.parent, __spec__=spec, __cached__=spec.cached
-        )
-        sys.argv[0] = spec.origin
-        return code  # type: ignore[no-any-return]
+        # What Python itself calls for `-m`: its frames stand in the traceback of an exception.
+        runpy._run_module_as_main(self.name)  # type: ignore[attr-defined]
 
 
 class Ending:
@@ -490,20 +509,17 @@ def run(program: Program, recorder: Recorder, ending: Ending) -> None:
     keep = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:
-        if not isinstance(program, Module):
-            code = program.code(space)
+        program.prepare(space)
         if "torch" in sys.modules:
             attach(recorder, sys.modules["torch"])
         else:
             sys.meta_path.insert(0, TorchFinder(recorder))
         try:
+            defer()
             follow(recorder.tracer)
         except Exception:
             recorder.failed()
-        if isinstance(program, Module):
-            # The packages around a module run when it is looked for: they are the program's, too.
-            code = program.code(space)
-        exec(code, space)
+        program.run(space)
     except SystemExit as error:
         if error.code not in (None, 0):
             ending.detail = "exit code %s" % (error.code,)

@@ -14,23 +14,21 @@ import itertools
 import sys
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import Reader
 from .lines import Place, RunningLoop, ThreadLines
-from .names import locals_of, members, release, user_frames
+from .lookups import bases_of, elements_of, entries_of, is_a, members, module_of, namespace, slots_of
+from .names import locals_of, release, user_frames
 from .recording import Holds, Recording
 from .sources import Extent, LoopText, Sources, SourceText, Store
 from .values import TensorRef
 
 if TYPE_CHECKING:
-    from typing import TypeGuard
-
     from torch import Tensor
     from torch.autograd.graph import Node
 
-_T = TypeVar("_T")
 _MAX_LOOKUPS = 50_000
 _MAX_NODES = 100_000
 _MAX_HELD = 2_000
@@ -394,29 +392,30 @@ class HoldFinder(Holds):
 
     def _children(self, value: object, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
         kind = type(value)
-        if _is(value, list, tuple, set, frozenset, collections.deque):
+        if is_a(value, list, tuple, set, frozenset, collections.deque):
             yield from _of_items(value, holder)
-        elif _is(value, dict):
+        elif is_a(value, dict):
             yield from self._of_dict(value, holder)
-        elif _is(value, FunctionType):
+        elif is_a(value, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)
-        elif _is(value, MethodType):
+        elif is_a(value, MethodType):
             yield value.__self__, holder
-        elif _is(value, type):
+        elif is_a(value, type):
             yield from self._of_class(value, holder)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
             yield from self._of_object(value, holder)
             yield from self._of_class(kind, holder)
-        elif libraries and not str(kind.__module__).startswith(_NOT_FOLLOWED):
+        elif libraries and not module_of(kind).startswith(_NOT_FOLLOWED):
             for name, item in list(members(value).items()):
                 yield item, _attribute(holder, name)._replace(foreign=True)
 
     def _of_dict(self, value: Dict[object, object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
-        if _PLAIN.issuperset(map(type, list(value.values()))):
+        entries = list(entries_of(value))
+        if _PLAIN.issuperset(type(item) for _, item in entries):
             return
         named = {key for text in self.sources.texts() for key in text.keys}
-        for key, item in list(value.items()):
+        for key, item in entries:
             if type(key) is str and key in named:
                 text = "%s[%r]" % (holder.text, key)
                 yield item, holder._replace(text=text, container=True, key=holder.key or key, inside=False)
@@ -427,38 +426,34 @@ class HoldFinder(Holds):
         """Yield what a module or an object of the user's has itself; of a module's parameters those with a graph."""
         own = members(value)
         for name, item in list(own.items()):
-            if name in _OF_MODULES and isinstance(item, dict):
-                for inner_name, inner in list(item.items()):
+            if name in _OF_MODULES and is_a(item, dict):
+                for inner_name, inner in list(entries_of(item)):
                     # A parameter that was changed in place outside `no_grad` has a graph; it is no leaf any more.
-                    if name != "_parameters" or (inner is not None and not inner.is_leaf):
+                    if name != "_parameters" or (is_a(inner, self.torch.Tensor) and not inner.is_leaf):
                         yield inner, _attribute(holder, str(inner_name))
             elif name != "_backward_hooks":
                 yield item, _attribute(holder, name)
-        for slot in getattr(type(value), "__slots__", ()) if not own else ():
-            try:
-                yield object.__getattribute__(value, slot), _attribute(holder, slot)
-            except AttributeError:
-                continue
+        for name, item in slots_of(value) if not own else ():
+            yield item, _attribute(holder, name)
 
     def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[object, Holder]]:
         """Yield what the program's own classes keep themselves, for all of their objects."""
-        for base in kind.__mro__:
+        for base in bases_of(kind):
             if self._is_user(base):
-                for name, item in list(vars(base).items()):
-                    if isinstance(item, (list, dict, set, tuple, collections.deque, self.torch.Tensor)):
+                for name, item in list(namespace(base).items()):
+                    if is_a(item, list, dict, set, tuple, collections.deque, self.torch.Tensor):
                         yield item, _attribute(holder, name)
 
     def _plain(self, value: object) -> bool:
         """Return whether nothing can be found in a value."""
-        if isinstance(value, type):
+        if is_a(value, type):
             return not self._is_user(value)
-        return type(value) in _PLAIN or isinstance(value, (int, float, str, bytes, complex))
+        return type(value) in _PLAIN or is_a(value, int, float, str, bytes, complex)
 
     def _is_user(self, kind: type) -> bool:
         known = self._user_types.get(kind)
         if known is None:
-            module = sys.modules.get(getattr(kind, "__module__", "") or "")
-            file = getattr(module, "__file__", None)
+            file = members(sys.modules.get(module_of(kind))).get("__file__")
             known = self._user_types[kind] = isinstance(file, str) and self.sources.is_user(file)
         return known
 
@@ -522,11 +517,6 @@ def _subclasses(kind: type) -> Set[type]:
     return found
 
 
-def _is(value: object, *kinds: Type[_T]) -> TypeGuard[_T]:
-    """Return whether a value is of some types; `isinstance` would ask a proxy of the program for its class."""
-    return issubclass(type(value), kinds)
-
-
 def has_graph(tensor: Tensor) -> bool:
     # Asking a view that was changed in place for its node would build a new one.
     try:
@@ -537,9 +527,9 @@ def has_graph(tensor: Tensor) -> bool:
 
 def _of_items(value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
     """Yield the elements of a sequence or set; of a long one those at its ends."""
-    bound = value.maxlen if _is(value, collections.deque) else None
+    bound = collections.deque.maxlen.__get__(value) if is_a(value, collections.deque) else None
     inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound, inside=True)
-    items = list(value)
+    items = elements_of(value)
     if _PLAIN.issuperset(map(type, items)):
         return
     if len(items) > 2 * _ENDS:

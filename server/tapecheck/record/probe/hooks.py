@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sized
 
 from .guard import Guard, keep_uncompiled
 from .recording import Recording
+from .signals import due, trip
 
 if TYPE_CHECKING:
     from torch._C import _ImperativeEngine
@@ -60,6 +61,8 @@ class Engine:
         if paused:
             with Guard(recorder):
                 tracer.go_on()
+        if due:
+            trip[due.popitem()[0]]
         return self._engine.run_backward
 
 
@@ -111,8 +114,12 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
     def before(optimizer: Optimizer, args: Sized, words: object) -> None:
-        if recorder.failures or compiling():
-            return
+        if not recorder.failures and not compiling():
+            begins(optimizer, args, words)
+        if due:
+            trip[due.popitem()[0]]
+
+    def begins(optimizer: Optimizer, args: Sized, words: object) -> None:
         paused = alone = False
         with Guard(recorder):
             recorder.rests.wake(sys._getframe(1))
@@ -133,8 +140,12 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
                 tracer.go_on()
 
     def after(optimizer: Optimizer, args: object, words: object) -> None:
-        if recorder.failures or compiling():
-            return
+        if not recorder.failures and not compiling():
+            ends(optimizer)
+        if due:
+            trip[due.popitem()[0]]
+
+    def ends(optimizer: Optimizer) -> None:
         paused = False
         with Guard(recorder):
             paused = tracer.paused is not None and tracer.paused is tracer.lines()
@@ -159,7 +170,10 @@ def install(torch: ModuleType, recorder: Recording) -> Callable[[], None]:
                 with Guard(recorder):
                     recorder.rests.wake(sys._getframe(1))
                     recorder.changes.optimizer_made(optimizer)
-            return patch(optimizer)
+            patched = patch(optimizer)
+            if due:
+                trip[due.popitem()[0]]
+            return patched
 
         optimizers.Optimizer._patch_step_function = made
     if not hasattr(torch._C._autograd.SavedTensor, "data"):

@@ -8,6 +8,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .lines import Activation, Rest, ThreadLines
+from .signals import due, trip
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer
 
 # So many calls of a function within one rest, and it has no events for what is left of it.
@@ -124,6 +125,9 @@ class _Observer:
                 self.entered(code, sys._getframe(1))
         except Exception:
             self.tracer.failed()
+        finally:
+            if due:
+                trip[due.popitem()[0]]
         return self.monitoring.DISABLE
 
     def start(self, code: CodeType, offset: int) -> None:
@@ -159,6 +163,9 @@ class _Observer:
             tracer.enter(function, frame)
         except Exception:
             tracer.failed()
+        finally:
+            if due:
+                trip[due.popitem()[0]]
 
     def line_callback(self) -> Callable[[CodeType, int], None]:
         """Return what is called for each line: with nothing to look up in objects, since it is called most of all."""
@@ -195,6 +202,9 @@ class _Observer:
                 tracer.ran(lines, activation, number, frame)  # type: ignore[arg-type]
             except Exception:
                 tracer.failed()
+            finally:
+                if due:
+                    trip[due.popitem()[0]]
 
         return line
 
@@ -218,6 +228,9 @@ class _Observer:
                 self.tracer.leave(lines, activation, frame, suspended)
         except Exception:
             self.tracer.failed()
+        finally:
+            if due:
+                trip[due.popitem()[0]]
 
     def raised(self, code: CodeType, offset: int, error: BaseException) -> None:
         if id(code) in self.observed and self.asked.get(id(code)) != self.of_calm:
@@ -229,3 +242,6 @@ class _Observer:
                     self.tracer.listener.raised(lines, error, error.__traceback__)
             except Exception:
                 self.tracer.failed()
+            finally:
+                if due:
+                    trip[due.popitem()[0]]

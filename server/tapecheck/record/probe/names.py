@@ -6,6 +6,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from .lookups import is_a, members
 from .sources import CallText, Sources
 
 if TYPE_CHECKING:
@@ -102,17 +103,9 @@ def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameT
         frame = frame.f_back
 
 
-def members(value: object) -> Dict[str, object]:
-    """Return an object's attributes as they are stored; parameters, buffers and submodules of a module are among
-    them.
-    """
-    found = getattr(value, "__dict__", None) if not isinstance(value, type) else None
-    return found if isinstance(found, dict) else {}
-
-
 def _stored(value: object, name: str) -> Dict[str, object]:
     found = members(value).get(name)
-    return found if isinstance(found, dict) else {}
+    return found if is_a(found, dict) else {}
 
 
 def parameters(module: Module) -> Iterator[Tuple[str, Tensor]]:
@@ -124,10 +117,10 @@ def parameters(module: Module) -> Iterator[Tuple[str, Tensor]]:
         if id(current) in seen:
             continue
         seen.add(id(current))
-        for name, tensor in _stored(current, "_parameters").items():
+        for name, tensor in dict.items(_stored(current, "_parameters")):
             if tensor is not None:
                 yield prefix + name, tensor
-        for name, child in _stored(current, "_modules").items():
+        for name, child in dict.items(_stored(current, "_modules")):
             if child is not None:
                 stack.append((prefix + name + ".", child))
 
@@ -169,19 +162,19 @@ def _names_in(torch: ModuleType, scope: Dict[str, object], wanted: Set[int]) -> 
         if name.startswith("__"):
             continue
         _name(torch, value, name, wanted, names)
-        if not isinstance(value, torch.nn.Module):
+        if not is_a(value, torch.nn.Module):
             for attribute, inner in list(members(value).items())[:64]:
-                if isinstance(inner, (torch.nn.Module, torch.Tensor)):
+                if is_a(inner, torch.nn.Module, torch.Tensor):
                     _name(torch, inner, name + "." + attribute, wanted, names)
     return names
 
 
 def _name(torch: ModuleType, value: object, name: str, wanted: Set[int], names: Dict[int, str]) -> None:
-    if isinstance(value, torch.nn.Module):
+    if is_a(value, torch.nn.Module):
         for inner, tensor in parameters(value):
             if id(tensor) in wanted:
                 names.setdefault(id(tensor), name + "." + inner)
-    elif isinstance(value, torch.Tensor):
+    elif is_a(value, torch.Tensor):
         if id(value) in wanted:
             names.setdefault(id(value), name)
     elif (type(value) is list or type(value) is tuple) and len(value) <= 256:
@@ -228,12 +221,12 @@ def resolve(path: Tuple[str, ...], frame: FrameType, torch: ModuleType) -> List[
     for name in path[1:]:
         value = _member(value, name)
     text = ".".join(path)
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return [(text, value)]
     if (type(value) is list or type(value) is tuple) and len(value) <= 64:
-        return [(text, item) for item in value if isinstance(item, torch.Tensor)]
+        return [(text, item) for item in value if is_a(item, torch.Tensor)]
     if type(value) is dict and len(value) <= 64:
-        return [(text, item) for item in value.values() if isinstance(item, torch.Tensor)]
-    if isinstance(value, torch.nn.Module):
+        return [(text, item) for item in value.values() if is_a(item, torch.Tensor)]
+    if is_a(value, torch.nn.Module):
         return [(text + "." + name, item) for name, item in parameters(value)][:64]
     return []

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Callable, Optional, Sequence, Tuple
 
 from .lines import Activation, FrameTrace, Rest, ThreadLines
+from .signals import due, trip
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer, tracing_function
 
 
@@ -36,6 +37,9 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         except Exception:
             tracer.failed()
             return None
+        finally:
+            if due:
+                trip[due.popitem()[0]]
 
     def follow(lines: ThreadLines, activation: Activation) -> FrameTrace:
         """Return what a frame is traced by."""
@@ -70,6 +74,9 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                     tracer.listener.raised(lines, arg[1], arg[2])
             except Exception:
                 tracer.failed()
+            finally:
+                if due:
+                    trip[due.popitem()[0]]
 
         return local
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Optional
 
 from .guard import Guard
 from .lines import Place, ThreadLines
+from .lookups import elements_of, entries_of, is_a
 from .recording import Recording, UnusedGraphs
 
 if TYPE_CHECKING:
@@ -138,10 +139,10 @@ class Unused(UnusedGraphs):
         alive[number] = weakref.ref(life, end)
 
     def _tensors(self, value: object, depth: int) -> Iterator[Tensor]:
-        if isinstance(value, self.recorder.torch.Tensor):
+        if is_a(value, self.recorder.torch.Tensor):
             yield value
-        elif depth < _MAX_DEPTH and isinstance(value, (list, tuple, dict)):
-            for item in list(value.values()) if isinstance(value, dict) else value:
+        elif depth < _MAX_DEPTH and is_a(value, list, tuple, dict):
+            for item in [item for _, item in entries_of(value)] if is_a(value, dict) else elements_of(value):
                 yield from self._tensors(item, depth + 1)
 
     def walks(self, roots: List[Optional[Node]]) -> None:
