@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tapecheck.interpret import limits
 from tapecheck.interpret.values import (
     Class,
+    Default,
     Dict,
     Instance,
     List,
@@ -168,7 +169,7 @@ def _open_flags(owner: Instance, cls: Class) -> None:
             default = flags.get(given)
             if default is not None and name in tested and owner.attrs.get(name) is default:
                 flag = Unknown.plain(name)
-                flag.likely = default
+                flag.default = Default(likely=default)
                 owner.attrs[name] = flag
                 opened |= {name, given}
         for statement in of_kind(maker, ast.If) if opened else ():

@@ -15,6 +15,7 @@ from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     CONSTANTS,
+    NO_DEFAULT,
     BaseValue,
     Class,
     Dict,
@@ -266,7 +267,7 @@ def knows_nothing(value: Value) -> bool:
     return (
         type(value) is Unknown
         and value.concrete is None and value.truth is None and value.length is None and value.bounds is None
-        and value.likely is None and value.usual is None
+        and value.default == NO_DEFAULT
     )  # fmt: skip
 
 

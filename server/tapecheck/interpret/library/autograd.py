@@ -477,7 +477,7 @@ class Autograd:
         visible.option(self.world, value, name, node)
         truth = None if isinstance(value, Lib) else self.machine.known_truth(concrete(value))
         if truth is None:
-            likely = isinstance(value, Unknown) and value.likely is False
+            likely = isinstance(value, Unknown) and value.default.likely is False
             truth = self.world.choices.choose(node, not likely, name)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"

@@ -49,16 +49,16 @@ def only_looks(torch: Torch, function: Unknown) -> bool:
 
     `writer.add_scalar` is where `writer` is one of tensorboard's: of one that was handed in nobody knows.
     """
-    if function.owner is None:
+    if function.part_of.owner is None:
         return False
-    if function.attr in _BARS and id(function.owner) in torch.world.knowledge.bars:
+    if function.part_of.attr in _BARS and id(function.part_of.owner) in torch.world.knowledge.bars:
         return True
     return _root(function).name.startswith(LOOKING)
 
 
 def _root(function: Unknown) -> Unknown:
-    while function.owner is not None:
-        function = function.owner
+    while function.part_of.owner is not None:
+        function = function.part_of.owner
     return function
 
 
@@ -108,8 +108,10 @@ def within(torch: Torch, value: Value) -> tuple[int, ...]:
 def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """Note that unknown code which was made from leaves is called: it may do with them what it could do then."""
     root = _root(function)
-    if root.holds:
-        torch.world.writer.emit(LeafEscape(torch.world.position.site(node), root.holds, function.attr or function.name))
+    if root.kept.leaves:
+        torch.world.writer.emit(
+            LeafEscape(torch.world.position.site(node), root.kept.leaves, function.part_of.attr or function.name)
+        )
 
 
 def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:

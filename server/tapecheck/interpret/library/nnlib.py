@@ -668,7 +668,7 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
         return
     seen.add(id(owner))
     if isinstance(owner, Unknown):
-        leaf = owner.leaf if owner.leaf is not None or owner.within is None else owner.within.leaf
+        leaf = owner.leaf if owner.leaf is not None or owner.part_of.within is None else owner.part_of.within.leaf
         if leaf is not None and id(leaf) not in seen:
             seen.add(id(leaf))
             found.append((f"{prefix}{owner.name}", leaf))
@@ -682,7 +682,9 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
                 found.append((prefix + name, value))
         elif type(value) in INERT:
             continue
-        elif is_module(value) or (isinstance(value, Unknown) and (value.leaf is not None or value.within is not None)):
+        elif is_module(value) or (
+            isinstance(value, Unknown) and (value.leaf is not None or value.part_of.within is not None)
+        ):
             _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
 

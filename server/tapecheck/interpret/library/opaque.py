@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     Bound,
     Function,
     Instance,
+    Kept,
     Kwargs,
     List,
     Mark,
@@ -26,6 +27,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    Whole,
     Wrapped,
     argument,
     behaviour,
@@ -109,7 +111,7 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         # A function of torch's own has no model but the one that it is given.
         if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
             result.data, result.returned = False, True
-    result.holds = given
+    result.kept = Kept(given)
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
@@ -222,8 +224,8 @@ def opaque(
 
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
-    owner = function.owner
-    if function.attr in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)):
+    owner = function.part_of.owner
+    if function.part_of.attr in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)):
         if not kwargs:
             return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
@@ -231,17 +233,17 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     whole = unknowns.root(function)
     passed = id(whole) in torch.world.assumptions.passed
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
-    source = (whole.within or whole).name
+    source = (whole.part_of.within or whole).name
     hidden = "." in source and not passed and not visible.modelled(source)
-    by_name = not (hidden and _is_given_values(torch, function.attr, args, kwargs))
+    by_name = not (hidden and _is_given_values(torch, function.part_of.attr, args, kwargs))
     if hidden:
-        if owner is not None and ((by_name and function.attr in _ACTING) or whole.holds):
-            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.holds)
+        if owner is not None and ((by_name and function.part_of.attr in _ACTING) or whole.kept.leaves):
+            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.kept.leaves)
         visible.called(torch, function.name, (*args, *kwargs.values()), node)
         if torch.world.position.is_discarded(node):
             visible.may_freeze((*args, *kwargs.values()))
     if owner is not None and by_name:
-        known = _unknown_method(torch, owner, function.attr, args, kwargs, node)
+        known = _unknown_method(torch, owner, function.part_of.attr, args, kwargs, node)
         if known is not NO_MODEL:
             if hidden:
                 _by_name(torch, function, node)
@@ -251,16 +253,17 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if passed:
         torch.world.assumptions.passed[id(computed)] = computed
     if computed.node is not None:
-        whole.made = [*(whole.made or ())[-limits.MOST_MADE :], (function, computed.node)]
+        graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
+        whole.kept = Kept(whole.kept.leaves, graphs)
     return computed
 
 
 def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) -> Unknown:
     """Return the result of a method of text or settings, which answers the same question the same way."""
-    key = (expression(owner), function.attr, *args)
+    key = (expression(owner), function.part_of.attr, *args)
     result = unknowns.remembered(torch.world, key, f"{function.name}()")
-    result.parts = (function.attr, owner, *args)
-    if function.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
+    result.parts = (function.part_of.attr, owner, *args)
+    if function.part_of.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
         unknowns.usually(result, positional(args, 1))
     return result
 
@@ -278,9 +281,9 @@ def _is_given_values(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> boo
 
 def _by_name(torch: Torch, function: Unknown, node: ast.AST) -> None:
     """Note that a method of an object that is not visible was taken for torch's of that name."""
-    owner = function.owner
-    if function.attr not in _ACTING and owner is not None:
-        reads = _METHODS.get(function.attr) in (_asked, _taken_out, _set_mode)
+    owner = function.part_of.owner
+    if function.part_of.attr not in _ACTING and owner is not None:
+        reads = _METHODS.get(function.part_of.attr) in (_asked, _taken_out, _set_mode)
         about = NOTHING if owner.node is None or reads else (owner.node,)
         torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, about)
 
@@ -290,9 +293,9 @@ def _meet(torch: Torch, function: Unknown, node: ast.AST) -> None:
 
     The same call again is taken for another forward pass, which walks nothing.
     """
-    if torch.nn.is_method(function.attr):
+    if torch.nn.is_method(function.part_of.attr):
         return
-    nodes = tuple(made for by, made in unknowns.root(function).made or () if by is not function)
+    nodes = tuple(made for by, made in unknowns.root(function).kept.graphs if by is not function)
     if nodes:
         torch.world.writer.emit(Escape(torch.world.position.site(node), nodes, function.name, built=True))
 
@@ -312,7 +315,7 @@ def _computed(
         torch.nn.ran(function, args, node)
     if function.leaf is not None:
         return _output(torch, function, function.leaf, values, node)
-    owner, whole = function.owner, _model_run(torch, function)
+    owner, whole = function.part_of.owner, _model_run(torch, function)
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
     keeps: Fact = "may"
@@ -322,11 +325,11 @@ def _computed(
         keeps = "yes"
     result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
     if not args:
-        result.within = whole
+        result.part_of = Whole(within=whole)
     result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
-    result.holds = given
+    result.kept = Kept(given)
     # A part of a model that is asked for a result computes it.
     if keeps == "yes" or owner is None:
         acts = torch.world.position.is_discarded(node)
@@ -350,26 +353,30 @@ def _output(
 
 def _model_run(torch: Torch, function: Unknown) -> Unknown | None:
     """Return the model that a call of its part or method runs; None where it runs none."""
-    owner, whole = function.owner, function.within
+    owner, whole = function.part_of.owner, function.part_of.within
     if owner is None:
         return whole
     # What every module has, and what runs none of it.
-    runs_none = function.attr in _COMPUTES_NOTHING or (owner is not whole and _without_parameters(torch, owner))
+    runs_none = function.part_of.attr in _COMPUTES_NOTHING or (owner is not whole and _without_parameters(torch, owner))
     return None if runs_none else whole
 
 
 def _gives_data(torch: Torch, function: Unknown, values: Sequence[Tensor | Unknown], passed: Iterable[Value]) -> bool:
     """Return whether a call certainly gives data: data goes into a model as well, so only a method of data does."""
-    if not function.data or not function.attr or any(map(_computes, passed)):
+    if not function.data or not function.part_of.attr or any(map(_computes, passed)):
         return False
-    return not values or torch.facts.op(function.attr) is not None
+    return not values or torch.facts.op(function.part_of.attr) is not None
 
 
 def _without_parameters(torch: Torch, part: Unknown) -> bool:
     """Return whether what has this name in all modules that the program has made is no module and holds no tensor: what
     a file held is of a class of the program, as far as anybody knows.
     """
-    made = [module.attrs[part.attr] for module in torch.nn.made[-limits.MOST_MODULES :] if part.attr in module.attrs]
+    made = [
+        module.attrs[part.part_of.attr]
+        for module in torch.nn.made[-limits.MOST_MODULES :]
+        if part.part_of.attr in module.attrs
+    ]
     return bool(made) and all(_is_plain(value, limits.LEAVES_DEPTH) for value in made)
 
 
@@ -421,7 +428,7 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
     wanted = concrete(argument(args, kwargs, 0, "requires_grad", True))
     if wanted is not True:
         # It may be one of the parameters that its maker was given.
-        held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).holds)
+        held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).kept.leaves)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
     if owner.leaf is not None or not owner.data:
         if owner.leaf is not None or wanted is False:
@@ -444,7 +451,7 @@ def _parameters(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwa
 
 
 def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if owner.within is not None and owner.node is None and not args and not kwargs:
+    if owner.part_of.within is not None and owner.node is None and not args and not kwargs:
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.data = False
@@ -557,12 +564,11 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     if owner.leaf is None:
         name = f"{owner.name} parameters"
         leaf = torch.world.graph.data(name)
-        torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None, many=True)
+        torch.world.graph.make_leaf(leaf, node, name, parameter=True, made=owner.part_of.within is not None, many=True)
         # Until it is told to train or to evaluate, what a file held is data.
-        leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.within is not None and owner.data}
+        leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.part_of.within is not None and owner.data}
         owner.leaf = leaf
-        owner.trained = True
-        if owner.within is not None:
+        if owner.part_of.within is not None:
             # What is asked of its parts from now on is asked of its own parameters.
-            owner.within = owner
+            owner.part_of = owner.part_of._replace(within=owner)
     return owner.leaf

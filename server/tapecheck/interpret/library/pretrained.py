@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Unknown, Value
+from tapecheck.interpret.values import Unknown, Value, Whole
 
 LIBRARIES = (
     "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks", "torch.hub.load",
@@ -48,6 +48,6 @@ def model(torch: Torch, path: str, node: ast.AST) -> Value | None:
     if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
         return None
     made = Unknown.named(name)
-    made.within = made
+    made.part_of = Whole(within=made)
     torch.opaque_parameters(made, node)
     return made

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    Whole,
     Wrapped,
     Wrapping,
     argument,
@@ -315,7 +316,7 @@ def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
 def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Unknown("torch.load()")
     result.data = True
-    result.within = result
+    result.part_of = Whole(within=result)
     return result
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import Kind, Lib, Settlings, Unknown, Value, is_constant, settle_on
+from tapecheck.interpret.values import Default, Kind, Lib, Settlings, Unknown, Value, is_constant, settle_on
 from tapecheck.tape import NOTHING
 
 _DRAWN = "drawn by chance"
@@ -42,7 +42,7 @@ def setting(machine: Engine, value: Value) -> Value:
     if type(value) is not Lib or not machine.library.hides(value.path):
         return value
     known = remembered(machine.world, ("name", value.path), value.path)
-    known.likely = True
+    known.default = Default(likely=True)
     return known
 
 
@@ -74,18 +74,19 @@ def origins(value: Value) -> Iterator[Unknown]:
 
 def usually(value: Unknown, default: Value) -> None:
     """Note what an unknown setting is where nobody has set it: tests of it come out so, as likely as not."""
-    if value.usual is None:
-        value.usual, value.likely = (default,), bool(default)
+    if value.default.usual is None:
+        value.default = Default(bool(default), (default,))
 
 
 def has_default(value: Value) -> bool:
     """Return whether a value is an unknown setting of which it is known what it is by default."""
-    return isinstance(value, Unknown) and value.usual is not None
+    return isinstance(value, Unknown) and value.default.usual is not None
 
 
 def default_of(value: Value, otherwise: Value = None) -> Value:
     """Return what an unknown setting is by default; `otherwise` of what has no default."""
-    return value.usual[0] if isinstance(value, Unknown) and value.usual is not None else otherwise
+    usual = value.default.usual if isinstance(value, Unknown) else None
+    return otherwise if usual is None else usual[0]
 
 
 def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None:
@@ -98,7 +99,7 @@ def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None
 
 def counts_by_option(value: Value) -> bool:
     """Return whether a test asks for every so many of what a loop counts, and an option says how many."""
-    test = (value.negated or value) if isinstance(value, Unknown) else value
+    test = (value.asks.negated or value) if isinstance(value, Unknown) else value
     return any(
         one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins(test)
     )
@@ -127,13 +128,13 @@ def by_default(value: Value) -> bool | None:
     """Return how a test of an option comes out where that keeps its default; None for other tests."""
     if not isinstance(value, Unknown):
         return None
-    test = value.negated or value
-    return value.likely if any(map(has_default, (test, *(test.parts or ())))) else None
+    test = value.asks.negated or value
+    return value.default.likely if any(map(has_default, (test, *(test.parts or ())))) else None
 
 
 def root(value: Unknown) -> Unknown:
     """Return the object that an unknown value is an attribute, method or item of, at the end."""
-    while (whole := value.owner or value.part_of) is not None:
+    while (whole := value.part_of.owner or value.part_of.source) is not None:
         value = whole
     return value
 
@@ -157,16 +158,16 @@ def hidden(machine: Engine, value: Value) -> bool:
 
 def asked(value: Value) -> Value:
     """Return what a test asks about, whether or not it is for the opposite."""
-    while isinstance(value, Unknown) and value.negated is not None:
-        value = value.negated
+    while isinstance(value, Unknown) and value.asks.negated is not None:
+        value = value.asks.negated
     return value
 
 
 def settled(value: Unknown, answer: bool) -> None:
     """Note how a test came out: what is known of the unknown that was tested from now on."""
-    if value.compared is None:
+    if value.asks.compared is None:
         return
-    kind, owner, constant = value.compared
+    kind, owner, constant = value.asks.compared
     if kind in ("Eq", "Is"):
         if answer and constant is None:
             # None is false and carries no graph, whatever would have been there otherwise.

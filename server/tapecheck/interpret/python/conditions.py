@@ -13,11 +13,13 @@ from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import Growth, merge_cuts
 from tapecheck.interpret.values import (
     Decides,
+    Default,
     Dict,
     Env,
     Instance,
     Lib,
     List,
+    Question,
     Set,
     Signal,
     Tensor,
@@ -181,8 +183,8 @@ def _is_path(side: ast.expr) -> bool:
 
 def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, default: bool) -> bool:
     """Return the likelier answer of an undecided test, by what it comes to."""
-    if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
-        return value.likely
+    if isinstance(value, Unknown) and value.default.likely is not None and not _counted(machine, expression):
+        return value.default.likely
     unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
     return default if unlike is None else unlike
 
@@ -263,11 +265,11 @@ def _taken_out(value: Value) -> tuple[int, ...]:
     if isinstance(value, Tensor):
         return value.cuts
     tests = [value]
-    if isinstance(value, Unknown) and value.negated is not None:
-        tests.append(value.negated)
+    if isinstance(value, Unknown) and value.asks.negated is not None:
+        tests.append(value.asks.negated)
     for each in list(tests):
-        if isinstance(each, Unknown) and each.compared is not None:
-            tests += [each.compared[1], each.compared[2]]
+        if isinstance(each, Unknown) and each.asks.compared is not None:
+            tests += [each.asks.compared[1], each.asks.compared[2]]
     return merge_cuts(*[one.cuts for each in tests for one in unknowns.origins(each)])
 
 
@@ -296,8 +298,8 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
     value = unknowns.setting(machine, value)
     if isinstance(value, Unknown):
         machine.world.knowledge.asked += 1
-        if value.negated is not None:
-            inner = known_truth(machine, value.negated)
+        if value.asks.negated is not None:
+            inner = known_truth(machine, value.asks.negated)
             return None if inner is None else not inner
         if value.concrete is not None:
             return bool(value.concrete)
@@ -314,8 +316,8 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
     value = unknowns.setting(machine, value)
     if isinstance(value, Unknown):
-        if value.negated is not None:
-            settle(machine, value.negated, not answer)
+        if value.asks.negated is not None:
+            settle(machine, value.asks.negated, not answer)
         else:
             value.truth = answer
             machine.world.knowledge.settled.update((id(one), one) for one in unknowns.origins(value))
@@ -344,7 +346,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
             test = unknown_test(machine, op, left, right)
             if identity and type(test) is Unknown and Lib in map(type, given):
                 # What a module has under a name is there, as a rule.
-                test.likely = type(op) is ast.IsNot
+                test.default = Default(likely=type(op) is ast.IsNot)
             return test
         return answer if type(op) in (ast.Is, ast.In) else not answer
     if Tensor in (type(left), type(right)):
@@ -427,8 +429,8 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     value = machine.world.knowledge.known.get(key)
     if value is None:
         value = machine.world.knowledge.known[key] = _new_test(machine, positive, left, right)
-    if value.truth is None and value.compared is not None:
-        value.truth = unknowns.decided(*value.compared)
+    if value.truth is None and value.asks.compared is not None:
+        value.truth = unknowns.decided(*value.asks.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
         # Of less, equal and greater one answer excludes the others.
         others = [machine.world.knowledge.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
@@ -437,8 +439,9 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     if positive is kind:
         return value
     result = Unknown.plain("not")
-    result.negated = value
-    result.likely = None if value.likely is None else not value.likely
+    result.asks = Question(negated=value)
+    if value.default.likely is not None:
+        result.default = Default(likely=not value.default.likely)
     return result
 
 
@@ -450,12 +453,12 @@ def _new_test(machine: Engine, kind: type[ast.cmpop], left: Value, right: Value)
     if not isinstance(left, Unknown):
         return value
     if is_constant(right):
-        value.compared = (kind.__name__, left, right)
-    if left.usual is not None:
-        value.likely = _likely(machine, kind, left, left.usual[0], right)
+        value.asks = Question((kind.__name__, left, right))
+    if left.default.usual is not None:
+        value.default = Default(_likely(machine, kind, left, left.default.usual[0], right))
     elif left.parts is not None and left.parts[0] == "len" and right == 0:
         # What somebody asks the length of is not empty, as a rule.
-        value.likely = {"Eq": False, "Gt": True}.get(kind.__name__)
+        value.default = Default({"Eq": False, "Gt": True}.get(kind.__name__))
     return value
 
 

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Question,
     Set,
     Super,
     Tensor,
@@ -118,7 +119,9 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
         receiver = machine.eval(node.func.value, env)
-        stored = isinstance(receiver, Instance) and node.func.attr in receiver.attrs and function.within is not None
+        stored = (
+            isinstance(receiver, Instance) and node.func.attr in receiver.attrs and function.part_of.within is not None
+        )
         if isinstance(receiver, Instance) and not stored:
             # A method of a base class that was not found has the whole object; a library's model that is kept has not.
             machine.library.given_away([receiver], node, node.func.attr)
@@ -248,7 +251,8 @@ def _not(machine: Engine, value: Value) -> Value:
     if truth is not None:
         return not truth
     result = Unknown.plain("not")
-    result.negated = value if isinstance(value, Unknown) else None
+    if isinstance(value, Unknown):
+        result.asks = Question(negated=value)
     return result
 
 

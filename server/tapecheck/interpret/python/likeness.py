@@ -15,6 +15,7 @@ from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.state.knowledge import Fact
 from tapecheck.interpret.values import (
     INERT,
+    NO_DEFAULT,
     Bound,
     ByKind,
     Class,
@@ -166,7 +167,7 @@ class Given:
             self.add(value.base)
 
     def _unknown(self, value: Unknown) -> None:
-        if value.leaf is not None or value.trained:
+        if value.leaf is not None:
             raise Unlike
         self.unknowns.append(value)
         self.held.append(value)
@@ -179,8 +180,8 @@ class Given:
             self.answered.append(id(value))
         self.tokens.append((
             "unknown", settled, value.kind, value.data, value.assumed,
-            value.certain, value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts),
-            value.storage is None, value.bounds, value.negated is None, value.node is None,
+            value.certain, value.returned, value.default.likely, value.truth, type(concrete), concrete, len(value.cuts),
+            value.storage is None, value.bounds, value.asks.negated is None, value.node is None,
         ))  # fmt: skip
         parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)
@@ -209,9 +210,9 @@ class Given:
         """Whether no test was about a value, and nothing was made of it that outlives the expression."""
         return (
             type(value) is Unknown
-            and value.storage is None and value.leaf is None and not value.trained
-            and value.concrete is None and value.bounds is None and value.likely is None
-            and value.usual is None and value.negated is None and not self._is_settled(value)
+            and value.storage is None and value.leaf is None
+            and value.concrete is None and value.bounds is None and value.default == NO_DEFAULT
+            and value.asks.negated is None and not self._is_settled(value)
             and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
 
@@ -269,7 +270,7 @@ class Given:
         """Return the asserts about numbers of shapes that the call has asked for."""
         tests: list[Test] = []
         for value, answer, _ in facts:
-            kind, tested, constant = value.compared or ("", value, None)
+            kind, tested, constant = value.asks.compared or ("", value, None)
             if id(tested) in made and isinstance(constant, (int, float)) and kind in _ORDERED:
                 tests.append((tested, kind, constant, answer))
             elif any(id(one) in made or self.known.get(id(one), -1) >= self.own for one in origins(value)):
@@ -357,8 +358,8 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
     """Yield a shape and its numbers; raises `Unlike` where none that are like them can be made."""
     if (
         type(value) is not Unknown
-        or value.node is not None or value.storage is not None or value.leaf is not None or value.trained
-        or value.likely is not None or value.usual is not None or value.negated is not None
+        or value.node is not None or value.storage is not None or value.leaf is not None
+        or value.default != NO_DEFAULT or value.asks.negated is not None
         or not (value.parts is None or (value.parts[0] == "len" and value.parts[1] is whole))
     ):  # fmt: skip
         raise Unlike

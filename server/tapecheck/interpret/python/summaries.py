@@ -38,6 +38,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    Whole,
     Wrapped,
 )
 from tapecheck.tape import (
@@ -355,10 +356,7 @@ class _Watch:
         return (
             self.before == [_state(tensor) for tensor in given.tensors]
             and self.concretes == [(one.concrete, one.truth) for one in given.unknowns]
-            and all(
-                one.leaf is None and not one.trained and before in (None, one.node)
-                for one, before in zip(given.unknowns, nodes)
-            )
+            and all(one.leaf is None and before in (None, one.node) for one, before in zip(given.unknowns, nodes))
         )
 
     def _of_loop(self, decision: Decision) -> bool:
@@ -687,7 +685,7 @@ class _Again:
             now.assumed = then.assumed
             now.truth = then.truth
             now.parts = None if then.parts is None else ("len", whole)
-            now.owner, now.attr = whole if then.owner is not None else None, then.attr
+            now.part_of = Whole(whole if then.part_of.owner is not None else None, then.part_of.attr)
         self._stand_for[id(then)] = now
         if then.length is not None:
             now.length = self._shape(now.length, then.length, now)

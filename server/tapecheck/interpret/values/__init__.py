@@ -68,9 +68,14 @@ from tapecheck.interpret.values.sequence import (
 from tapecheck.interpret.values.tensor import Mark, Storage, Tensor, is_buffer, is_parameter, marked, only_tensors
 from tapecheck.interpret.values.unknown import (
     COUNTED,
+    NO_DEFAULT,
+    Default,
+    Kept,
     Kind,
+    Question,
     Settlings,
     Unknown,
+    Whole,
     bound_length,
     declines,
     drawn_from,
@@ -84,15 +89,16 @@ from tapecheck.interpret.values.unknown import (
 )
 
 __all__ = [
-    "CONSTANTS", "COUNTED", "INERT", "MORE_KEYWORDS", "NO_MODEL", "OPEN", "Args", "BaseValue", "Bound", "ByKind",
-    "Cached", "Class", "ClassKind", "Context", "Decides", "Deferred", "Dict", "Env", "Extent", "Field", "Function",
-    "Generator", "Instance", "Interpreter", "Kind", "Kwargs", "Layer", "Lib", "List", "Mark", "Module", "Native",
-    "NotPlain", "Order", "PythonValue", "Queue", "Range", "Read", "Record", "Run", "Set", "Settlings", "Signal",
-    "Slot", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "WayOut", "Wrapped", "Wrapping",
-    "argument", "behaviour", "bound_length", "can_hold", "concrete", "copied", "deciding", "declines", "drawn_from",
-    "equal", "expression", "function_of", "hashable", "identical", "is_buffer", "is_constant", "is_function",
-    "is_module", "is_number", "is_parameter", "items_of", "known_elements", "known_int", "known_keywords",
-    "known_numbers", "known_slice", "known_text", "layer_of", "listed", "loaded", "marked", "may_carry", "merge_cuts",
-    "node_of", "note_first_graph", "on_graph", "only_tensors", "parts_of_slice", "path_of", "plain", "positional",
-    "requires_any", "settle_on", "stands_still", "stored", "unkey", "unwrapped", "user_class",
+    "CONSTANTS", "COUNTED", "INERT", "MORE_KEYWORDS", "NO_DEFAULT", "NO_MODEL", "OPEN", "Args", "BaseValue", "Bound",
+    "ByKind", "Cached", "Class", "ClassKind", "Context", "Decides", "Default", "Deferred", "Dict", "Env", "Extent",
+    "Field", "Function", "Generator", "Instance", "Interpreter", "Kept", "Kind", "Kwargs", "Layer", "Lib", "List",
+    "Mark", "Module", "Native", "NotPlain", "Order", "PythonValue", "Question", "Queue", "Range", "Read", "Record",
+    "Run", "Set", "Settlings", "Signal", "Slot", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View",
+    "WayOut", "Whole", "Wrapped", "Wrapping", "argument", "behaviour", "bound_length", "can_hold", "concrete",
+    "copied", "deciding", "declines", "drawn_from", "equal", "expression", "function_of", "hashable", "identical",
+    "is_buffer", "is_constant", "is_function", "is_module", "is_number", "is_parameter", "items_of", "known_elements",
+    "known_int", "known_keywords", "known_numbers", "known_slice", "known_text", "layer_of", "listed", "loaded",
+    "marked", "may_carry", "merge_cuts", "node_of", "note_first_graph", "on_graph", "only_tensors", "parts_of_slice",
+    "path_of", "plain", "positional", "requires_any", "settle_on", "stands_still", "stored", "unkey", "unwrapped",
+    "user_class",
 ]  # fmt: skip

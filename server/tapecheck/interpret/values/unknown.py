@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable
 from enum import Enum
-from typing import ClassVar, Literal, TypeGuard
+from typing import ClassVar, Literal, NamedTuple, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -59,29 +59,66 @@ COUNTED = (Kind.NUMBER, Kind.WHOLE, Kind.SCALE)
 _DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.SIZES, Kind.TEXT))
 
 
+class Whole(NamedTuple):
+    """What an unknown is a part of: the attribute `attr` of `owner`, or what an index or a loop took out of `source`.
+
+    `within` is what the program made itself and it is in: a model out of a library, what was in a saved file.
+    """
+
+    owner: Unknown | None = None
+    attr: str = ""
+    source: Unknown | None = None
+    within: Unknown | None = None
+
+
+class Question(NamedTuple):
+    """What an unknown tests: the comparison `compared` of an unknown with a constant, or the opposite of `negated`."""
+
+    compared: tuple[str, Unknown, Value] | None = None
+    negated: Unknown | None = None
+
+
+class Default(NamedTuple):
+    """What an unknown is by default: whether it is `likely` true, and the `usual` value itself, in a tuple."""
+
+    likely: bool | None = None
+    usual: tuple[Value] | None = None
+
+
+class Kept(NamedTuple):
+    """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
+    `graphs` that calls of it and of its methods gave, each with what was called.
+    """
+
+    leaves: tuple[int, ...] = ()
+    graphs: tuple[tuple[Unknown, int], ...] = ()
+
+
+NO_WHOLE = Whole()
+NO_QUESTION = Question()
+NO_DEFAULT = Default()
+NOTHING_KEPT = Kept()
+
+
 class Unknown(BaseValue):
     """A value nobody can know.
 
     `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
-    result of an unknown call on tensors). `concrete` is set once the dry run has settled on a value for it (a loop
-    bound). `leaf` stands for the parameters of an unknown model, which is trained as one opaque differentiable
-    module. `data` says that it is data: no graph; `assumed` that this is so because loaders give data, and it was
-    iterated out of something that was handed in. `owner` and `attr` say which attribute of which unknown value it
-    is; `certain` whether it surely carries the graph of `node`. `parts` is what it was worked out from: the name of
-    an operation and its operands. For the result of a test `compared` says what was compared with what; `bounds` is
-    what tests have shown of a number. `key` is its expression and `unresolved` that it follows from nothing, as of
-    how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
-    not be data. `length` is what `len` of it gave, `likely` what a flag is by default and `usual` the default itself,
-    in a tuple. `within` is what the program made itself and it is a part of: a model out of a library, what was in a
-    saved file. `holds` are the leaves that the unknown code which made it was given, `made` the graphs that calls of
-    it and of its methods gave, each with what was called. `part_of` is what it was taken out of by an index or a loop.
-    `drawn` is what Python's own function or operation that gave it, and has no `parts` for it, was given.
+    result of an unknown call on tensors), `certain` says whether it surely carries that graph. `concrete` is set once
+    the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown model,
+    which is trained as one opaque differentiable module. `data` says that it is data: no graph; `assumed` that this
+    is so because loaders give data, and it was iterated out of something that was handed in; `returned` that it came
+    out of a call that was given values, so that what is in it need not be data. `parts` is what it was worked out
+    from: the name of an operation and its operands; `drawn` what Python's own function or operation that gave it, and
+    has no `parts` for it, was given. `bounds` is what tests have shown of a number, `length` what `len` of it gave.
+    `key` is its expression and `unresolved` that it follows from nothing, as of how many settlings. `part_of` says what
+    it is a part of, `asks` what it tests, `default` what it is by default, `kept` what the code behind it may keep.
     """
 
     __slots__ = (
-        "assumed", "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "drawn", "holds",
-        "items", "key", "kind", "leaf", "length", "likely", "made", "name", "negated", "node", "oldest", "owner",
-        "part_of", "parts", "returned", "storage", "trained", "truth", "unresolved", "usual", "within",
+        "asks", "assumed", "attrs", "bounds", "certain", "concrete", "cuts", "data", "default", "drawn", "items",
+        "kept", "key", "kind", "leaf", "length", "name", "node", "oldest", "part_of", "parts", "returned", "storage",
+        "truth", "unresolved",
     )  # fmt: skip
 
     can_hold: ClassVar[bool] = True
@@ -118,28 +155,21 @@ class Unknown(BaseValue):
         self.items: dict[Hashable, Value] | None = None
         self.truth: bool | None = None
         self.parts: tuple[Value, ...] | None = None
-        self.compared: tuple[str, Unknown, Value] | None = None
         self.bounds: tuple[float, float] | None = None
-        self.negated: Unknown | None = None
         self.concrete: Value = None
         self.leaf: Tensor | None = None
-        self.trained = False
         self.storage: Storage | None = None
         self.length: Unknown | None = None
         self.data = kind in _DATA
         self.assumed = False
         self.certain = True
-        self.owner: Unknown | None = None
-        self.attr = ""
         self.key: tuple[int, tuple[Hashable, ...]] | None = None
         self.unresolved = -1
         self.returned = False
-        self.likely: bool | None = None
-        self.usual: tuple[Value] | None = None
-        self.within: Unknown | None = None
-        self.holds: tuple[int, ...] = ()
-        self.made: list[tuple[Unknown, int]] | None = None
-        self.part_of: Unknown | None = None
+        self.part_of = NO_WHOLE
+        self.asks = NO_QUESTION
+        self.default = NO_DEFAULT
+        self.kept = NOTHING_KEPT
         self.drawn: tuple[Value, ...] = ()
 
     def stands_at(self, built: Tensor) -> None:
@@ -189,12 +219,11 @@ class Unknown(BaseValue):
         if self.attrs is None:
             self.attrs = {}
         if name not in self.attrs:
-            child = self._part(f"{self.name}.{name}" if self.name else name)
-            child.owner, child.attr = self, name
-            if name == "data" and self.within is not None and self.within.leaf is not None:
+            within = self.part_of.within
+            if name == "data" and within is not None and within.leaf is not None:
                 # Of a model's parameter it is the values alone: what is done to them records nothing.
-                child.within = None
-            self.attrs[name] = child
+                within = None
+            self.attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
         return self.attrs[name]
 
     def part_at(self, index: Value) -> Value:
@@ -203,8 +232,7 @@ class Unknown(BaseValue):
         if self.items is None:
             self.items = {}
         if key not in self.items:
-            child = self._part(f"{self.name}[...]")
-            child.part_of = self
+            child = self._part(f"{self.name}[...]", Whole(None, "", self, self.part_of.within))
             if self.kind is Kind.SIZES:
                 child.kind = Kind.SIZES if isinstance(index, slice) else _kind_of_size(index)
             if not is_constant(index):
@@ -212,11 +240,11 @@ class Unknown(BaseValue):
             self.items[key] = child
         return self.items[key]
 
-    def _part(self, name: str) -> Unknown:
+    def _part(self, name: str, of: Whole) -> Unknown:
         part = Unknown(name, self.node, self.cuts)
-        part.oldest = self.oldest
+        part.part_of, part.oldest = of, self.oldest
         part.data, part.assumed = self.data, self.assumed
-        part.certain, part.returned, part.within = self.certain, self.returned, self.within
+        part.certain, part.returned = self.certain, self.returned
         return part
 
     def _drawn(self, name: str) -> Unknown:
@@ -225,7 +253,7 @@ class Unknown(BaseValue):
         element.oldest = self.oldest
         element.data, element.returned = self.node is None and not self.returned, self.returned
         element.assumed = element.data and (self.assumed or not self.data)
-        element.within, element.part_of = self.within, self
+        element.part_of = Whole(None, "", self, self.part_of.within)
         if self.kind is Kind.SIZES:
             element.kind = Kind.WHOLE
         return element
@@ -300,7 +328,7 @@ class Unknown(BaseValue):
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         part = self.part_at(index)
-        if self.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
+        if self.part_of.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
             # What was saved under a key may require grad, as it did when it was saved.
             part.data = False
         return part
