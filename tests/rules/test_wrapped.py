@@ -210,3 +210,60 @@ def test_parameters_that_are_averaged_may_be_stepped_apart(data: str) -> None:
     scaled = "parameter.data /= dist.get_world_size()"
     assert reported(LOCAL_SGD.format(data=data, scaled=scaled)) == set()
     assert reported(LOCAL_SGD.replace("parameter{data}", "torch.zeros(1)").format(scaled=scaled)) == {"TAPE601"}
+
+
+BYPASS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def encode(self, x):
+        return self.encoder(x).relu()
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+    def loss(self, x):
+        return self(x).mean()
+
+
+def compute(model, x):
+    return model.module.loss(x)
+
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(6, 4)
+    {line}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("loss = model.module(x).mean()", "model.module(x)"),
+        ("loss = model.module.encode(x).mean()", "model.module.encode(x)"),
+        ("loss = model.module.loss(x)", "model.module.loss(x)"),
+        ("loss = model.module.head(model.module.encoder(x)).mean()", "model.module.encoder(x)"),
+        ("loss = compute(model, x)", "compute(model, x)"),
+    ],
+)
+def test_the_call_that_bypasses_the_wrapper_is_labelled(line: str, call: str) -> None:
+    program = BYPASS.format(line=line)
+    (finding,) = check(from_text(program, "train.py")).findings
+    assert finding.code == "TAPE601"
+    (label,) = [label for label in finding.labels if "does not go through" in label.message]
+    text = program.splitlines()[label.span.line - 1][label.span.column - 1 : label.span.end_column - 1]
+    assert text == call

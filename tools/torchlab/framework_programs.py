@@ -27,6 +27,9 @@ class Net(nn.Module):
     def loss(self, x):
         return self(x).mean()
 
+    def training_step(self, x):
+        return self(x).mean()
+
 
 net = Net()
 raw = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -138,6 +141,13 @@ FABRIC = (
     ),
     Prepared("`model.module(x)`", "fabric.backward(model.module(batch()).mean())", fabric=True),
     Prepared("a method of the model that calls the model", "fabric.backward(model.loss(batch()))", fabric=True),
+    Prepared("`model.training_step(x)`", "fabric.backward(model.training_step(batch()))", fabric=True),
+    Prepared(
+        "a method after `model.mark_forward_method`",
+        'model.mark_forward_method("loss")\nfabric.backward(model.loss(batch()))',
+        fabric=True,
+    ),
+    Prepared("a layer of the model", "fabric.backward(model.body(batch()).mean())", fabric=True),
     Prepared("the model inside is called by its old name", "fabric.backward(net(batch()).mean())", fabric=True),
     Prepared(
         "`fabric.no_backward_sync(model)` for all but the last",

@@ -48,6 +48,9 @@ def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node
     # What its arguments say of DistributedDataParallel is not read.
     unused: Fact = "may" if owner.args else "no"
     made = [wrappers.prepared(modules.torch, value, node, unused) for value in args]
+    if owner.lib == "lightning.Fabric":
+        for value in made:
+            wrappers.redirecting(value)
     return made[0] if len(made) == 1 else tuple(made)
 
 

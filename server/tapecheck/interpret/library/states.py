@@ -81,11 +81,15 @@ class EngineState:
 
 @dataclass(eq=False, slots=True)
 class ParallelState:
-    """DistributedDataParallel around a model; `reduces` says whether its forwards prepare for a reduction."""
+    """DistributedDataParallel around a model; `reduces` says whether its forwards prepare for a reduction.
+
+    `redirected` are the methods of the model that come through its forward as well, None any of them.
+    """
 
     number: int
     model: Value
     reduces: Fact = "yes"
+    redirected: set[str] | None = field(default_factory=set)
 
 
 @dataclass(eq=False, slots=True)

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     argument,
     concrete,
+    function_of,
     is_function,
     is_module,
 )
@@ -92,6 +93,13 @@ def averaged(torch: Torch, model: Instance, node: ast.AST, unused: Fact, static:
 def prepared(torch: Torch, value: Value, node: ast.AST, unused: Fact) -> Value:
     """Return what a framework's `prepare` makes of a value: a model is wrapped where there are several processes."""
     return averaged(torch, value, node, unused, unused, "may") if is_module(value) else value
+
+
+def redirecting(value: Value) -> None:
+    """Let a wrapped model be Lightning Fabric's: the steps of a LightningModule come through its forward, too."""
+    state = state_of(value, ParallelState) if isinstance(value, Instance) else None
+    if state is not None:
+        state.redirected = {"training_step", "validation_step", "test_step", "predict_step"}
 
 
 def unwrapped(value: Value) -> Value:
@@ -194,7 +202,28 @@ def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Va
         # `torch.compile` of it leaves it as it is.
         return owner
     state = wrapped(owner)
-    return None if state is None else modules.machine.get_attribute(state.model, name, node)
+    if state is None:
+        return None
+    parallel_state = state_of(owner, ParallelState)
+    if parallel_state is not None and name == "mark_forward_method":
+        return Native(name, lambda m, args, kwargs, at: _redirect(parallel_state, argument(args, kwargs, 0, "method")))
+    found = modules.machine.get_attribute(state.model, name, node)
+    if parallel_state is None or not is_function(found):
+        return found
+    if parallel_state.redirected is not None and name not in parallel_state.redirected:
+        return found
+    return Native(name, lambda m, args, kwargs, at: _through(modules, parallel_state, found, args, kwargs, at))
+
+
+def _redirect(state: ParallelState, method: Value) -> Value:
+    """`mark_forward_method(name or method)` of Lightning Fabric."""
+    function, known = function_of(method), concrete(method)
+    name = known if isinstance(known, str) else getattr(function and function.node, "name", None)
+    if name is None:
+        state.redirected = None
+    elif state.redirected is not None:
+        state.redirected.add(name)
+    return None
 
 
 def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -203,8 +232,13 @@ def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     if compiled_model is not None:
         return call_compiled(modules.torch, compiled_model, args, kwargs, node)
     state = kept(owner, ParallelState)
+    return _through(modules, state, state.model, args, kwargs, node)
+
+
+def _through(modules: Modules, state: ParallelState, called: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a model that DistributedDataParallel wraps, or a method of it, through the wrapper."""
     world, first = modules.world, modules.world.writer.last_id
-    result = modules.machine.call(state.model, args, kwargs, node)
+    result = modules.machine.call(called, args, kwargs, node)
     reduces = both(state.reduces, world.modes.grad_mode)
     event = WrapperCall(
         world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces

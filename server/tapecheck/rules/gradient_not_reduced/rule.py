@@ -19,7 +19,7 @@ _CAUSES: dict[Cause, str] = {
     "grad": "`autograd.grad` does not",
 }
 _HELP: dict[Cause, str] = {
-    "bypass": "call the wrapped model, not the one inside it",
+    "bypass": "call the wrapped model; move what is called on the model inside it into its `forward`",
     "again": "add the losses and call backward once, or run a forward of the wrapped model before each backward",
     "no_sync": "run the last forward and backward before each step outside `no_sync`",
     "grad": "call `.backward()`, or average the gradients with `torch.distributed.all_reduce`",
@@ -55,6 +55,8 @@ class GradientNotReduced(Rule):
         averaging = each.local.averaging if each.local.cause == "again" else None
         if averaging is not None and averaging.at.span != at.span:
             labels.append(Label(averaging.at.span, "this backward averaged, as one does after a forward", "path"))
+        if each.local.cause == "bypass" and (bypassing := _bypassing(reading, each)) not in (None, at.span):
+            labels.append(Label(bypassing, "this forward does not go through the wrapper", "path"))
         labels.append(Label(each.local.wrapper.at.span, wrapped_here(each.local.wrapper), "built"))
         labels += called_from(reading, at, at)
         names = [reading.ledger.leaves[leaf].name for leaf in each.leaves]
@@ -67,3 +69,14 @@ class GradientNotReduced(Rule):
                 wrapped=each.local.wrapper.at.span,
             ),
         )  # fmt: skip
+
+
+def _bypassing(reading: Reading, each: Unreduced) -> Span | None:
+    """Return where a forward that bypasses the wrapper begins: the call in the function that runs the backward."""
+    run, leaves = each.local.run, set(each.leaves)
+    nodes = (reading.ledger.nodes.get(number) for number in sorted(run.traversal.executed))
+    first = next((node for node in nodes if node is not None and not leaves.isdisjoint(node.inputs)), None)
+    if first is None:
+        return None
+    around = set(run.at.stack)
+    return next((span for span in reversed((first.at.span, *first.at.stack)) if span not in around), None)
