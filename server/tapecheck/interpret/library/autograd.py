@@ -76,7 +76,9 @@ _MESSAGES = {
 }
 
 
-_Known = tuple[OpFact, dict[str, list[tuple[int | None, Storage | None]]], Storage]
+_Member = tuple[int | None, Storage | None]
+"""The node and the storage of an input."""
+_Known = tuple[OpFact, dict[str, list[_Member]], Storage]
 """What is kept of an op for its gradient: its fact, node and storage of each input, the storage of its result."""
 
 
@@ -210,32 +212,15 @@ class Autograd:
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
     ) -> tuple[int, Fact] | None:
         """Return the gradient of one input of a node: its own graph's node, None where it has no graph."""
-        fact, sources, result = known
+        fact = known[0]
         if name in fact.grad_chain_ends and name not in fact.grad_graph:
             return None
-        many = len(sources[name]) > 1
-        others = any(
-            node is not None
-            for other, members in sources.items()
-            for index, (node, _) in enumerate(members)
-            if (other, index) != (name, position)
-        )
-
-        def members(thing: str) -> list[tuple[int | None, Storage | None]]:
-            base = thing.removesuffix(".other")
-            if base == "result":
-                return [(number, result)]
-            found = sources.get(thing) or sources.get(base, [])
-            if base == name and many:
-                alone = thing == base
-                return [member for index, member in enumerate(found) if (index == position) == alone]
-            return found
-
+        others = _has_others(known, name, position)
         inputs = [chain[0]] if chain is not None else []
         for thing in fact.grad_graph.get(name, ()):
-            if thing == "result.other" and not others:
-                continue
-            inputs += [node for node, _ in members(thing) if node is not None]
+            if others or thing != "result.other":
+                members = _members(number, known, name, position, thing)
+                inputs += [node for node, _ in members if node is not None]
         if not inputs:
             return None
         saves = (fact.grad_saves if chain is None else fact.grad_chain_saves).get(name, ())
@@ -243,7 +228,7 @@ class Autograd:
             Saved(storage.id, self.world.writer.ledger.version(storage.id), thing.removesuffix(".other"), node)
             for thing in saves
             if others or not thing.endswith(".other")
-            for node, storage in members(thing)
+            for node, storage in _members(number, known, name, position, thing)
             if storage is not None
         ]
         keeps: Fact = "yes" if name in (fact.grad_frees if chain is None else fact.grad_chain_frees) or saved else "no"
@@ -721,6 +706,30 @@ class Autograd:
             return value
         alias.storage = value.storage
         return alias
+
+
+def _has_others(known: _Known, name: str, position: int) -> bool:
+    """Return whether a node has further inputs with a graph besides one."""
+    return any(
+        node is not None
+        for other, members in known[1].items()
+        for index, (node, _) in enumerate(members)
+        if (other, index) != (name, position)
+    )
+
+
+def _members(number: int, known: _Known, name: str, position: int, thing: str) -> list[_Member]:
+    """Return what the facts mean by `thing` in the gradient of the input at a position of `name`: "result", an input,
+    or with ".other" those of several inputs of that name that are not this one.
+    """
+    _, sources, result = known
+    base = thing.removesuffix(".other")
+    if base == "result":
+        return [(number, result)]
+    found = sources.get(thing) or sources.get(base, [])
+    if base == name and len(sources[name]) > 1:
+        return [member for index, member in enumerate(found) if (index == position) == (thing == base)]
+    return found
 
 
 def _taking(name: str, values: list[Value]) -> Native:

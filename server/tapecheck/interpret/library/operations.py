@@ -518,18 +518,7 @@ class _Plan:
         self.exists: Fact = "no"
         self.carriers: list[int] = []
         self.open = any("open" in facts for name, facts in shape.items() if name in fact.inputs)
-        for name, facts in requires.items():
-            measured = name in fact.inputs
-            if measured and name not in fact.carries and name not in fact.may_carry:
-                continue
-            if not measured and fact.differentiable == "no":
-                continue
-            sure: Fact = "yes" if name in fact.carries or not measured else "may"
-            for position, required in enumerate(facts):
-                required = both(required, sure)
-                if required != "no" and not (not measured and required == "may"):
-                    self.carriers.append(places[name] + position)
-                    self.exists = either(self.exists, required)
+        self._find_carriers(fact, requires, places)
         self.saves: list[tuple[str, int, Fact, bool]] = []
         self.keeps: Fact = "no"
         self.result: Fact = "no"
@@ -544,6 +533,21 @@ class _Plan:
             for name in fact.frees:
                 for required in requires.get(name, ()):
                     self.keeps = either(self.keeps, required)
+
+    def _find_carriers(self, fact: OpFact, requires: dict[str, list[Fact]], places: dict[str, int]) -> None:
+        """Note the tensors that the result has its graph from."""
+        for name, facts in requires.items():
+            measured = name in fact.inputs
+            if measured and name not in fact.carries and name not in fact.may_carry:
+                continue
+            if not measured and fact.differentiable == "no":
+                continue
+            sure: Fact = "yes" if name in fact.carries or not measured else "may"
+            for position, required in enumerate(facts):
+                required = both(required, sure)
+                if required == "yes" or (measured and required == "may"):
+                    self.carriers.append(places[name] + position)
+                    self.exists = either(self.exists, required)
 
     def _settle(
         self, fact: OpFact, table: Saves, sure: Fact, requires: dict[str, list[Fact]], places: dict[str, int]
@@ -750,19 +754,20 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
         return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
     if name in _RANKED:
         return ranks[0] if len(ranks) == 2 and ranks[1] == 2 else None
-    if name in ("view", "reshape") and len(args) > 1:
-        sizes = args[1] if isinstance(args[1], tuple) else tuple(args[1:])
-        return len(sizes)
-    if name == "unsqueeze" and ranks and ranks[0] is not None:
-        return ranks[0] + 1
-    if name in ("sum", "mean") and len(args) == 1:
-        return 0
-    if name in ("nn.functional.linear", "linear"):
-        return ranks[0] if ranks and isinstance(args[0], Tensor) else None
-    if name in ("cat", "concat", "stack") and args:
-        parts = torch.tensors(args[0])
-        if parts and parts[0].rank is not None:
-            return parts[0].rank + (name == "stack")
+    first = args[0].rank if args and isinstance(args[0], Tensor) else None
+    match name:
+        case "view" | "reshape" if len(args) > 1:
+            return len(args[1] if isinstance(args[1], tuple) else args[1:])
+        case "unsqueeze" if ranks and ranks[0] is not None:
+            return ranks[0] + 1
+        case "sum" | "mean" if len(args) == 1:
+            return 0
+        case "nn.functional.linear" | "linear":
+            return first
+        case "cat" | "concat" | "stack" if args:
+            parts = torch.tensors(args[0])
+            if parts and parts[0].rank is not None:
+                return parts[0].rank + (name == "stack")
     return None
 
 

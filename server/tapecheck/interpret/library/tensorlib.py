@@ -354,18 +354,25 @@ _ON_HOST = frozenset(
 """Factories whose tensors are on the CPU where no device is named."""
 
 
+def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST) -> tuple[int, ...] | Tensor:
+    """Return the cuts that what is copied from values comes through, or the tensor that is taken as it is."""
+    cuts: tuple[int, ...] = ()
+    for value in torch.tensors(tuple(args)):
+        if value.node is None:
+            cuts = merge_cuts(cuts, value.cuts)
+        elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
+            return value
+        else:
+            cuts = merge_cuts(torch.world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
+    return cuts
+
+
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
-    cuts: tuple[int, ...] = ()
-    if name in _OF_DATA:
-        for value in torch.tensors(tuple(args)):
-            if value.node is None:
-                cuts = merge_cuts(cuts, value.cuts)
-            elif name in ("as_tensor", "asarray") and isinstance(value, Tensor):
-                return value
-            else:
-                cuts = merge_cuts(world.graph.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
+    cuts = _taken_from(torch, name, args, node) if name in _OF_DATA else ()
+    if isinstance(cuts, Tensor):
+        return cuts
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))

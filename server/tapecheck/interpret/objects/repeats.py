@@ -77,35 +77,27 @@ class _Reader:
         self.outermost = min(world.loops.before_outermost, floor.ids)
         self.own: dict[int, int] = {}
         self.made: list[int] = []
+        self.skipping = 0
+        """The loop within whose iterations repeat one that was read, 0 where none does."""
+        self.at = -1
+        """Where in `made` the next one stands that what such an iteration makes stands for, -1 where none does."""
+        self.kept: dict[int, int] = {}
+        """Where in `made` the iteration begins that those of a loop within repeat."""
 
     def read(self, until: int) -> Reading | None:
         """Return what was done up to an event; None where the program may not be what it was before."""
         found: Reading = []
-        kept: dict[int, int] = {}
-        skipping = at = 0
         events: list[Any] = self.world.writer.tape.events[self.begun.events : until]
         nodes = self.world.writer.ledger.nodes
         for event in events:
             kind = type(event)
             if kind is Iteration:
-                steady = self.folded.get(event.loop)
-                if steady is not None and skipping in (0, event.loop):
-                    if event.index == steady[0]:
-                        kept[event.loop] = len(self.made)
-                        skipping = 0
-                    elif event.index > steady[0] or (steady[1] and self.settled):
-                        skipping, at = event.loop, kept.get(event.loop, -1)
+                self._begin(event)
                 continue
-            if skipping:
-                if kind is Raised or (kind is Leaf and event.parameter and self.begun is not self.floor):
+            if self.skipping:
+                if self._changes_program(kind, event):
                     return None
-                if kind is LoopEnd and event.loop == skipping:
-                    skipping = 0
-                elif kind is Leaf or (kind is Node and not self.world.writer.ledger.leads_anywhere(event.id)):
-                    # What an iteration that repeats the one before makes stands for what that one made; what was made
-                    # on the way to it stands for itself.
-                    self.own[event.id] = self.made[at] if 0 <= at < len(self.made) else event.id
-                    at += at >= 0
+                self._skip(kind, event)
                 continue
             if kind is Node and nodes[event.id].graph_of is not None:
                 # Made once for a value whose graph nobody knows, when it is first used.
@@ -114,14 +106,36 @@ class _Reader:
                 self.own[event.id] = number = -1 - len(self.made)
                 self.made.append(number)
             read = _READ.get(kind)
-            if read is None:
-                if kind is Leaf and event.parameter and self.begun is not self.floor:
-                    return None
-                if kind is Raised:
-                    return None
-                continue
-            found.append((kind, event.at.span, event.at.stack, *read(self, event)))
+            if read is not None:
+                found.append((kind, event.at.span, event.at.stack, *read(self, event)))
+            elif self._changes_program(kind, event):
+                return None
         return found
+
+    def _begin(self, event: Iteration) -> None:
+        """Note where an iteration of a loop within begins: whether it repeats the one before it is known."""
+        steady = self.folded.get(event.loop)
+        if steady is None or self.skipping not in (0, event.loop):
+            return
+        if event.index == steady[0]:
+            self.kept[event.loop] = len(self.made)
+            self.skipping = 0
+        elif event.index > steady[0] or (steady[1] and self.settled):
+            self.skipping, self.at = event.loop, self.kept.get(event.loop, -1)
+
+    def _skip(self, kind: type, event: Any) -> None:
+        """Pass over an event of an iteration that repeats one that was read."""
+        if kind is LoopEnd and event.loop == self.skipping:
+            self.skipping = 0
+        elif kind is Leaf or (kind is Node and not self.world.writer.ledger.leads_anywhere(event.id)):
+            # What an iteration that repeats the one before makes stands for what that one made; what was made
+            # on the way to it stands for itself.
+            self.own[event.id] = self.made[self.at] if 0 <= self.at < len(self.made) else event.id
+            self.at += self.at >= 0
+
+    def _changes_program(self, kind: type, event: Any) -> bool:
+        """Whether the program may be another one after an event: an exception, a parameter that a loop makes."""
+        return kind is Raised or (kind is Leaf and event.parameter and self.begun is not self.floor)
 
     def node(self, number: int | None) -> Hashable:
         """Return what stands for a node or leaf."""
