@@ -125,3 +125,38 @@ def test_what_a_hidden_condition_puts_into_a_container_may_not_be_there() -> Non
     head = HEAD[: HEAD.index("for step")]
     assert found(head + textwrap.dedent(kept), "TAPE101")[1] == [False]
     assert found(head + textwrap.dedent(kept).replace("in names", "in 'abc'"), "TAPE101")[1] == [True]
+
+
+MODES = """\
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("-m", "--mode", choices=["train", "twice", "other"], default="train")
+parser.add_argument("--again", action="store_true")
+parser.add_argument("--checkpoint", default=None)
+args = parser.parse_args()
+net = nn.Linear(3, 1)
+loss = net(torch.randn(2, 3)).pow(2).sum()
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("if args.mode == 'twice':", "`--mode twice` is given"),
+        ("if not args.mode != 'twice':", "`--mode twice` is given"),
+        ("if args.mode != 'train':", "`--mode` is not `train`"),
+        ("if args.mode == 'train':\n    pass\nelif args.mode == 'twice':", "`--mode twice` is given"),
+        ("if args.mode == 'train':\n    pass\nelse:", "`--mode` is not `train`"),
+        ("if args.again:", "`--again` is given"),
+        ("if args.checkpoint is not None:", "`--checkpoint` is given"),
+        ("if args.checkpoint:", "`--checkpoint` is given"),
+    ],
+)
+def test_an_option_is_named_as_the_command_line_has_it(test: str, said: str) -> None:
+    [finding] = check(from_text(f"{MODES}{test}\n    loss.backward()\n", "train.py")).findings
+    assert finding.code == "TAPE101" and not finding.certain
+    assert finding.notes[-1] == f"not by default: assumes that {said}"

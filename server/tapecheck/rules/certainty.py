@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.path import answered_otherwise
@@ -28,6 +29,7 @@ from tapecheck.tape import (
     Leaf,
     Node,
     Optimizer,
+    Setting,
     Site,
     Span,
     Tape,
@@ -94,14 +96,38 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
         lacking = [
             reading for reading, keys in zip(readings, shown) if finding.key not in keys and reading.ended == "finished"
         ]
-        finding.rests_on += tuple(map(_assumed_answer, _answered_alone(having, lacking)))
+        answers = [_positive(decision, having) for decision in _answered_alone(having, lacking)]
+        finding.rests_on += tuple(map(_assumed_answer, answers))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
 
 
+def _positive(decision: Decision, having: Iterable[Reading]) -> Decision:
+    """Return the answer that says what an option is where each way has one: it says more than what it is not."""
+    setting = decision.setting
+    if setting is None or setting.equal:
+        return decision
+    found: dict[Setting, Decision] = {}
+    for reading in having:
+        given = {
+            one.setting: replace(one, hangs_on="setting")
+            for _, one in reading.decisions
+            if one.setting is not None and one.setting.flag == setting.flag and one.setting.equal
+        }
+        found.update(given)
+        if not given:
+            return decision
+    return next(iter(found.values())) if len(found) == 1 else decision
+
+
 def _assumed_answer(decision: Decision) -> Assumption:
     assert decision.hangs_on != "data"
-    text = f"`{decision.text}` is {'true' if decision.taken else 'false'}"
+    setting = decision.setting
+    if decision.hangs_on == "setting" and setting is not None:
+        said = " ".join(filter(None, (setting.flag, setting.value)))
+        text = f"`{said}` is given" if setting.equal else f"`{setting.flag}` is not `{setting.value}`"
+    else:
+        text = f"`{decision.text}` is {'true' if decision.taken else 'false'}"
     return Assumption(decision.hangs_on, decision.at.span, text)
 
 

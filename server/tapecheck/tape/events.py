@@ -8,7 +8,7 @@ Rows and columns count from 1, columns in characters. Iterations count from 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal, NamedTuple, Union
 
 from tapecheck.tape.changes import ChangeKind, change_kind
 from tapecheck.tape.frozen import built_directly
@@ -594,6 +594,17 @@ class GraphRead:
     node: int
 
 
+class Setting(NamedTuple):
+    """How an option is given on the command line: `--mode eval`; where not `equal`, anything but that.
+
+    `value` is empty of a flag alone, and of an option that is given with any value.
+    """
+
+    flag: str
+    value: str = ""
+    equal: bool = True
+
+
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -602,7 +613,7 @@ class Decision:
     `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one,
     `counted` says that it compares what the loop around it counts up, `cuts` where the numbers that it asks were taken
     out of their graphs, `hangs_on` that code which is not visible says how it comes out, or an option that has not got
-    its default here.
+    its default here; `setting` is how an option of the command line is given where the answer says that.
     """
 
     at: Site
@@ -612,6 +623,7 @@ class Decision:
     counted: bool = False
     cuts: tuple[int, ...] = ()
     hangs_on: Literal["data", "condition", "setting"] = "data"
+    setting: Setting | None = None
 
 
 AssumptionKind = Literal[

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 
 from tapecheck.tape import events as vocabulary
-from tapecheck.tape.events import Event, Root, Saved, Site, Span
+from tapecheck.tape.events import Event, Root, Saved, Setting, Site, Span
 from tapecheck.tape.tape import Tape
 
 FORMAT = 1
@@ -119,6 +119,8 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
         line["saved"] = tuple(Saved(**entry) for entry in line["saved"])
     if "roots" in line:
         line["roots"] = tuple(Root(**{k: _tuples(v) for k, v in entry.items()}) for entry in line["roots"])
+    if line.get("setting") is not None:
+        line["setting"] = Setting(*line["setting"])
     return kind(**{key: _tuples(value) for key, value in line.items()})
 
 

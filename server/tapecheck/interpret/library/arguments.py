@@ -81,8 +81,8 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
     if name == "parse_args":
         given = cast(Unknown, owner.part_named("parse_args()"))
         given.data = True
-        for option, value in _defaults(owner).items():
-            unknowns.usually(cast(Unknown, given.part_named(option)), value)
+        for option, (value, flag) in _defaults(owner).items():
+            unknowns.usually(cast(Unknown, given.part_named(option)), value, flag)
         return given
     if name not in ("print_help", "format_help"):
         owner.arguments.append(None)
@@ -101,16 +101,17 @@ def _namespace(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -
     return space
 
 
-def _defaults(owner: Parser) -> dict[str, Value]:
-    """Return the defaults of the arguments, of those whose default nothing converts."""
-    found: dict[str, Value] = {}
+def _defaults(owner: Parser) -> dict[str, tuple[Value, str]]:
+    """Return the defaults of the arguments, of those whose default nothing converts, and the flags that set them."""
+    found: dict[str, tuple[Value, str]] = {}
     for argument in owner.arguments:
         if argument is None:
             continue
         names, options = argument
         default = options.get("default")
         if not names:
-            found.update({key: value for key, value in options.items() if is_constant(value)})
+            flags = {key: known[1] for key, known in found.items()}
+            found.update({key: (value, flags.get(key, "")) for key, value in options.items() if is_constant(value)})
             continue
         if not is_constant(default) or (isinstance(default, str) and not _keeps_text(options.get("type"))):
             continue
@@ -119,7 +120,7 @@ def _defaults(owner: Parser) -> dict[str, Value]:
         except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
             continue
         if not action.required and is_constant(action.default):
-            found[action.dest] = action.default
+            found[action.dest] = action.default, action.option_strings[-1] if action.option_strings else ""
     return found
 
 

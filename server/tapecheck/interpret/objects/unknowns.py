@@ -12,7 +12,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Default, Kind, Lib, Settlings, Unknown, Value, is_constant, settle_on
-from tapecheck.tape import NOTHING
+from tapecheck.tape import NOTHING, Setting
 
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
@@ -72,10 +72,13 @@ def origins(value: Value) -> Iterator[Unknown]:
         queue += fresh
 
 
-def usually(value: Unknown, default: Value) -> None:
-    """Note what an unknown setting is where nobody has set it: tests of it come out so, as likely as not."""
+def usually(value: Unknown, default: Value, flag: str = "") -> None:
+    """Note what an unknown setting is where nobody has set it: tests of it come out so, as likely as not.
+
+    `flag` is what sets it on the command line, such as `--mode`.
+    """
     if value.default.usual is None:
-        value.default = Default(bool(default), (default,))
+        value.default = Default(bool(default), (default,), flag)
 
 
 def has_default(value: Value) -> bool:
@@ -130,6 +133,25 @@ def by_default(value: Value) -> bool | None:
         return None
     test = value.asks.negated or value
     return value.default.likely if any(map(has_default, (test, *(test.parts or ())))) else None
+
+
+def given_as(value: Value, answer: bool) -> Setting | None:
+    """Return how an option is given on the command line where a test of it comes out so; None where it has no flag, or
+    the test does not say that.
+    """
+    while isinstance(value, Unknown) and value.asks.negated is not None:
+        value, answer = value.asks.negated, not answer
+    if not isinstance(value, Unknown):
+        return None
+    kind, option, constant = value.asks.compared or ("", value, None)
+    flag = option.default.flag
+    if not flag or kind not in ("", "Eq", "NotEq", "Is", "IsNot"):
+        return None
+    equal = answer == (kind in ("Eq", "Is"))
+    if kind and isinstance(constant, (str, int, float)) and not isinstance(constant, bool):
+        return Setting(flag, str(constant), equal)
+    given = not equal if kind else answer
+    return Setting(flag) if given and constant is None else None
 
 
 def root(value: Unknown) -> Unknown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator
 
@@ -150,6 +151,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     answer = choices.choose(
         expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts,
         hidden=unknowns.hidden(machine, value), usual=unknowns.by_default(value),
+        setting=functools.partial(unknowns.given_as, value),
     )  # fmt: skip
     choices.answers(unknowns.origins(unknowns.asked(value)))
     settle(machine, value, answer)

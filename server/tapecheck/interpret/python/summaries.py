@@ -662,7 +662,8 @@ class _Again:
             case Decision():
                 cut = cuts(event.cuts) if event.cuts else ()
                 made = Decision(
-                    site(event.at), event.text, event.taken, event.end_line, event.counted, cut, event.hangs_on
+                    site(event.at), event.text, event.taken, event.end_line, event.counted, cut,
+                    event.hangs_on, event.setting,
                 )  # fmt: skip
             case Assumed():
                 about, kept = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.tape import Decision
+from tapecheck.tape import Decision, Setting
 
 Place = tuple[str, int, int]
 """File, line and column of a condition."""
@@ -80,12 +80,14 @@ class Choices:
         cuts: tuple[int, ...] = (),
         hidden: bool = False,
         usual: bool | None = None,
+        setting: Callable[[bool], Setting | None] | None = None,
     ) -> bool:
         """Answer an undecidable condition as the policy of this path says.
 
         `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
         compares what a loop counts up, `cuts` are those of the numbers that it asks. `hidden` says that it hangs on
-        code which is not visible, `usual` how it comes out where options keep their defaults.
+        code which is not visible, `usual` how it comes out where options keep their defaults, `setting` how an option
+        is given for an answer.
         """
         span = self._position.span(node)
         place = (span.file, span.line, span.column)
@@ -101,7 +103,8 @@ class Choices:
         if hidden or usual not in (None, answer):
             hangs_on = "condition" if hidden else "setting"
             self.hidden.add(place)
-        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on))
+        given = setting(answer) if setting is not None else None
+        self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on, given))
         return answer
 
     def answers(self, unknowns: Iterable[object]) -> None:

@@ -79,10 +79,14 @@ class Question(NamedTuple):
 
 
 class Default(NamedTuple):
-    """What an unknown is by default: whether it is `likely` true, and the `usual` value itself, in a tuple."""
+    """What an unknown is by default: whether it is `likely` true, and the `usual` value itself, in a tuple.
+
+    `flag` is what sets an option on the command line, such as `--mode`.
+    """
 
     likely: bool | None = None
     usual: tuple[Value] | None = None
+    flag: str = ""
 
 
 class Kept(NamedTuple):
