@@ -519,4 +519,35 @@ for step in range(3):
     optimizer.step()
 """,
     ),
+    "a leaf at places drawn by chance, in the closure of a line search": Program(
+        """\
+import numpy as np
+
+net = nn.Linear(1, 1)
+points = torch.rand(50, 1, requires_grad=True)
+places = np.random.choice(50, 10, replace=False)
+points = points[places]
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+
+
+def closure():
+    optimizer.zero_grad()
+    loss = (net(points) - 1).pow(2).mean()
+    loss.backward(retain_graph=True)
+    return loss
+
+
+optimizer.step(closure)
+""",
+    ),
+    "a leaf at a place that is a number": Program(
+        """\
+net = nn.Linear(1, 1)
+points = torch.rand(50, 1, requires_grad=True)
+point = points[len(points) - 1]
+for _ in range(3):
+    loss = (net(point) - 1).pow(2).mean()
+    loss.backward(retain_graph=True)  # TAPE301
+""",
+    ),
 }

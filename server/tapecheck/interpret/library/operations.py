@@ -899,8 +899,9 @@ def _index_op(torch: Torch, name: str, index: Value) -> str:
         for special in ("list", "mask", "tensor"):
             if special in kinds:
                 return f"{name}.tuple_{special}"
-        return f"{name}.tuple"
-    return f"{name}.{kinds.pop()}"
+        return name if "unknown" in kinds else f"{name}.tuple"
+    kind = kinds.pop()
+    return name if kind == "unknown" else f"{name}.{kind}"
 
 
 def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:

@@ -323,7 +323,9 @@ class Unknown(BaseValue):
         return () if self.leaf is None else (self.leaf,)
 
     def kind_as_index(self) -> str:
-        return "int" if self.node is None else "tensor"
+        if self.node is not None:
+            return "tensor"
+        return "int" if self.kind in COUNTED else "unknown"
 
     def get_item(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if self.concrete is not None:
