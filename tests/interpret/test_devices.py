@@ -63,3 +63,42 @@ def test_a_leaf_that_was_made_on_the_cpu_is_copied_to_cuda(made: str, move: str)
 def test_a_leaf_that_may_have_been_made_on_cuda_may_stay(made: str, move: str) -> None:
     program = f"device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nw = {made}{move}\nw.add_(1)\n"
     assert certain(program) == [("TAPE104", False)]
+
+
+GUARDED = """
+import sys
+
+def main():
+{guard}
+    net = nn.Linear(3, 1).cuda()
+    total = 0
+    for _ in range(3):
+        total = total + net(torch.randn(2, 3).cuda()).mean()
+        total.backward()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "    if not torch.cuda.is_available():\n        print('no GPU')\n        sys.exit(1)",
+        "    if not torch.cuda.is_available():\n        raise RuntimeError('no GPU')",
+        "    if torch.cuda.is_available():\n        pass\n    else:\n        exit()",
+        "    assert torch.cuda.is_available(), 'no GPU'",
+    ],
+)
+def test_a_program_that_ends_for_want_of_a_gpu_runs_where_there_is_one(guard: str) -> None:
+    assert certain(GUARDED.format(guard=guard)) == [("TAPE101", True)]
+
+
+def test_what_a_program_does_without_a_gpu_is_what_it_does() -> None:
+    program = """
+w = torch.randn(4, requires_grad=True)
+if not torch.cuda.is_available():
+    w.add_(1)
+if w is None:
+    raise ValueError
+"""
+    assert certain(program) == [("TAPE104", True)]

@@ -84,7 +84,7 @@ class Machine:
                 answered = len(world.choices.answered)
                 world.choices.followed.clear()
                 world.choices.passed.setdefault(node, world.position.frames[-1].file)
-                taken = self.test(node.test, env, node)
+                taken = conditions.branch(self, node, env)
                 places, followed = world.choices.answered[answered:], world.choices.followed[:]
                 if world.watcher is not None and (places or followed):
                     signal = yield from statements.watched_if(self, node, taken, places, followed, env)

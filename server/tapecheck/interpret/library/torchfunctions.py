@@ -79,6 +79,11 @@ def _set_device(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
     return None
 
 
+def _has_accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    torch.world.modes.accelerators_asked += 1
+    return torch.world.modes.accelerated
+
+
 def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = argument(args, kwargs, 0, "mode", True)
     truth = torch.machine.known_truth(value)
@@ -464,7 +469,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.parametrize.cached": _context,
     "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
     "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
-    "torch.cuda.is_available": lambda torch, a, k, n: False,
+    "torch.cuda.is_available": _has_accelerator,
     "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
     "torch.from_numpy": _factory("from_numpy"), "torch.as_tensor": _factory("as_tensor"),
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,

@@ -16,6 +16,7 @@ NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random"
 """Modules that make no tensors."""
 _OUT_OF_TENSORS = frozenset(("item", "numpy", "tolist"))
 _SPACES = frozenset(("action_space", "single_action_space"))
+_EXITS = frozenset((("sys", "exit"), ("os", "_exit")))
 """What gymnasium's environments draw numbers from."""
 
 
@@ -56,8 +57,20 @@ def default_branch(node: ast.AST) -> bool:
         case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Name(id=name)))]):
             return name not in ("exit", "quit")
         case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)))]):
-            return (owner, name) not in (("sys", "exit"), ("os", "_exit"))
+            return (owner, name) not in _EXITS
     return True
+
+
+def ends_program(body: list[ast.stmt]) -> bool:
+    """Whether the last statement of a branch ends the program, as far as its text says."""
+    match body:
+        case [*_, ast.Raise()]:
+            return True
+        case [*_, ast.Expr(value=ast.Call(func=ast.Name(id="exit" | "quit")))]:
+            return True
+        case [*_, ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)))]:
+            return (owner, name) in _EXITS
+    return False
 
 
 def equated(test: ast.expr) -> ast.Name | ast.Attribute | None:

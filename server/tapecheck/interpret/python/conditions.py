@@ -83,6 +83,33 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     return answer
 
 
+def branch(machine: Engine, node: ast.If, env: Env) -> bool:
+    """Return whether an `if` runs its body. A program that would end for want of a GPU is run where there is one."""
+    asked = machine.world.modes.accelerators_asked
+    taken = test(machine, node.test, env, node)
+    if syntax.ends_program(node.body if taken else node.orelse) and _wants_accelerator(machine, asked):
+        return test(machine, node.test, env, node)
+    return taken
+
+
+def holds(machine: Engine, node: ast.Assert, env: Env) -> Value:
+    """Return what an `assert` asks for, of a program that runs where there is a GPU if it asks for that."""
+    asked = machine.world.modes.accelerators_asked
+    value = machine.eval(node.test, env)
+    if known_truth(machine, value) is False and _wants_accelerator(machine, asked):
+        return machine.eval(node.test, env)
+    return value
+
+
+def _wants_accelerator(machine: Engine, asked: int) -> bool:
+    """Return whether it was asked, more often than `asked` says, if there is a GPU: from now on there is one."""
+    modes = machine.world.modes
+    if modes.accelerated or modes.accelerators_asked == asked:
+        return False
+    modes.accelerated = True
+    return True
+
+
 def _asked_here(machine: Engine, expression: ast.expr, value: Value) -> bool:
     """Return whether a value is known only since this very condition was answered: in an earlier iteration."""
     if not isinstance(value, Unknown):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
-from tapecheck.interpret.python import expressions, flow, functions, guards, loops
+from tapecheck.interpret.python import conditions, expressions, flow, functions, guards, loops
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     Args,
@@ -378,7 +378,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
 
 
 def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
-    value = machine.eval(node.test, env)
+    value = conditions.holds(machine, node, env)
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
         machine.wrong("AssertionError", node, own=True)
     if isinstance(value, Unknown):

@@ -26,6 +26,10 @@ class Modes:
         """Whether matrix products and convolutions compute with copies of lower precision."""
         self.device_is_set = False
         """Whether the program has said on which device tensors are made."""
+        self.accelerated = False
+        """Whether the program runs where there is a GPU: it ends where there is none."""
+        self.accelerators_asked = 0
+        """How often it was asked whether there is a GPU."""
         self.scaler = False
         """Whether a gradient scaler was made."""
         self.scaled = False
