@@ -76,6 +76,11 @@ def check_paths(options: argparse.Namespace) -> int:
         return _write_diff(files, options)
     if options.write_baseline is not None:
         return _write_baseline(files, sources, options)
+    return _write_findings(files, sources, options, wanted)
+
+
+def _write_findings(files: list[Checked], sources: Sources, options: argparse.Namespace, wanted: CheckOptions) -> int:
+    """Write what was edited, and the report; return the exit status."""
     if options.verify:
         _verify(files, wanted)
     if wanted.edit:
@@ -83,7 +88,7 @@ def check_paths(options: argparse.Namespace) -> int:
     if wanted.ask:
         # What is left was shown in full when it was asked about.
         options.output_format = "concise"
-    _hide_known(files, sources, options, projects)
+    _hide_known(files, sources, options, wanted.projects)
     told = set(map(id, in_imported_files(files, wanted.rules, wanted.projects)))
     for file in files:
         file.elsewhere = [finding for finding in file.elsewhere if id(finding) in told]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from tapecheck.check import reach_in, trainers_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import given_to, last_name
-from tapecheck.tape import Backward, Escape, LeafEscape, Node, Site
+from tapecheck.tape import Backward, Escape, LeafEscape, Node, Site, Span
 
 _NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
 Trains = Literal["no", "may", "yes"]
@@ -23,7 +23,6 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
     Opaque code could where it is given a model or a value with a graph, or has been given a model before, or where it
     is called on lines that the dry run did not come to.
     """
-    code = context.code
     reach = reach_in(context.report, statement)
     if reach.trains:
         return "yes"
@@ -33,12 +32,20 @@ def can_train(context: Context, statement: ast.stmt) -> Trains:
     places = [span for site, _ in inside for span in frames(site)]
     if any(_speaks_of_backward(context, file) for file in {span.file for span in places}):
         return "may"
+    return "may" if _may_be_given_unseen(context, reach.opaque, inside, places) else "no"
+
+
+def _may_be_given_unseen(
+    context: Context, calls: Iterable[ast.Call], inside: list[tuple[Site, object]], places: list[Span]
+) -> bool:
+    """Return whether one of some opaque calls that the dry run did not come to may be given what it can walk."""
+    code = context.code
     seen = {span for site, _ in inside for span in site.stack}
     seen |= {site.span for site, event in inside if isinstance(event, Node) and event.linked != "may"}
     lines = {span.line for span in places if span.file == code.source.path}
     given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
-    unseen = (call for call in reach.opaque if not any(code.spans(call, span) for span in seen))
-    return "may" if any(given or _may_be_given(call, lines) for call in unseen) else "no"
+    unseen = (call for call in calls if not any(code.spans(call, span) for span in seen))
+    return any(given or _may_be_given(call, lines) for call in unseen)
 
 
 def is_learned_from(context: Context, statement: ast.stmt) -> bool:

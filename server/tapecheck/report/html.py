@@ -22,6 +22,7 @@ from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
+from tapecheck.rules.reading import Held as Kept
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
 from tapecheck.tape import Backward, End, Ledger, Loop, LoopEnd, Measure, Node, Raised, Span, Started, Tape
@@ -98,39 +99,8 @@ def curve_of(tape: Tape) -> tuple[str, list[tuple[int, int]]]:
 def _rank(rank: int, reading: Reading, files: _Files, shapes: _Shapes) -> Rank:
     """Return the timeline of one process: its backward calls, what was alive, parameters without a gradient."""
     tape = reading.tape
-    raised = {event.backward: event for event in tape.events if isinstance(event, Raised)}
     lines = {event.id: event.at.line for event in tape.events if isinstance(event, Loop)}
-    shown = reading.runs if len(reading.runs) <= _MAX_CALLS else reading.runs[: _MAX_CALLS // 2] + reading.runs[
-        -_MAX_CALLS // 2 :
-    ]  # fmt: skip
-    device = _device_times(tape)
-    calls: list[Call] = []
-    for number, item in enumerate(shown):
-        backward, traversal = item.backward, item.traversal
-        keeping = sum(
-            1
-            for node in traversal.executed
-            if (event := reading.ledger.nodes.get(node)) is not None and event.keeps != "no"
-        )
-        calls.append(
-            {
-                "number": backward.id % STEP,
-                "at": files.place(backward.at.span),
-                "call": backward.call,
-                "when": [(lines.get(loop, 0), index) for loop, index in backward.at.iteration],
-                "nodes": len(reading.graph_nodes(traversal.executed)),
-                "freed": 0 if backward.retain == "yes" else keeping,
-                "kept": keeping if backward.retain == "yes" else 0,
-                "reused": len(traversal.retraversed),
-                "create": backward.create == "yes",
-                "raised": raised[backward.id].message if backward.id in raised else None,
-                "shape": shapes.of(reading, item, number, len(shown)),
-            }
-        )
-        if backward.thread:
-            calls[-1]["thread"] = backward.thread
-        if backward.at.iteration and backward.at.iteration[-1] in device:
-            calls[-1]["device"] = round(device[backward.at.iteration[-1]], 3)
+    calls = _calls(reading, files, shapes, lines)
     passed = max(
         (int(event.value) for event in tape.events if isinstance(event, Measure) and event.name == "passed-calls"),
         default=0,
@@ -143,6 +113,39 @@ def _rank(rank: int, reading: Reading, files: _Files, shapes: _Shapes) -> Rank:
         "held": _held(reading, lines, files),
         "untrained": _untrained(reading, files),
     }
+
+
+def _calls(reading: Reading, files: _Files, shapes: _Shapes, lines: dict[int, int]) -> list[Call]:
+    """Return the backward calls of a process, of very many the first and the last; `lines` are those of loops."""
+    half = _MAX_CALLS // 2
+    shown = reading.runs if len(reading.runs) <= _MAX_CALLS else reading.runs[:half] + reading.runs[-half:]
+    raised = {event.backward: event for event in reading.tape.events if isinstance(event, Raised)}
+    device = _device_times(reading.tape)
+    nodes = reading.ledger.nodes
+    calls: list[Call] = []
+    for number, item in enumerate(shown):
+        backward, traversal = item.backward, item.traversal
+        keeping = sum(node in nodes and nodes[node].keeps != "no" for node in traversal.executed)
+        retained = backward.retain == "yes"
+        call: Call = {
+            "number": backward.id % STEP,
+            "at": files.place(backward.at.span),
+            "call": backward.call,
+            "when": [(lines.get(loop, 0), index) for loop, index in backward.at.iteration],
+            "nodes": len(reading.graph_nodes(traversal.executed)),
+            "freed": 0 if retained else keeping,
+            "kept": keeping if retained else 0,
+            "reused": len(traversal.retraversed),
+            "create": backward.create == "yes",
+            "raised": raised[backward.id].message if backward.id in raised else None,
+            "shape": shapes.of(reading, item, number, len(shown)),
+        }
+        if backward.thread:
+            call["thread"] = backward.thread
+        if backward.at.iteration and backward.at.iteration[-1] in device:
+            call["device"] = round(device[backward.at.iteration[-1]], 3)
+        calls.append(call)
+    return calls
 
 
 class _Files:
@@ -211,42 +214,35 @@ class _Shapes:
         if problem is not None and problem.node is not None:
             numbers.add(problem.node.id)
         nodes = [ledger.nodes[number] for number in sorted(numbers) if number in ledger.nodes]
-        places: dict[tuple[str, int], int] = {}
-        ops: list[collections.Counter[str]] = []
-        calls: list[dict[Span, None]] = []
-        groups: list[Group] = []
-        group_of: dict[int, int] = {}
+        lines: dict[tuple[str, int], list[Node]] = {}
         for node in nodes:
-            key = (node.at.file, node.at.line)
-            group = places.get(key)
-            if group is None:
-                if len(groups) >= _MAX_GROUPS:
-                    continue
-                group = places[key] = len(groups)
-                at = self.files.place(node.at.span)
-                groups.append({"at": at, "calls": [], "nodes": 0, "saved": 0, "state": "", "ops": [], "leaves": []})
-                ops.append(collections.Counter())
-                calls.append({})
-            group_of[node.id] = group
-            entry = groups[group]
-            entry["nodes"] += 1
-            entry["saved"] += len(node.saved)
-            ops[group][node.op] += 1
-            calls[group].update(dict.fromkeys(node.at.stack))
-            if node.id in traversal.retraversed:
-                entry["state"] = "reused"
-            elif not entry["state"] and node.keeps != "no":
-                entry["state"] = "kept" if item.backward.retain == "yes" else "freed"
+            place = (node.at.file, node.at.line)
+            if place in lines or len(lines) < _MAX_GROUPS:
+                lines.setdefault(place, []).append(node)
+        group_of = {node.id: group for group, built in enumerate(lines.values()) for node in built}
+        edges, leaves = _edges(ledger, nodes, group_of)
+        # A file that has nothing else to show does not come into the page for the calls.
+        places = [self.files.place(built[0].at.span) for built in lines.values()]
+        groups = [self._group(at, built, item, leaves[n]) for n, (at, built) in enumerate(zip(places, lines.values()))]
         if problem is not None and problem.node is not None and problem.node.id in group_of:
             groups[group_of[problem.node.id]]["state"] = "stale" if problem.kind == "stale" else "gone"
-        edges, leaves = _edges(ledger, nodes, group_of)
-        for group, entry in enumerate(groups):
-            entry["ops"] = ops[group].most_common(6)
-            # A file that has nothing else to show does not come into the page for them.
-            sites = [span for span in calls[group] if span.file in self.files.names]
-            entry["calls"] = [self.files.place(span) for span in sites[:_MAX_SITES]]
-            entry["leaves"] = sorted(leaves[group])[:8]
         return {"groups": groups, "edges": [(*pair, count) for pair, count in sorted(edges.items())]}
+
+    def _group(self, at: list[int], built: list[Node], item: BackwardRun, leaves: set[str]) -> Group:
+        """Return the nodes that one line built."""
+        reused = any(node.id in item.traversal.retraversed for node in built)
+        keeps = any(node.keeps != "no" for node in built)
+        state = "reused" if reused else "" if not keeps else "kept" if item.backward.retain == "yes" else "freed"
+        calls = dict.fromkeys(span for node in built for span in node.at.stack if span.file in self.files.names)
+        return {
+            "at": at,
+            "calls": [self.files.place(span) for span in [*calls][:_MAX_SITES]],
+            "nodes": len(built),
+            "saved": sum(len(node.saved) for node in built),
+            "state": state,
+            "ops": collections.Counter(node.op for node in built).most_common(6),
+            "leaves": sorted(leaves)[:8],
+        }
 
 
 def _edges(
@@ -343,6 +339,12 @@ class _Part:
     stored: bool = False
     last: int = 0
 
+    def add(self, node: Node, *, stored: bool) -> None:
+        self.nodes += 1
+        self.saved += len(node.saved)
+        self.stored = self.stored or stored
+        self.last = node.id
+
 
 def _kept_with(ledger: Ledger, numbers: Iterable[int]) -> tuple[set[int], bool]:
     """Return the nodes that some others keep, with these, and whether that is all of them."""
@@ -358,18 +360,11 @@ def _kept_with(ledger: Ledger, numbers: Iterable[int]) -> tuple[set[int], bool]:
 
 def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
     """Return what the holder of a TAPE201 kept at its last look: its graphs, by iteration and source line."""
-    holder = finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
-    stored = finding.span
-    fitting = [
-        held for held in reading.held
-        if held.holder.rpartition(".")[2] == holder.rpartition(".")[2] and same_file(held.last.at.file, stored.file)
-        and stored.line <= held.last.at.line <= max(stored.line, stored.end_line)
-    ]  # fmt: skip
-    if not fitting:
+    held = _holder_of(finding, reading)
+    if held is None:
         return None
-    held = max(fitting, key=lambda one: len(one.last.nodes))
     numbers = sorted(held.last.nodes)
-    roots, ledger = set(numbers), reading.ledger
+    ledger = reading.ledger
     met, whole = _kept_with(ledger, numbers)
     steps: dict[int, dict[tuple[str, int], _Part]] = {}
     group_of: dict[int, tuple[int, tuple[str, int]]] = {}
@@ -377,11 +372,7 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
         node = ledger.nodes[number]
         index = next((at for loop, at in node.at.iteration if loop == held.loop.id), 0)
         place = (node.at.file, node.at.line)
-        entry = steps.setdefault(index, {}).setdefault(place, _Part(node.at.span))
-        entry.nodes += 1
-        entry.saved += len(node.saved)
-        entry.stored = entry.stored or number in roots
-        entry.last = number
+        steps.setdefault(index, {}).setdefault(place, _Part(node.at.span)).add(node, stored=number in held.last.nodes)
         group_of[number] = (index, place)
     shown = sorted(steps)[-_MAX_KEPT_STEPS:]
     rows, position = [], {}
@@ -394,18 +385,31 @@ def _kept(finding: Finding, reading: Reading, files: _Files) -> Row | None:
             "groups": [{**asdict(entry), "at": files.place(entry.at)} for entry in groups],
             "more": len(steps[index]) - len(groups),
         })  # fmt: skip
+    placed = {number: position[group] for number, group in group_of.items() if group in position}
     edges = {
-        (*position[group_of[number]], *position[group_of[source]])
-        for number in met if group_of[number] in position
+        (*own, *placed[source])
+        for number, own in placed.items()
         for source in ledger.nodes[number].inputs
-        if source in group_of and group_of[source] in position and group_of[source] != group_of[number]
-    }  # fmt: skip
+        if source in placed and placed[source] != own
+    }
     loop = held.loop.event.id
     ends = (event.iterations for event in reading.tape.events if isinstance(event, LoopEnd) and event.loop == loop)
     return {
         "holder": held.holder, "index": held.last.index, "of": next(ends, 0), "line": held.loop.event.at.line,
         "rows": rows, "edges": sorted(edges), "more": len(steps) - len(shown) if whole else -1, "tensors": len(numbers),
     }  # fmt: skip
+
+
+def _holder_of(finding: Finding, reading: Reading) -> Kept | None:
+    """Return what a TAPE201 is about, of several the one that kept the most."""
+    name = finding.facts.holder if isinstance(finding.facts, GraphKeptFacts) else ""
+    stored = finding.span
+    fitting = [
+        held for held in reading.held
+        if held.holder.rpartition(".")[2] == name.rpartition(".")[2] and same_file(held.last.at.file, stored.file)
+        and stored.line <= held.last.at.line <= max(stored.line, stored.end_line)
+    ]  # fmt: skip
+    return max(fitting, key=lambda one: len(one.last.nodes), default=None)
 
 
 def same_file(one: str, other: str) -> bool:

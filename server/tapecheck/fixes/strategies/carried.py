@@ -175,12 +175,14 @@ def _learned_elsewhere(context: Context, collision: Collision, carrier: Carrier)
 def _everywhere(
     context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
+    dropped = context.drop_retain(collision.second)
+    if collision.first is not None and collision.first.at.span != collision.second.at.span:
+        dropped = [*dropped, *context.drop_retain(collision.first)]
     for shape in _shapes(context, group):
         placed = [found for carrier in group if (found := place(context, collision, carrier, shape)) is not None]
-        changes = [change for found in placed for change in found.changes]
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
-        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
+        changes = [change for found in placed for change in found.changes]
         sources: set[int] = set().union(*(carrier.sources for carrier in group))
         untrained = collision.trains_none_of(collision.leaves(sources))
         where = placed[0].where
@@ -189,23 +191,23 @@ def _everywhere(
         safe = not (untrained and collision.makes_parameters(sources)) and _keeps_training(
             context, collision, group, where, narrow=narrow, untrained=untrained, shared=shared
         )
-        dropped = context.drop_retain(collision.second)
-        if collision.first is not None and collision.first.at.span != collision.second.at.span:
-            dropped = [*dropped, *context.drop_retain(collision.first)]
-        where = where.replace("it is", "they are") if len(group) > 1 else where
+        meaning, effect = _meaning(narrow=narrow, untrained=untrained, shared=shared)
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         group_name = "narrow" if narrow else "between"
-        effect = _NARROW if narrow else _EFFECT
-        meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
-        if untrained:
-            meaning, effect = "nothing before it is trained", _UNTRAINED
-        elif shared:
-            effect = _ELSEWHERE
-        title = f"Detach {names} {where}"
+        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
+        title = f"Detach {names} {where.replace('it is', 'they are') if len(group) > 1 else where}"
         if dropped:
             both = f"{title} and drop `retain_graph=True`: {meaning}"
             yield Candidate(both, effect, [*changes, *dropped], safe, group_name, fallback=narrow)
         yield Candidate(f"{title}: {meaning}", effect, changes, safe, group_name, fallback=narrow)
+
+
+def _meaning(*, narrow: bool, untrained: bool, shared: bool) -> tuple[str, str]:
+    """Return what it means to detach at a place, for the title of a fix, and its effect."""
+    if untrained:
+        return "nothing before it is trained", _UNTRAINED
+    meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
+    return meaning, _ELSEWHERE if shared else _NARROW if narrow else _EFFECT
 
 
 def _keeps_training(
