@@ -316,7 +316,8 @@ class LeftOut:
     `whole` says that this optimizer was given all parameters of the module when it was made: these leaves came later,
     or are not `registered` as parameters of the module (in a plain list, or a tensor that is no `nn.Parameter`).
     Without it, the optimizer was given other submodules whole, or they are parameters in no module at all. `lost_in`
-    is the class whose attributes lead to what is not registered.
+    is the class whose attributes lead to what is not registered. `sharded` says that `fully_shard` has put them in the
+    place of the parameters that the module had.
     """
 
     at: Site
@@ -325,6 +326,7 @@ class LeftOut:
     whole: bool
     registered: bool
     lost_in: Span | None = None
+    sharded: bool = False
 
 
 @built_directly

@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     is_module,
+    known_elements,
     layer_of,
     may_carry,
     positional,
@@ -131,8 +132,11 @@ def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
 def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`fully_shard(model)`: the model itself, whose parameters are whole only while it runs."""
     model = wrapped_model(torch, args, kwargs, node)
-    if is_module(model):
-        torch.world.modes.sharded.update(each.storage.id for _, each in torch.nn.named_parameters(model))
+    given = [model] if is_module(model) else [each for each in known_elements(model) or () if is_module(each)]
+    for each in given:
+        if isinstance(each, Instance):
+            torch.nn.renew_parameters(each, node)
+            torch.world.modes.sharded.update(tensor.storage.id for _, tensor in torch.nn.named_parameters(each))
     return model
 
 

@@ -168,7 +168,10 @@ def _tell(
     if leaves:
         within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
         at = torch.world.position.site(node)
-        torch.world.writer.emit(LeftOut(at, state.number, tuple(dict.fromkeys(leaves)), whole, registered, within))
+        tensors = (torch.world.graph.leaf_tensors.get(leaf) for leaf in leaves)
+        sharded = all(one is not None and one.storage.id in torch.world.modes.sharded for one in tensors)
+        told = tuple(dict.fromkeys(leaves))
+        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded))
 
 
 def _leaves_of(

@@ -177,6 +177,26 @@ class Modules:
         _gather_parameters(owner, prefix, set() if seen is None else seen, found)
         return found
 
+    def renew_parameters(self, owner: Instance, node: ast.AST) -> None:
+        """Put new parameters in the places of those that are not sharded yet, as `fully_shard` does."""
+        made: dict[int, Tensor] = {}
+        for _, module in self.modules(owner):
+            for name, value in module.attrs.items():
+                if not isinstance(value, Tensor) or not _is_parameter(layer_of(module), name, value):
+                    continue
+                if value.storage.id in self.world.modes.sharded:
+                    continue
+                if id(value) not in made:
+                    made[id(value)] = self._renewed(value, node)
+                module.attrs[name] = made[id(value)]
+
+    def _renewed(self, old: Tensor, node: ast.AST) -> Tensor:
+        new = self.world.graph.data(old.name, old.cuts, old.dtype)
+        new.length, new.rank, new.extra, new.parameter = old.length, old.rank, old.extra, True
+        if old.node is not None:
+            self.world.graph.make_leaf(new, node, parameter=True)
+        return new
+
     def name_parameters(self, owner: Instance, name: str, within: Instance | None = None) -> None:
         """Name the parameters of a module by the paths that lead to them, from what it was stored under first.
 

@@ -117,6 +117,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
             f"{they} not registered as parameters of {of}: {missing}",
             "keep modules in `nn.ModuleList` or `nn.ModuleDict`, and make tensors `nn.Parameter`s" + frozen,
         )
+    if event.whole and event.sharded:
+        return (
+            f"`fully_shard` puts new parameters into {of}: `{optimizer.name}` has those from before",
+            "make the optimizer after `fully_shard`",
+        )
     if event.whole:
         return (
             f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
