@@ -187,3 +187,45 @@ total.backward()
     advice = "call backward for one of the two: `loss` is a part of `total`"
     retain = "; or pass `retain_graph=True` to the backward on line 10"
     assert finding.help == (advice if stepped else f"{advice}{retain}")
+
+
+STATEFUL = """\
+import torch
+from torch import nn
+
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+        self.h = None
+
+    def forward(self, x):
+        self.h = self.cell(x, self.h)
+        return self.h
+
+
+agent = Agent()
+for x in torch.randn(5, 2, 3):
+    agent(x).pow(2).mean().backward()
+"""
+PLAIN = """\
+import torch
+from torch import nn
+
+cell = nn.GRUCell(3, 4)
+for epoch in range(2):
+    h = None
+    for x in torch.randn(5, 2, 3):
+        h = cell(x, h)
+        h.pow(2).mean().backward()
+"""
+
+
+def test_the_loop_that_carries_a_graph_is_told_where_it_is_a_question() -> None:
+    for text, where in ((STATEFUL, " of the loop on line 17"), (PLAIN, " of the loop on line 7")):
+        [finding] = check(from_text(text, "train.py")).findings
+        assert finding.code == "TAPE101" and finding.help.startswith(f"cut the graph between iterations{where}, `")
+    one = PLAIN.replace("for epoch in range(2):\n    h", "h").replace("\n    ", "\n")
+    [finding] = check(from_text(one, "train.py")).findings
+    assert finding.help.startswith("cut the graph between iterations, `h = h.detach()`")

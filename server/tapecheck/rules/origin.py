@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.rules.reading import SUMS, LoopRun, Reading, Run, plain
-from tapecheck.rules.words import join
-from tapecheck.tape import InPlace, Node, Site
+from tapecheck.rules.words import join, line
+from tapecheck.tape import InPlace, Node, Site, Span
 
 _MOST_TOGETHER = 3
 """How many names of one iteration are told: more are a container's."""
@@ -26,7 +26,7 @@ class Origin:
     to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list.
     `source` is another name of the value where it was stored: that of `out` in `state = out`. `together` are the
     names of all tensors that carry the graph of that iteration, in the order in which they were made, where there are
-    several.
+    several. `loop` is the loop of what is carried, where others run or the value is stored in another function than it.
     """
 
     kind: Literal["carried", "outside", "shared", "same"]
@@ -38,6 +38,12 @@ class Origin:
     elements: Literal["", "tuple", "list"] = ""
     source: str = ""
     together: tuple[str, ...] = ()
+    loop: Span | None = None
+
+    def between(self, home: Span) -> str:
+        """Return what to do about what is carried, seen from `home`: which loop has it, where that is a question."""
+        of_loop = f" of the loop on {line(self.loop, home)}" if self.loop is not None else ""
+        return f"cut the graph between iterations{of_loop}"
 
     @property
     def detaching(self) -> str:
@@ -110,7 +116,14 @@ def _carried(
         roots = [root.node for root in run.backward.roots if root.node is not None]
         together = _kept_together(reading, roots, loop, iteration, run, other)
     together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
-    return Origin("carried", name, at, iteration, way[step], summed, several, source, together)
+    told = loop.event.at if loop is not None and _needs_telling(loop.event.at, at, run) else None
+    place = told.span if told is not None else None
+    return Origin("carried", name, at, iteration, way[step], summed, several, source, together, place)
+
+
+def _needs_telling(loop: Site, stored: Site, run: Run) -> bool:
+    """Return whether the loop of a carried value is one of several, or in another function than what stores it."""
+    return len(run.at.iteration) > 1 or loop.function != stored.function or loop.span.file != stored.span.file
 
 
 def _kept_by(

@@ -147,7 +147,7 @@ def _second_needs_no_gradient(reading: Reading, origin: Origin, run: Run, step: 
     return bool(below) and below <= own and besides.isdisjoint(own) and not besides.isdisjoint(others)
 
 
-def _help_carried(reading: Reading, origin: Origin) -> str:
+def _help_carried(reading: Reading, origin: Origin, home: Span) -> str:
     if origin.elements == "list":
         return (
             f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
@@ -161,22 +161,19 @@ def _help_carried(reading: Reading, origin: Origin) -> str:
             "once after it"
         )
     if not origin.name:
-        return (
-            "cut the graph between iterations: `.detach()` what is kept for the next one, each element of a tuple or "
-            "list"
-        )
+        return f"{origin.between(home)}: `.detach()` what is kept for the next one, each element of a tuple or list"
     if _replaces_stepped(reading, origin):
         return (
             f"an optimizer steps `{origin.name}`, which has to stay that tensor: write the new value into it under "
             f"`torch.no_grad()`, `{origin.name}.copy_(...)` or the in-place form of what changes it"
         )
-    return f"cut the graph between iterations, {origin.cutting}; gradients then stop at the iteration's start"
+    return f"{origin.between(home)}, {origin.cutting}; gradients then stop at the iteration's start"
 
 
 def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
     """Return what to do about a graph that two backwards walk, by what they share it through."""
     if origin.kind == "carried":
-        return _help_carried(reading, origin)
+        return _help_carried(reading, origin, run.at.span)
     if origin.kind == "outside":
         return _help_outside(reading, origin, freeing, run, step)
     where = line(freeing.at.span, run.at.span)

@@ -150,9 +150,9 @@ def _help(
 ) -> str:
     home = run.at.span
     if origin.kind == "carried":
-        advice = "cut the graph between iterations: `.detach()` what is kept for the next one"
+        advice = f"{origin.between(home)}: `.detach()` what is kept for the next one"
         if origin.name:
-            advice = f"cut the graph between iterations, {origin.cutting}"
+            advice = f"{origin.between(home)}, {origin.cutting}"
         if retained is not None:
             return f"{advice}; `retain_graph=True` keeps the graph but not the values: remove it then"
         return advice
