@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.record.run import PROBE
-from tapecheck.tape import End, read_tape
+from tapecheck.tape import Backward, End, read_tape
 from tests.record import transparent
 from tests.record.harness import PYTHON, Write, plain, probed
 
@@ -299,6 +299,46 @@ def test_modules_of_the_program_have_the_names_of_pythons_own(write: Write, tmp_
     script = write("import shlex, json\nprint(shlex.split('x'), json.value)\n")
     for way in (plain, probed):
         assert way(script, cwd=str(tmp_path)).stdout == "own x 3\n"
+
+
+IMPORTS = """
+import sys, traceback, warnings
+sys.path.insert(0, "site-packages")
+warnings.simplefilter("always")
+for name in ("warns", "broken", "missing", "absent", "library"):
+    try:
+        module = __import__(name)
+    except Exception:
+        traceback.print_exc()
+print(getattr(sys.gettrace, "__wrapped__", sys.gettrace)() is None, plugin_ran := len(module.plugin.kept))
+"""
+PLUGIN = """
+import torch
+kept = []
+for step in range(4):
+    kept.append((torch.ones(2, requires_grad=True) * 2).sum())
+    kept[-1].backward()
+"""
+
+
+def test_a_library_is_imported_without_events_and_a_plugin_with_them(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "site-packages").mkdir()
+    write("import warnings\nwarnings.warn('old', stacklevel=2)\n", "warns.py")
+    write("def fail(): raise ValueError('broken')\nfail()\n", "site-packages/broken.py")
+    write("import broken\n", "missing.py")
+    write(
+        "import sys, plugin\nprint(getattr(sys.gettrace, '__wrapped__', sys.gettrace)() is None, sys.gettrace())\n",
+        "site-packages/library.py",
+    )
+    write(PLUGIN, "plugin.py")
+    script = write(IMPORTS)
+    without, recorded = (way(script, cwd=str(tmp_path)) for way in (plain, probed))
+    assert "No module named 'absent'" in without.stderr and "broken.py" in without.stderr
+    assert recorded.stderr == without.stderr
+    assert recorded.stdout.splitlines()[0] == "True None"
+    with (tmp_path / "tape.jsonl").open() as file:
+        walked = [event for event in read_tape(file).events if isinstance(event, Backward)]
+    assert [event.at.span.line for event in walked] == [5] * 4 and walked[0].at.span.file.endswith("plugin.py")
 
 
 def test_the_command_says_which_program_does_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

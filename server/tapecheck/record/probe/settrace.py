@@ -8,6 +8,7 @@ import threading
 from types import FrameType
 from typing import Callable, Optional, Sequence, Tuple
 
+from .importing import quietly
 from .lines import Activation, FrameTrace, Rest, ThreadLines
 from .signals import due, trip
 from .tracing import CALM_CALLS, GENERATOR_FLAGS, Tracer, tracing_function
@@ -90,7 +91,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         frame.f_trace = follow(tracer.lines(), activation)
 
     tracer.trace, tracer.follow = entered, follow_again
-    shown = _hide(entered)
+    shown, heard = _hide(entered), quietly(tracer)
     sys.settrace(entered)
     threading.settrace(entered)
 
@@ -100,6 +101,7 @@ def observe(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             sys.settrace(None)
         threading.settrace(None)
         shown()
+        heard()
         for frame in running:
             frame.f_trace = None
         running.clear()
