@@ -243,3 +243,49 @@ def test_a_gradient_that_is_given_to_another_parameter_adds_up_where_it_comes_fr
     (expected,) = check(from_text(textwrap.dedent(HANDED.format(clear="pass")).strip(), "train.py")).findings
     assert (found.code, found.span.line) == (expected.code, expected.span.line) == ("TAPE403", 10)
     assert measures(record(HANDED.format(clear="local.zero_grad()"))) == []
+
+
+LATER = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range({first}):
+        optimizer.zero_grad()
+        model(torch.randn(5, 3)).pow(2).mean().backward()
+        optimizer.step()
+    for step in range(4):
+        {clear}
+        model(torch.randn(5, 3)).abs().mean().backward()
+        optimizer.step()
+"""
+
+SHARED = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    first = torch.optim.SGD(model.parameters(), lr=0.1)
+    second = torch.optim.Adam(model.parameters(), lr=0.1)
+    for step in range(4):
+        first.zero_grad()
+        model(torch.randn(5, 3)).pow(2).mean().backward()
+        first.step()
+        {clear}
+        model(torch.randn(5, 3)).abs().mean().backward()
+        second.step()
+"""
+
+
+@pytest.mark.parametrize("text", [LATER.format(first=9, clear="{clear}"), SHARED])
+def test_a_backward_is_judged_by_what_was_compared_there(
+    record: Callable[..., RunResult], text: str, tmp_path: Path
+) -> None:
+    text = textwrap.dedent(text).lstrip()
+    broken, mended = text.format(clear="pass"), text.format(clear="model.zero_grad()")
+    (finding,) = check(from_text(broken, "script.py")).findings
+    watch = {(str(tmp_path / "script.py"), finding.span.line)}
+    for program, verdict in ((broken, "confirmed"), (mended, "refuted")):
+        (judged,) = judge([finding], record(program, watch=watch).tape, directory=str(tmp_path))
+        assert judged.evidence is not None and (judged.code, judged.evidence.verdict) == ("TAPE403", verdict)

@@ -149,6 +149,8 @@ class Story:
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
         self.compared = 0
+        self.looked: list[tuple[Site, int]] = []
+        """Backward calls that came between a step and the next one whose gradients were compared, and how many."""
         self.scales: list[tuple[Site, int, float]] = []
         """The scale that was on the gradients of an optimizer, by number, where a line ran."""
         self.watched_loops: dict[Site, dict[str, int]] = {}
@@ -260,6 +262,8 @@ class Story:
                 self.passed = value > 0
             case "gradients-looked-at":
                 self.gradients_looked_at = True
+            case "backward-compared":
+                self.looked.append((event.at, value))
             case "gradients-used":
                 self.gradients_used.append((event.at, value))
             case "looking-stopped":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _GRADIENT = operator.attrgetter("grad")
 _SIZE = operator.itemgetter(0)
 _STEPS = 5
-"""Steps of each optimizer whose gradients are compared with those of the next one."""
+"""Steps of each optimizer, from each place, whose gradients are compared with those of the next one."""
 _MOST_OTHERS = 1000
 """So many leaves that are in no optimizer are known before those are forgotten that had no gradient and are gone."""
 _MOST = 16 << 20
@@ -74,6 +74,10 @@ class UsedGradients(GradientsUsed):
         self.recorder = recorder
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
+        self.from_place: Dict[Tuple[int, Optional[Place]], int] = {}
+        self.looked: Dict[Optional[Place], Tuple[Where, int]] = {}
+        """By the place of backward calls: how many came between a step and the next one that were compared."""
+        self._between: Dict[Optional[Place], Where] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.digests: Dict[int, List[int]] = {}
         """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
@@ -88,17 +92,17 @@ class UsedGradients(GradientsUsed):
         """Note which used gradients are still there when a backward begins."""
         for number, entries in list(self.used.items()):
             if entries:
+                self._between[where[0]] = where
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
 
     def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor]) -> None:
         """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
         values = self.recorder.reader.values
-        used = self.used.pop(number, ())
         count = self.steps[number] = self.steps.get(number, 0) + 1
-        for entry in used:
-            if self._same(entry, None) and entry.added is not None:
-                self._tell(entry)
-        if count > _STEPS:
+        self._compare(number, {id(p) for p in params})
+        place = self.recorder.tracer.lines().place
+        here = self.from_place[number, place] = self.from_place.get((number, place), 0) + 1
+        if here > _STEPS:
             return
         leaves = self.recorder.reader.leaves
         for p in params:
@@ -106,16 +110,12 @@ class UsedGradients(GradientsUsed):
             if known is not None and known[0]() is p:
                 self.stepped.add(known[1])
         owners = self._look_at_others()
-        frozen = _frozen_groups(optimizer)
-        if frozen:
-            made = self.recorder.changes.optimizer_places.get(id(optimizer))
-            place = made[1] if made is not None and made[0]() is optimizer else None
-            idle = self.idle.setdefault(number, _Idle(optimizer, frozen, place))
-            idle.steps, idle.frozen = idle.steps + 1, min(idle.frozen, frozen)
+        if count <= _STEPS:
+            self._count_frozen(number, optimizer)
         sized = [(values.size_of(g), p, g) for p in params for g in (_GRADIENT(p),) if g is not None]
         sized.sort(key=_SIZE)
         kept: List[_Used] = []
-        folded: Optional[List[int]] = [] if _of_several(self.recorder.torch) else None
+        folded: Optional[List[int]] = [] if count <= _STEPS and _of_several(self.recorder.torch) else None
         left = _MOST
         for size, parameter, gradient in sized:
             left -= size
@@ -130,6 +130,31 @@ class UsedGradients(GradientsUsed):
         self.used[number] = kept
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
+
+    def _compare(self, number: int, stepped: Set[int]) -> None:
+        """Tell of the gradients that the step of an optimizer uses with what an earlier one, of any, has used."""
+        for other, entries in list(self.used.items()):
+            left = []
+            for entry in entries:
+                if id(entry.parameter()) not in stepped:
+                    left.append(entry)
+                elif self._same(entry, None) and entry.added is not None:
+                    self._tell(entry)
+            self.used[other] = left
+        self.used.pop(number, None)
+        for place, where in self._between.items():
+            first, times = self.looked.get(place, (where, 0))
+            self.looked[place] = first, times + 1
+        self._between.clear()
+
+    def _count_frozen(self, number: int, optimizer: Optimizer) -> None:
+        """Count a step at which groups of an optimizer are frozen as a whole."""
+        frozen = _frozen_groups(optimizer)
+        if frozen:
+            made = self.recorder.changes.optimizer_places.get(id(optimizer))
+            place = made[1] if made is not None and made[0]() is optimizer else None
+            idle = self.idle.setdefault(number, _Idle(optimizer, frozen, place))
+            idle.steps, idle.frozen = idle.steps + 1, min(idle.frozen, frozen)
 
     def _look_at_others(self) -> Dict[int, Tensor]:
         """Count the leaves that have a gradient at a step of optimizers that do not have them.
@@ -192,6 +217,9 @@ class UsedGradients(GradientsUsed):
                 self.recorder.writer.event(
                     "Measure", at=self.recorder.here(lines), name=name, value=digest, unit="digest"
                 )
+        for where, times in self.looked.values():
+            at = self.recorder.site(*where)
+            self.recorder.writer.event("Measure", at=at, name="backward-compared", value=times, unit="calls")
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(

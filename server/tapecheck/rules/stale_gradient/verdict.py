@@ -25,7 +25,8 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         )  # fmt: skip
     unlisted = isinstance(finding.facts, StaleGradientFacts) and finding.facts.unlisted
     # What was compared are the gradients of the parameters that an optimizer has.
-    if story.compared and not unlisted:
+    looked = sum(times for at, times in story.looked if story.at(finding.span, at.span))
+    if story.compared and looked and not unlisted:
         return Evidence(
             "refuted",
             f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
