@@ -216,6 +216,10 @@ class Verifier:
             fresh = [found for found in fresh if found.key not in known]
             if not all(self._was_hidden(found, after, lines) for found in fresh):
                 return False
+        return self._runs_as_before(after, lines)
+
+    def _runs_as_before(self, after: Report, lines: MovedLines) -> bool:
+        """Whether the edited program has no mistake and no exception of torch's that it did not have before."""
         wrong = {
             (kind, place.file, line)
             for kind, place in self.report.interpretation.mistakes

@@ -80,22 +80,25 @@ async def _quick_fixes(ls: Host, analysis: Analysis, params: t.CodeActionParams)
     more: list[t.CodeAction] = []
     others: dict[str, list[str]] = {}
     given = [item for item in params.context.diagnostics if item.source == SECTION]
+
+    def asked(location: t.Location, drawn: t.Diagnostic) -> bool:
+        return location.uri == params.text_document.uri and overlap(drawn.range, params.range)
+
     for shown in ls.session.shown(analysis):
         location, drawn = ls.converter.diagnostic(shown, analysis, others)
-        if location.uri != params.text_document.uri or not overlap(drawn.range, params.range):
-            continue
-        about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
-        found = await _fixes(ls, analysis, shown, about)
-        safe += found[0]
-        fixes += found[1]
-        more += _more(ls, analysis, shown, about)
+        if asked(location, drawn):
+            about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
+            found = await _fixes(ls, analysis, shown, about)
+            safe += found[0]
+            fixes += found[1]
+            more += _more(ls, analysis, shown, about)
     for one in ls.session.unused(analysis):
         location, drawn = ls.converter.unused(one, analysis)
-        if location.uri == params.text_document.uri and overlap(drawn.range, params.range):
+        if asked(location, drawn):
             safe.append(_without(ls, analysis, one, drawn))
     for misspelt in ls.session.misspelt(analysis):
         location, drawn = ls.converter.misspelt(misspelt, analysis)
-        if misspelt.text and location.uri == params.text_document.uri and overlap(drawn.range, params.range):
+        if misspelt.text and asked(location, drawn):
             more.insert(0, _respelt(ls, analysis, misspelt, drawn))
     if fixes and not safe:
         # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.

@@ -58,7 +58,6 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     # The same choice as the hover makes: the failing way, else the one with the most to tell.
     reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
     first = runs[0]
-    nodes = walked(reading, first)
     # A backward that fails half way was to walk all of it.
     reached = reading.ledger.ancestry([root.node for root in first.backward.roots if root.node is not None])
     sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
@@ -69,14 +68,15 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
         fate: Fate = "fails" if len(failing) == len(told) else "may fail"
         text = fate if iteration is None else f"{fate} in iteration {iteration}"
         return Call(span, fate, text, spans)
+    nodes = walked(reading, first)
     if not nodes:
         return None
-    built = telling.lines((node.at for node in nodes), span.line)
     if first.backward.create == "yes":
         return Call(span, "kept", "builds a graph of its gradients", spans, created=True)
     if first.backward.retain == "yes":
         text, needless = _keeps(telling, span, told)
         return Call(span, "kept", text, spans, needless=needless)
+    built = telling.lines((node.at for node in nodes), span.line)
     unless = ", unless `retain_graph` is true" if first.backward.retain == "may" else ""
     return Call(span, "freed", f"frees the graph built on {built}{unless}", spans)
 

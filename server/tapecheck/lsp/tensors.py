@@ -291,14 +291,8 @@ class Tensors:
         if time.before and loops & around:
             return f"at this line: the one of the iteration before, {ended} by line {end}"
         if line > end:
-            always = ", on every iteration" if loops and not partly else ""
-            told = f"{ended}: line {end} {why}" if ended == "stale" else f"{ended} by line {end}"
-            return "" if ended == "fails" else f"at this line: {told}{always}"
-        always = ", on every iteration" if loops and around and not partly else ""
-        if fate.kept is not None and fate.kept.at.line < line and ended != "stale":
-            return f"at this line: kept by line {fate.kept.at.line}; line {end} {why}{always}"
-        first = " on the first iteration, partly freed on later ones" if partly else ""
-        return f"at this line: intact{first}; line {end} {why}{always}"
+            return _after_its_end(ended, end, why, always=bool(loops) and not partly)
+        return _before_its_end(fate, line, end, ended, why, partly=partly, always=bool(loops and around) and not partly)
 
     def _end_of(self, one: _Bound, fate: _Fate, line: int) -> tuple[str, str, Site] | None:
         """Return what the graph is once it is not intact any more, why, and where that happens."""
@@ -375,3 +369,20 @@ class Tensors:
         calls: Sequence[str] = ("backward", "backwards")
         by = f"receives a gradient from the {calls[len(lines) > 1]} on {each_line(lines)}" if lines else ""
         return page(head, [by or "no backward reaches it"])
+
+
+def _after_its_end(ended: str, end: int, why: str, *, always: bool) -> str:
+    """Return what a graph is below the line at which it ends."""
+    if ended == "fails":
+        return ""
+    told = f"{ended}: line {end} {why}" if ended == "stale" else f"{ended} by line {end}"
+    return f"at this line: {told}{', on every iteration' if always else ''}"
+
+
+def _before_its_end(fate: _Fate, line: int, end: int, ended: str, why: str, *, partly: bool, always: bool) -> str:
+    """Return what a graph is above the line at which it ends."""
+    each = ", on every iteration" if always else ""
+    if fate.kept is not None and fate.kept.at.line < line and ended != "stale":
+        return f"at this line: kept by line {fate.kept.at.line}; line {end} {why}{each}"
+    first = " on the first iteration, partly freed on later ones" if partly else ""
+    return f"at this line: intact{first}; line {end} {why}{each}"

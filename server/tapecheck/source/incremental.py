@@ -55,22 +55,15 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
     if same == len(lines) == len(old):
         return list(before.tree.body)
     below = _same_above(lines[same:][::-1], old[same:][::-1], most - same)
+    kept, rest = _unchanged(before, same, len(old) - below if len(lines) == len(old) else len(old))
     count = len(before.firsts)
-    # A statement has ended where the next one begins: what begins above the change ends what stands before it.
-    kept = count
-    while kept and not (kept < count and before.firsts[kept] < same and _apart(before, kept)):
-        kept -= 1
+    above = before.tree.body[:kept]
     start = before.ends[kept - 1] if kept else 0
-    rest = count
-    if len(lines) == len(old):
-        while rest > kept and before.firsts[rest - 1] >= len(old) - below and _apart(before, rest - 1):
-            rest -= 1
-    above, after = before.tree.body[:kept], before.tree.body[rest:]
     end = before.firsts[rest] if rest < count else len(lines)
     if (end and lines[end - 1].endswith("\\")) or "\0" in "".join(lines[start:end]):
         return None
     try:
-        return [*above, *_part(lines, start, end), *after]
+        return [*above, *_part(lines, start, end), *before.tree.body[rest:]]
     except SyntaxError as error:
         found = error
     except (ValueError, RecursionError, MemoryError):
@@ -87,6 +80,18 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
         except SyntaxError as error:
             found = error
     raise found
+
+
+def _unchanged(before: Parsed, first: int, last: int) -> tuple[int, int]:
+    """Return how many top-level statements stand above a change of some lines, and which is the first below it."""
+    # A statement has ended where the next one begins: what begins above the change ends what stands before it.
+    kept = count = len(before.firsts)
+    while kept and not (kept < count and before.firsts[kept] < first and _apart(before, kept)):
+        kept -= 1
+    rest = count
+    while rest > kept and before.firsts[rest - 1] >= last and _apart(before, rest - 1):
+        rest -= 1
+    return kept, rest
 
 
 def _same_above(lines: list[str], old: list[str], most: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, targets, walk
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_create_graph
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
@@ -116,35 +117,35 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
 
 def sum_over_loop(context: Context) -> Iterator[Candidate]:
     """Rewrite `for head in heads: head(z).mean().backward()` to a sum in the loop and one backward behind it."""
-    code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
         if first is None or first.at.span != second.at.span or collision.same_iteration:
             continue
         if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()) or len(second.roots) > 1:
             continue
-        call = context.call_at(second.at.span)
-        found = _adds_up(code, call) if call is not None else None
-        if call is None or found is None:
-            continue
-        loop, statement, loss = found
-        names = ("total_loss", "loss_sum", "summed_loss")
-        name = next((free for free in names if not code.named(code.function(loop), free)), None)
-        before = code.insert_before(loop, [f"{name} = 0"])
-        behind = with_loss(code, call, loss, name or "")
-        if name is None or before is None or behind is None:
-            continue
-        after = code.insert_after(loop, [behind.content.replace(f"({name}).", f"{name}.")])
-        text = code.segment(loss)
-        if after is None or "\n" in text or "\r" in text:
-            continue
-        yield Candidate(
-            "Add the losses up in the loop and run one backward behind it",
-            _SAME,
-            [before, code.replace(statement, f"{name} = {name} + {operand_of(text)}"), after],
-            safe=context.stops and not collision.walked_before,
-            group="sum",
-        )
+        changes = _summed_behind(context.code, context.call_at(second.at.span))
+        if changes is not None:
+            safe = context.stops and not collision.walked_before
+            yield Candidate("Add the losses up in the loop and run one backward behind it", _SAME, changes, safe, "sum")
+
+
+def _summed_behind(code: Code, call: ast.Call | None) -> list[Change] | None:
+    """Return the changes that add up the losses of a backward call in a loop, and call it once behind the loop."""
+    found = _adds_up(code, call) if call is not None else None
+    if call is None or found is None:
+        return None
+    loop, statement, loss = found
+    names = ("total_loss", "loss_sum", "summed_loss")
+    name = next((free for free in names if not code.named(code.function(loop), free)), None)
+    before = code.insert_before(loop, [f"{name} = 0"])
+    behind = with_loss(code, call, loss, name or "")
+    if name is None or before is None or behind is None:
+        return None
+    after = code.insert_after(loop, [behind.content.replace(f"({name}).", f"{name}.")])
+    text = code.segment(loss)
+    if after is None or "\n" in text or "\r" in text:
+        return None
+    return [before, code.replace(statement, f"{name} = {name} + {operand_of(text)}"), after]
 
 
 def _adds_up(code: Code, call: ast.Call) -> tuple[ast.For, ast.Expr, ast.expr] | None:
@@ -434,30 +435,27 @@ def _needs_older_values(code: Code, holder: ast.expr) -> bool:
     """
     name = holder.attr if isinstance(holder, ast.Attribute) else dotted(holder)
     for node in ast.walk(code.tree):
-        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
-        if last != name or not isinstance(node, (ast.Attribute, ast.Name)):
-            continue
-        parent = code.parent(node)
-        if isinstance(node.ctx, ast.Store):
-            value = getattr(parent, "value", None)
-            if isinstance(value, ast.Call) and (value.keywords or len(value.args) > 1):
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            last = node.attr if isinstance(node, ast.Attribute) else node.id
+            if last == name and not _works_emptied(code, node):
                 return True
-        elif isinstance(parent, ast.Attribute):
-            if parent.attr not in _FILLING:
-                return True
-        elif isinstance(parent, ast.Call) and node is not parent.func:
-            called = dotted(parent.func) or ""
-            if called.rpartition(".")[2] not in _TAKING_ALL:
-                return True
-        elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
-            if parent.iter is not node:
-                return True
-        elif not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete)):
-            return True
-        elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
-            # Under another name it may be used in any way.
-            return True
     return False
+
+
+def _works_emptied(code: Code, node: ast.Attribute | ast.Name) -> bool:
+    """Return whether what is done with a container is as before on one that was emptied."""
+    parent = code.parent(node)
+    if isinstance(node.ctx, ast.Store):
+        value = getattr(parent, "value", None)
+        return not (isinstance(value, ast.Call) and (value.keywords or len(value.args) > 1))
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _FILLING
+    if isinstance(parent, ast.Call) and node is not parent.func:
+        return (dotted(parent.func) or "").rpartition(".")[2] in _TAKING_ALL
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return parent.iter is node
+    # Under another name it may be used in any way.
+    return isinstance(parent, (ast.AugAssign, ast.Delete))
 
 
 def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:

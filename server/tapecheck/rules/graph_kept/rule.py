@@ -39,20 +39,8 @@ class GraphKeptAcrossIterations(Rule):
             growths, steady = _growing(reading)
             level |= {_place(held) for held in steady}
             grown.append((reading, growths))
-        wanted = {_place(growth.held) for _, growths in grown for growth in growths}
-        excused = _told_by_failures(readings, wanted) if wanted else set()
-        excused |= {
-            _place(held)
-            for reading in (readings if wanted else ())
-            for held in reading.held
-            if _place(held) in wanted - excused and (_backwarded_later(reading, held) or _begun_anew(reading, held))
-        }
-        for place in wanted - excused:
-            emptied = _emptied(place, grown)
-            if emptied == "yes":
-                excused.add(place)
-            elif emptied == "may":
-                level.add(place)
+        excused, emptied = _excused(readings, grown)
+        level |= emptied
         kept: list[tuple[Reading, _Growth]] = []
         for reading, growths in grown:
             told = [growth for growth in growths if _place(growth.held) not in excused]
@@ -146,6 +134,25 @@ def _headline(holder: str, certain: bool) -> str:
     names = (holder,) if holder else ()
     form = ("`{}`" if names else "a value") + " keeps every iteration's graph alive"
     return headline(form if certain else f"possible leak: {form}", *names)
+
+
+def _excused(
+    readings: Sequence[Reading], grown: Sequence[tuple[Reading, list[_Growth]]]
+) -> tuple[set[_Place], set[_Place]]:
+    """Return the holders that grow and are no finding, and those that may be emptied."""
+    wanted = {_place(growth.held) for _, growths in grown for growth in growths}
+    if not wanted:
+        return set(), set()
+    excused = _told_by_failures(readings, wanted)
+    excused |= {
+        _place(held)
+        for reading in readings
+        for held in reading.held
+        if _place(held) in wanted - excused and (_backwarded_later(reading, held) or _begun_anew(reading, held))
+    }
+    emptied = {place: _emptied(place, grown) for place in wanted - excused}
+    excused |= {place for place, fact in emptied.items() if fact == "yes"}
+    return excused, {place for place, fact in emptied.items() if fact == "may"}
 
 
 def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:

@@ -24,30 +24,13 @@ class NeedlessRetainGraph(Rule):
     summary = "retain_graph=True where no later backward runs through this graph"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        # There the argument is not one too many, it is the wrong one.
-        needed: set[Span] = gradients_taken(readings)
-        # An argument that no call writes itself (that of a `functools.partial`, `**options`) may go for several calls.
-        elsewhere: set[Span] = set()
-        seen: dict[Span, Run] = {}
+        # Where a gradient is taken the argument is not one too many, it is the wrong one.
+        calls = _Calls(gradients_taken(readings))
         beyond = {id(tape): tape for reading in readings for tape in reading.tape.beyond}
         ending = [reading for reading in readings if not reading.tape.beyond]
         for reading in [*ending, *map(Reading, beyond.values())]:
-            chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
-            for span, runs in reading.runs_by_site.items():
-                retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
-                if any(run.backward.retain_span is None for run in retaining):
-                    elsewhere.add(span)
-                whole = reading.complete or reading.tape.left_over
-                if not retaining or span in needed:
-                    continue
-                if span in chains or not whole or not _all_needless(reading, retaining):
-                    needed.add(span)
-                elif reading.complete:
-                    known = [seen[span]] if span in seen and _always(seen[span]) else []
-                    seen[span] = max([*known, *retaining], key=_always)
-        if elsewhere & needed:
-            needed |= elsewhere
-        return [self._finding(run) for span, run in seen.items() if span not in needed]
+            calls.add(reading)
+        return [self._finding(run) for run in calls.needless()]
 
     def _finding(self, run: Run) -> Finding:
         home = run.at.span
@@ -60,6 +43,38 @@ class NeedlessRetainGraph(Rule):
             facts=NeedlessRetainGraphFacts(argument=argument, call=run.backward.call),
             notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
         )  # fmt: skip
+
+
+class _Calls:
+    """The places of retaining calls, and whether any of them is `needed`."""
+
+    def __init__(self, needed: set[Span]) -> None:
+        self.needed = needed
+        self.elsewhere: set[Span] = set()
+        """Those with an argument that no call writes itself (that of a `functools.partial`, `**options`): it may go for
+        several calls."""
+        self.seen: dict[Span, Run] = {}
+
+    def add(self, reading: Reading) -> None:
+        """Note what one tape shows of them."""
+        chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
+        whole = reading.complete or reading.tape.left_over
+        for span, runs in reading.runs_by_site.items():
+            retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
+            if any(run.backward.retain_span is None for run in retaining):
+                self.elsewhere.add(span)
+            if not retaining or span in self.needed:
+                continue
+            if span in chains or not whole or not _all_needless(reading, retaining):
+                self.needed.add(span)
+            elif reading.complete:
+                known = [self.seen[span]] if span in self.seen and _always(self.seen[span]) else []
+                self.seen[span] = max([*known, *retaining], key=_always)
+
+    def needless(self) -> list[Run]:
+        """Return a call of each place at which none is needed."""
+        needed = self.needed | self.elsewhere if self.elsewhere & self.needed else self.needed
+        return [run for span, run in self.seen.items() if span not in needed]
 
 
 def _always(run: Run) -> bool:

@@ -214,40 +214,62 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     return found
 
 
-def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
+def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[_Use]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
     or with None for the first where those were cleared.
     """
-    used: Moment | None = None
-    stepped = sure = False
-    pending: tuple[Run, Moment] | None = None
+    gradient = _Gradient()
     for moment in moments:
-        if pending is not None and moment.shapes:
+        if gradient.pending is not None and moment.shapes:
             # The sum is clipped or scaled, what is stale in it stays.
             continue
         if moment.kind in ("cleared", "set"):
-            # A step that finds nothing uses nothing.
-            used, pending, sure = None, None, sure and moment.kind == "set"
+            gradient.clear(sure=moment.kind == "set")
         elif moment.kind == "added" and moment.run is not None:
-            if moment.fact != "yes":
-                used, pending, sure = None, None, False
-            elif used is not None:
-                pending = pending or (moment.run, used)
-            else:
-                sure = True
-                if stepped:
-                    yield moment.at.span, moment.run, None, None
+            yield from gradient.add(moment, moment.run)
         elif moment.kind == "stepped" and moment.step is not None:
-            if pending is not None:
-                run, before = pending
-                yield run.at.span, run, before, moment
-            # A step without a backward since the one before it uses the same gradient once more.
-            used = moment if sure or pending is not None or used is not None else None
-            stepped, pending, sure = stepped or used is not None, None, False
-    if pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
-        run, before = pending
+            yield from gradient.step(moment)
+    if gradient.pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
+        run, before = gradient.pending
         if _comes_again(reading, run.at, before.at):
             yield run.at.span, run, before, before
+
+
+_Use = tuple[Span, Run, Moment | None, Moment | None]
+
+
+@dataclass(slots=True)
+class _Gradient:
+    """The gradient of a leaf as time goes by: the step that has `used` what is in it, and what was added since."""
+
+    used: Moment | None = None
+    stepped: bool = False
+    sure: bool = False
+    """Whether there surely is something that no step has used."""
+    pending: tuple[Run, Moment] | None = None
+    """The first backward that added to what a step has used, with that step."""
+
+    def clear(self, *, sure: bool) -> None:
+        # A step that finds nothing uses nothing.
+        self.used, self.pending, self.sure = None, None, self.sure and sure
+
+    def add(self, moment: Moment, run: Run) -> Iterator[_Use]:
+        if moment.fact != "yes":
+            self.clear(sure=False)
+        elif self.used is not None:
+            self.pending = self.pending or (run, self.used)
+        else:
+            self.sure = True
+            if self.stepped:
+                yield moment.at.span, run, None, None
+
+    def step(self, moment: Moment) -> Iterator[_Use]:
+        if self.pending is not None:
+            run, before = self.pending
+            yield run.at.span, run, before, moment
+        # A step without a backward since the one before it uses the same gradient once more.
+        self.used = moment if self.sure or self.pending is not None or self.used is not None else None
+        self.stepped, self.pending, self.sure = self.stepped or self.used is not None, None, False
 
 
 def _comes_again(reading: Reading, added: Site, stepped: Site) -> bool:

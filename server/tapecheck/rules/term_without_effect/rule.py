@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
@@ -155,28 +155,34 @@ def _merged(reading: Reading) -> list[tuple[Span, _Late | None]]:
     """Return for the places where terms are added to the root of a backward whether that comes too late for a term."""
     single = [run for run in reading.runs if len(run.backward.roots) == 1 and not run.failed]
     walked = {run.backward.roots[0].node: run for run in single}
-    found: list[tuple[Span, _Late | None]] = []
     if not reading.steps or not reading.complete or not walked:
-        return found
-    places: set[Span] = set()
+        return []
     nodes = reading.ledger.nodes
     built = [nodes[number] for number in reading.nodes_between(reading.runs[0].position, len(reading.tape.events))]
-    for node in built:
-        root = next((one for one in node.inputs if one in walked), None)
-        if root is None or plain(node.op) not in MERGES or len(set(node.inputs)) < 2:
-            continue
-        run = walked[root]
-        terms = [one for one in node.inputs if one != root]
-        if run.backward.accumulates and _is_lost(reading, node, terms):
-            places.add(node.at.span)
-            found.append((node.at.span, _Late(reading, run, node, _named(reading, terms[0]))))
+    found = [(node.at.span, late) for node in built if (late := _too_late_for(reading, node, walked)) is not None]
+    places = {span for span, _ in found}
     # Added in another order it is walked: in another iteration, on another side of a condition.
     used = reading.used
-    return found + [
-        (node.at.span, None)
-        for node in built
-        if node.at.span in places and (node.id in used or not any(one in walked for one in node.inputs))
+    return [
+        *found,
+        *(
+            (node.at.span, None)
+            for node in built
+            if node.at.span in places and (node.id in used or not any(one in walked for one in node.inputs))
+        ),
     ]
+
+
+def _too_late_for(reading: Reading, node: Node, walked: Mapping[int | None, Run]) -> _Late | None:
+    """Return what a node adds to the root of one of the backwards by root, where that comes too late for it."""
+    root = next((one for one in node.inputs if one in walked), None)
+    if root is None or plain(node.op) not in MERGES or len(set(node.inputs)) < 2:
+        return None
+    run = walked[root]
+    terms = [one for one in node.inputs if one != root]
+    if not run.backward.accumulates or not _is_lost(reading, node, terms):
+        return None
+    return _Late(reading, run, node, _named(reading, terms[0]))
 
 
 def _is_lost(reading: Reading, merge: Node, terms: Sequence[int]) -> bool:
