@@ -550,4 +550,65 @@ for _ in range(3):
     loss.backward(retain_graph=True)  # TAPE301
 """,
     ),
+    "second-order steps of many weights under names, beside their gradients": Program(
+        """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ParameterDict()
+        for i in range(6):
+            self.layers.update({f"w{i}": nn.Parameter(torch.randn(4, 4)), f"v{i}": nn.Parameter(torch.randn(4, 4))})
+
+    def forward(self, x, weights):
+        for i in range(6):
+            x = torch.tanh(x @ weights[f"layers.w{i}"])
+            x = torch.tanh(x @ weights[f"layers.v{i}"])
+        return x.sum()
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    tuned = {}
+    for name, weight in net.named_parameters():
+        tuned[name] = weight.clone()
+    for _ in range(4):
+        loss = net(torch.randn(3, 4), tuned)
+        gradients = torch.autograd.grad(loss, tuned.values(), create_graph=True)
+        for name, gradient in zip(tuned.keys(), gradients):
+            tuned[name] = tuned[name] - 0.1 * gradient
+    optimizer.zero_grad()
+    net(torch.randn(3, 4), tuned).backward()
+    optimizer.step()
+""",
+    ),
+    "second-order steps of many weights in a list, by their places": Program(
+        """\
+weights = [torch.randn(4, 4, requires_grad=True) for _ in range(9)]
+optimizer = torch.optim.SGD(weights, lr=0.1)
+for _ in range(3):
+    tuned = [weight.clone() for weight in weights]
+    for _ in range(4):
+        x = torch.randn(3, 4)
+        for weight in tuned:
+            x = torch.tanh(x @ weight)
+        gradients = torch.autograd.grad(x.sum(), tuned, create_graph=True)
+        for place in range(len(tuned)):
+            tuned[place] = tuned[place] - 0.1 * gradients[place]
+    loss = sum(weight.pow(2).mean() for weight in tuned)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+    "a second backward behind a walk of many weights in a list": Program(
+        """\
+tuned = [torch.randn(4, 4, requires_grad=True).clone() for _ in range(9)]
+x = torch.randn(3, 4)
+for weight in tuned:
+    x = torch.tanh(x @ weight)
+gradients = torch.autograd.grad(x.sum(), tuned)
+x.sum().backward()  # TAPE101 raises
+""",
+    ),
 }

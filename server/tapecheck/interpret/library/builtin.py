@@ -196,6 +196,7 @@ def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         lambda index: (first + index if first is not None else Unknown.whole("index"), item(index)),
         inner.sequential,
         sources=(inner,),
+        held=inner.held,
     )
 
 
@@ -222,6 +223,7 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         lambda index: tuple(item(index) for item in items),
         any(s.sequential for s in streams),
         sources=(*streams,),
+        held=all(s.held for s in streams),
     )
 
 

@@ -126,11 +126,6 @@ def text_of(node: ast.expr) -> str:
 
 
 @placeless
-def detaches(node: ast.AST) -> bool:
-    """Whether a loop's body takes values out of their graphs by name."""
-    return any(part.attr in ("detach", "detach_", "data") for part in of_kind(node, ast.Attribute))
-
-
 def _body(node: ast.AST) -> list[ast.AST]:
     """Return the statements of a function; none of a lambda."""
     return [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))

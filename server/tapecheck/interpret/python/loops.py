@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -13,13 +13,13 @@ from tapecheck.interpret.python import flow, guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
+    BaseValue,
     Dict,
     Env,
     Instance,
     List,
     Range,
     Run,
-    Set,
     Stream,
     Unknown,
     Value,
@@ -125,10 +125,10 @@ class _Loop:
         self.varying, self.guarded = self.world.comparisons.varying, self.world.comparisons.guarded
         self.world.loops.entries = []
 
-    def entered_by(self, element: Value) -> list[Dict]:
-        """Return the dicts that the last iteration came to under its element, or the first part of that."""
+    def entered_by(self, element: Value) -> list[BaseValue]:
+        """Return the containers that the last iteration came to under its element, or the first part of that."""
         key = hashable(element[0] if isinstance(element, tuple) and element else element)
-        return [owner for owner, entry in self.world.loops.entries if entry == key and isinstance(owner, Dict)]
+        return [owner for owner, entry in self.world.loops.entries if entry == key]
 
     def older(self, values: Iterable[Value]) -> bool:
         """Whether there is a graph in values that was built before the loop."""
@@ -186,7 +186,6 @@ class _Loop:
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     value = guards.reaching(machine, node, machine.eval(node.iter, env), env)
     stream = machine.stream(value, node.iter)
-    held = isinstance(value, (List, Dict, Set, tuple))
     loop = _Loop(machine, node, env)
     signal: WayOut | None = None
     element: Value = None
@@ -194,7 +193,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     usual, unseen = (value.usual, value.hidden) if isinstance(value, Range) else (None, False)
     leaving: dict[ast.AST, bool] = {}
     while not leaving:
-        following = _next(loop, stream, index, element, held=held)
+        following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
             break
         index = index if following is None else following
@@ -242,15 +241,13 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     loop.leave(more)
 
 
-def _next(loop: _Loop, stream: Stream, index: int, element: Value, *, held: bool) -> int | None:
-    """Return the place of the element that the next iteration is run for, None where the loop is over; `held` says that
-    the elements are those of a container.
-    """
+def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None:
+    """Return the place of the element that the next iteration is run for, None where the loop is over."""
     length = stream.length()
     if length is not None and index >= length:
         return None
     following = _following(loop, stream, index, length, element)
-    if following is None and held and length is not None:
+    if following is None and stream.held and length is not None:
         return _next_kept(loop, stream, index, length, element)
     return following
 
@@ -291,20 +288,28 @@ def _is_short(loop: _Loop, stream: Stream, length: int, element: Value) -> bool:
 
 
 def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
-    """Return the place of the next element that leads to a graph from before the loop, where the loop may cut it.
+    """Return the place of the next element that leads to a graph from before the loop.
 
-    It goes over the entries of a dict, which it looks up by its elements, or over what it detaches: a graph in an entry
-    that it was not run for would be one that the program has got rid of.
+    It is that graph, or what an entry holds that is looked up by the elements: a graph which the loop was not run for
+    would be one that the program has got rid of, or has gone on with.
     """
     holders = loop.entered_by(element)
-    detaches = loop.world.position.notes.of(loop.node, syntax.detaches)
-    if not (holders or detaches) or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
+    if not (holders or loop.older([element])) or loop.work > limits.LOOP_WORK or loop.done >= limits.MODEL_ITERATIONS:
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
         key = hashable(item[0] if isinstance(item, tuple) and item else item)
-        if loop.older([owner.items.get(key) for owner in holders]) or (detaches and loop.older([item])):
+        if loop.older([_entry(owner, key) for owner in holders]) or loop.older([item]):
             return place
+    return None
+
+
+def _entry(owner: BaseValue, key: Hashable) -> Value:
+    """Return what a dict or a list holds under a key, None where it holds nothing there."""
+    if isinstance(owner, Dict):
+        return owner.items.get(key)
+    if isinstance(owner, List) and isinstance(key, int) and 0 <= key < len(owner.items):
+        return owner.items[key]
     return None
 
 

@@ -25,7 +25,7 @@ class Loops:
         self._iteration_starts: dict[int, int] = {}
         """The newest node or leaf before the last iteration of each loop outside of every forward."""
         self.entries: list[tuple[BaseValue, Hashable]] = []
-        """The entries of dicts that the running iteration came to, by their keys: the first few."""
+        """The entries of dicts and lists that the running iteration came to, by their keys: the first few."""
 
     def enter(self, node: ast.AST, *, trains: bool) -> int:
         """Note the start of a loop, `trains` where its text can start a backward; return its number."""
@@ -43,6 +43,11 @@ class Loops:
         if not self._position.inside_forward:
             self._iteration_starts[loop] = self._writer.last_id
         self._writer.emit(Iteration(loop, index))
+
+    def note_entry(self, owner: BaseValue, key: Hashable) -> None:
+        """Note an entry of a dict or a list that the running iteration comes to."""
+        if self._position.iteration and len(self.entries) < limits.MOST_ENTRIES:
+            self.entries.append((owner, key))
 
     def forget(self) -> None:
         """Take back the iteration that was just begun: the loop has no further element."""

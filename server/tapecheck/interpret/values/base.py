@@ -92,8 +92,7 @@ class Comparisons(Protocol):
 class Loops(Protocol):
     """The running loops, as far as values add to what is known of them."""
 
-    @property
-    def entries(self) -> list[tuple[BaseValue, Hashable]]: ...
+    def note_entry(self, owner: BaseValue, key: Hashable) -> None: ...
 
 
 class Stores(Protocol):
@@ -499,6 +498,8 @@ class Stream(BaseValue):
     known: int = 0
     """Of one whose length nobody knows: how many of its elements are known."""
     endless: bool = False
+    held: bool = False
+    """Whether its elements are those of containers, and numbers: looking one up runs nothing."""
 
     @property
     def never_ends(self) -> bool:

@@ -252,7 +252,7 @@ class Tuple(PythonValue):
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.value
-        return Stream(lambda: len(items), lambda index: items[index])
+        return Stream(lambda: len(items), lambda index: items[index], held=True)
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return list(self.value) if len(self.value) <= limits.MOST_KEPT else None

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMappin
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
     INERT,
     BaseValue,
@@ -88,7 +87,7 @@ class Dict(Container):
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         key = hashable(index)
         if key in self.items:
-            self._note_entry(machine, key)
+            machine.world.loops.note_entry(self, key)
             slot = self.slots.get(key)
             if slot is not None and slot.clock < machine.world.position.clock:
                 loaded(machine, slot)
@@ -111,19 +110,13 @@ class Dict(Container):
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         key = hashable(index)
         if key in self.items:
-            self._note_entry(machine, key)
+            machine.world.loops.note_entry(self, key)
             self.rewritten.add(key)
         elif isinstance(key, int):
             note_first_graph(machine, None, value)
         self.items[key] = value
         if not is_constant(value):
             stored(machine, self.slots, key, node)
-
-    def _note_entry(self, machine: Interpreter, key: Hashable) -> None:
-        """Note an entry that the running iteration comes to."""
-        entries = machine.world.loops.entries
-        if machine.world.position.iteration and len(entries) < limits.MOST_ENTRIES:
-            entries.append((self, key))
 
     def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
         self.items.pop(hashable(index), None)
@@ -134,6 +127,7 @@ class Dict(Container):
             lambda: None if self.more else len(keys),
             lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
             known=len(keys),
+            held=True,
         )
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:

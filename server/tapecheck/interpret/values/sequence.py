@@ -225,6 +225,7 @@ class List(Container):
     def _at(self, machine: Interpreter, index: int) -> Value:
         items, more = self.items, self.more
         if -len(items) <= index < len(items) and (index >= 0 or not more):
+            machine.world.loops.note_entry(self, index)
             return items[index]
         if not more and machine.handlers:
             raise Signal("IndexError")
@@ -241,6 +242,7 @@ class List(Container):
                 self.items[self.place_of(index) % len(self.items)] = value
         elif -len(self.items) <= place < len(self.items):
             note_first_graph(machine, self.items[place], value)
+            machine.world.loops.note_entry(self, place)
             self.items[place] = value
         elif 0 <= place < limits.MAX_ITEMS and (self.more or self.cut != 0):
             # The dry run has not filled it as far as that.
@@ -288,7 +290,7 @@ class List(Container):
         if parts is not None:
             bound_length(parts)
             return Stream(lambda: if_asked(parts), self._element, known=len(self.items))
-        return Stream(lambda: None if self.more else len(self.items), self._element, known=len(self.items))
+        return Stream(lambda: None if self.more else len(self.items), self._element, known=len(self.items), held=True)
 
     def _element(self, index: int) -> Value:
         items = self.items
@@ -458,6 +460,7 @@ class Set(Container):
         return Stream(
             lambda: None if self.more else len(self.items),
             lambda index: items[index] if index < len(items) else Unknown("item"),
+            held=True,
         )
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
@@ -526,7 +529,7 @@ class Range(BaseValue):
         return Range(part.start, part.stop, part.step)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
-        return Stream(lambda: len(self), lambda index: self.start + index * self.step)
+        return Stream(lambda: len(self), lambda index: self.start + index * self.step, held=True)
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return list(range(self.start, self.stop, self.step)) if len(self) <= limits.MAX_ITEMS else None
