@@ -153,7 +153,9 @@ def test_every_rule_keeps_its_headline_short(code: str, tapes: dict[str, list[Ta
                 seen.add(finding.message)
 
     with_names()
-    assert len(seen) > 1 or code in ("TAPE202", "TAPE203", "TAPE301", "TAPE302"), "the names are in the headline"
+    assert len(seen) > 1 or code in ("TAPE202", "TAPE203", "TAPE301", "TAPE302", "TAPE607"), (
+        "the names are in the headline"
+    )
 
 
 def test_every_finding_on_every_case_is_worded_well() -> None:
