@@ -127,6 +127,44 @@ def test_what_a_hidden_condition_puts_into_a_container_may_not_be_there() -> Non
     assert found(head + textwrap.dedent(kept).replace("in names", "in 'abc'"), "TAPE101")[1] == [True]
 
 
+KEPT = """\
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--keep", action="store_true")
+args = parser.parse_args()
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+seen = []
+for x in torch.randn(5, 4, 3):
+    loss = net(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    BODY
+print(len(seen))
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if args.keep:\n        seen.append(loss)",
+        "if not args.keep:\n        pass\n    else:\n        seen.append(loss)",
+        "if args.keep:\n        for _ in range(2):\n            seen.append(loss)",
+    ],
+)
+def test_what_is_stored_under_an_option_is_detached_though_nothing_asks_for_it_then(body: str) -> None:
+    report = check(from_text(KEPT.replace("BODY", body), "train.py"))
+    [finding] = report.findings
+    assert finding.code == "TAPE201" and not finding.certain
+    [fix, *_] = fixes_for(report, finding)
+    assert fix.title == "Store `loss` detached" and fix.applicability == "unsafe"
+    assert fix.changes.endswith("A run with other options may need it as it was.")
+
+
 MODES = """\
 import argparse
 import torch

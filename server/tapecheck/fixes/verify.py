@@ -135,7 +135,8 @@ class Verifier:
         lost = where._untrained(after, places)
         if lost is None:
             return None
-        acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
+        skips = not self.finding.certain
+        acts = not candidate.acts or all(_acts(after, edited[path], changes, skips) for path, changes in tried)
         if not acts or not where._holds(after, places):
             return None
         hidden = where._hidden(after, places)
@@ -166,7 +167,9 @@ class Verifier:
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
         visible = is_certain(self.finding.rests_on)
         if candidate.safe and not visible:
-            effect = f"{effect} Code that is not visible may need it as it was."
+            by_option = all(one.kind == "setting" or is_certain([one]) for one in self.finding.rests_on)
+            who = "A run with other options" if by_option else "Code that is not visible"
+            effect = f"{effect} {who} may need it as it was."
         if candidate.safe and supposes:
             effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
         safe = candidate.safe and not names and visible and not supposes
@@ -368,17 +371,38 @@ def _trained(tape: Tape) -> Trained:
     return found
 
 
-def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
+def _acts(after: Report, edited: Source, changes: tuple[Change, ...], skips: bool) -> bool:
     """Return whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
 
-    A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
+    A value of another kind has no such method: the dry run goes on then as if it had, a real one raises. With `skips`
+    those are left out that stand under an answer which no way has given: nothing that matters is left there.
     """
     wanted = {call for _, call in _written(edited, changes)}
+    if not wanted:
+        return True
+    answers: set[tuple[Span, bool]] = set()
     for tape in after.interpretation.tapes:
         for event in tape.events:
             if isinstance(event, (Cut, Node)):
                 wanted.discard(event.at.span)
-    return not wanted
+            elif isinstance(event, Decision):
+                answers.add((event.at.span, event.taken))
+    return not wanted or (skips and all(_left_out(Code(edited), call, answers) for call in wanted))
+
+
+def _left_out(code: Code, call: Span, answers: set[tuple[Span, bool]]) -> bool:
+    """Return whether a place stands under a condition that was asked, and only ever answered the other way."""
+    child: ast.AST | None = code.statement_at(call)
+    while child is not None and (parent := code.parent(child)) is not None:
+        if isinstance(parent, ast.If):
+            asked, side = parent.test, child in parent.body
+            while isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
+                asked, side = asked.operand, not side
+            test = code.index.span(code.source.path, code.start(asked), code.end(asked))
+            if (test, not side) in answers and (test, side) not in answers:
+                return True
+        child = parent
+    return False
 
 
 def _supposes_a_tensor(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
