@@ -1286,6 +1286,33 @@ def test_gradients_reach_their_step(body: str, code: str, wanted: str) -> None:
     assert fixes[0].applicability == "unsafe"
 
 
+CLIP = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        (f"    {CLIP}\n    loss.backward()\n    opt.step()\n", "Clip after the backward (line"),
+        (f"    if step:\n        {CLIP}\n    loss.backward()\n    opt.step()\n", "Clip after the backward (line"),
+        (f"    loss.backward()\n    opt.step()\n    {CLIP}\n", "Clip before the step (line"),
+        ("    loss.backward()\n    opt.step()\n    for p in net.parameters():\n        p.grad.clamp_(-1, 1)\n",
+         "Clip before the step (line"),
+    ],
+)  # fmt: skip
+def test_a_clip_at_the_wrong_time_moves_between_the_backward_and_the_step(body: str, title: str) -> None:
+    head = """
+        net = nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step, x in enumerate(torch.randn(3, 4, 3)):
+            opt.zero_grad()
+            loss = net(x).pow(2).mean()
+    """
+    text, fixes = _fixes(dedent(head) + body, "TAPE404")
+    assert fixes[0].title.startswith(title) and fixes[0].applicability == "unsafe"
+    now = fixed(text, fixes[0])
+    assert now.index("backward()") < now.index("cl", now.index("backward()")) < now.index("opt.step()")
+
+
 def test_windows_line_ends_and_tabs_stay() -> None:
     body = CARRIED["a name"][0].replace("    ", "\t")
     text = (SETUP + body).replace("\n", "\r\n")

@@ -50,6 +50,27 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
 
 
+def clip_in_between(context: Context) -> Iterator[Candidate]:
+    """Move a clip from before the backward or after the step between the two, with the tests that hold it alone."""
+    code, facts = context.code, context.finding.facts
+    if not isinstance(facts, GradientDiscardedFacts) or facts.cleared is not None:
+        return
+    clip = code.statement_at(context.finding.span)
+    whole = _whole_clearing(code, clip)
+    if not isinstance(clip, ast.Expr) or whole is None:
+        return
+    gone, lines = code.delete(whole), code.lines_of(whole)
+    after, before = context.labels("path"), context.labels("step")
+    place = code.statement_at((after or before)[0].span) if after or before else None
+    pair = code.same_block(whole, place) if place is not None else None
+    if gone is None or lines is None or pair is None or pair[0] is not whole or pair[1] is whole:
+        return
+    change = code.insert_after(pair[1], lines) if after else code.insert_before(pair[1], lines)
+    if change is not None:
+        where = f"after the backward (line {pair[1].lineno})" if after else f"before the step (line {pair[1].lineno})"
+        yield Candidate(f"Clip {where}", "The step then uses what the clip has made of the gradients.", [gone, change])
+
+
 def _moved(
     code: Code, clearing: ast.stmt, steps: list[ast.stmt], backward: Backward, gone: Change, lines: list[str]
 ) -> Iterator[Candidate]:
