@@ -49,6 +49,10 @@ GUARDS = {
     "a flag": "if args.distributed:\n    model = DDP(model)",
     "a number": "if args.world_size > 1:\n    model = DDP(model)",
     "the environment": 'if int(os.environ.get("WORLD_SIZE", 1)) > 1:\n    model = DDP(model)',
+    "what was asked before": (
+        "ddp = args.distributed\nif ddp:\n    rank = dist.get_rank()\nelse:\n    rank = 0\n"
+        "if ddp:\n    model = DDP(model)"
+    ),
     "the devices": "if torch.cuda.device_count() > 1:\n    model = DDP(model)",
     "a function": "if args.distributed:\n    model = spread(model)",
     "the other side": (

@@ -178,12 +178,16 @@ class Watcher:
         )
 
     def supplies(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
-        """Whether the side of an `if` that is not run clears or reads a gradient, or calls what does."""
+        """Whether the side of an `if` that is not run clears or reads a gradient, or calls what does, or whether one of
+        its sides wraps a model.
+        """
         shapes = self._shapes_of(world)
         if shapes is None:
             return False
-        other = shapes.shape(node).sides(taken)[1]
-        return bool((other.effects | of_calls(other, self._present(world, env), shapes)) & _SUPPLYING)
+        shape, present = shapes.shape(node), self._present(world, env)
+        here, other = shape.sides(taken)
+        supplies = (other.effects | of_calls(other, present, shapes)) & _SUPPLYING
+        return bool(supplies) or _wraps(present, shapes, shape, here, other)
 
     def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""

@@ -41,7 +41,9 @@ class Watching(Protocol):
         """Take note of an `if` before its side is run; return what is to be told of that, None where nothing is."""
 
     def supplies(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
-        """Whether the side of an `if` that is not run clears or reads a gradient, or calls what does."""
+        """Whether the side of an `if` that is not run clears or reads a gradient, or calls what does, or whether one of
+        its sides wraps a model.
+        """
 
     def chosen(
         self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
