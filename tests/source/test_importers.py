@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.source.importers import Importers, Statement, Texts, importers_of, statements_of
+from tapecheck.source.importers import Importers, Statement, Texts, statements_of
 from tapecheck.source.project import Projects, Setup
 
 
@@ -19,7 +19,7 @@ def laid_out(folder: Path, files: dict[str, str]) -> None:
 
 def of(folder: Path, name: str) -> list[str]:
     path = str(folder / name)
-    return [Path(one).relative_to(folder).as_posix() for one in importers_of(path, Setup().project_of(path))]
+    return [Path(one).relative_to(folder).as_posix() for one in Importers(Projects(Setup())).of(path)]
 
 
 def test_statements_are_read_from_the_text() -> None:

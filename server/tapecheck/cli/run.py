@@ -317,18 +317,22 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
             continue
         known.add(real_path(name))
         other, source = check_program(name, wanted)
-        if source is None or source.cells is not None:
-            continue
-        program.sources[name] = source
-        elsewhere += [(name, finding) for finding in other.elsewhere]
-        if real_path(name) in asked:
-            checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
-        checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
-        checked.findings = [*checked.findings, *other.findings]
-        checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
+        if source is not None and source.cells is None:
+            program.sources[name] = source
+            elsewhere += [(name, finding) for finding in other.elsewhere]
+            _join(checked, other, name if real_path(name) in asked else None)
     _add_elsewhere(program, elsewhere, wanted)
     if left:
         say(f"{left} more files of the program are judged by the run alone")
+
+
+def _join(checked: Checked, other: Checked, name: str | None) -> None:
+    """Add what was found in another file of the program, under a name its problems, too."""
+    if name is not None:
+        checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
+    checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
+    checked.findings = [*checked.findings, *other.findings]
+    checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
 
 
 def _add_elsewhere(program: _Program, found: Sequence[tuple[str, Finding]], wanted: CheckOptions) -> None:
@@ -494,13 +498,7 @@ def _is_so(finding: Finding) -> bool:
 
 def _ending(result: RunResult, request: RunRequest) -> str:
     """How the program ended and how far it had come."""
-    iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
-    backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
-    if request.max_iterations and result.backwards and not result.iterations:
-        iterations += ": no loop was seen for --max-iterations to end"
-    device = mean_time(result.tape)
-    least = "at least " * (result.lost and bool(result.backwards))
-    seen = f"{least}{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")
+    seen = _seen(result, request)
     if result.how_ended == "finished":
         code = f", exit code {result.exit_code}" if result.exit_code else ""
         ended = "ran to its end" if result.backwards or not result.exit_code else "ended before it trained anything"
@@ -523,3 +521,14 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         detail += "; it read standard input, which it gets with --stdin only"
     colon = "" if detail.startswith("after ") and result.how_ended in ("stopped", "timeout") else ":"
     return f"{ways[result.how_ended]}{colon} {detail} ({seen})"
+
+
+def _seen(result: RunResult, request: RunRequest) -> str:
+    """Return how far a program had come."""
+    iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
+    backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
+    if request.max_iterations and result.backwards and not result.iterations:
+        iterations += ": no loop was seen for --max-iterations to end"
+    device = mean_time(result.tape)
+    least = "at least " * (result.lost and bool(result.backwards))
+    return f"{least}{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")

@@ -50,14 +50,7 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
     whole = {
         "version": __version__,
         "format": FORMAT,
-        "files": [
-            {
-                "filename": file.path,
-                "torch_facts": file.facts or None,
-                "complete": file.checked and not file.problems and not file.incomplete,
-            }
-            for file in files
-        ],
+        "files": list(map(_file, files)),
         "summary": {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES},
         "findings": [row for row in _rows(files, evidence=evidence) if row["code"] not in (INCOMPLETE, *_PROBLEMS)],
         "problems": [_problem(file.path, one, evidence=False) for file in files for one in file.problems],
@@ -68,6 +61,11 @@ def render_report(files: Iterable[Checked], *, evidence: bool = False) -> str:
         "peak": [row for file in files for row in file.peak],
     }
     return json.dumps(whole, indent=2) + "\n"
+
+
+def _file(file: Checked) -> dict[str, object]:
+    complete = file.checked and not file.problems and not file.incomplete
+    return {"filename": file.path, "torch_facts": file.facts or None, "complete": complete}
 
 
 def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, object]]:

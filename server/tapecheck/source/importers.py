@@ -18,7 +18,7 @@ from tapecheck.source.cells import SUFFIX
 from tapecheck.source.environment import installed
 from tapecheck.source.files import walk
 from tapecheck.source.kept import KeptByPath
-from tapecheck.source.project import Project, Projects
+from tapecheck.source.project import Projects
 from tapecheck.source.search import Found, Search
 
 _INIT = "__init__.py"
@@ -162,11 +162,6 @@ class Importers:
         if path not in self._searches:
             self._searches[path] = Search(path, project=self._projects.of(path))
         return self._searches[path]
-
-
-def importers_of(path: str, project: Project) -> list[str]:
-    """Return the absolute paths of the files that import a file, directly or through others, the nearest first."""
-    return Importers(Projects(project.setup)).of(path)
 
 
 def _files(top: str, projects: Projects, folder: str, *, whole: bool) -> Iterator[str]:

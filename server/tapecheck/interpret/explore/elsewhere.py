@@ -55,6 +55,17 @@ def _imported(importer: Source, project: Modules) -> Iterator[str]:
 
 def _acts(source: Source, project: Modules) -> bool:
     """Return whether a module calls something of its own or of its project as it is run, for the sake of the call."""
+    imported, called = _imported_and_called(source)
+    for name in called - _BUILTINS:
+        module, level = imported.get(name, ("", -1))
+        library = not level and module.partition(".")[0] in LIBRARIES
+        if level < 0 or (not library and project.find(module, level, source.path) is not None):
+            return True
+    return False
+
+
+def _imported_and_called(source: Source) -> tuple[dict[str, tuple[str, int]], set[str]]:
+    """Return the names that a module imports, with the module and level of the import, and those that it calls."""
     waiting: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in source.tree.body]
     imported: dict[str, tuple[str, int]] = {}
     called: set[str] = set()
@@ -72,12 +83,7 @@ def _acts(source: Source, project: Modules) -> bool:
                 called |= _roots_called(statement)
             case ast.Assign() | ast.AugAssign() if looping:
                 called |= _roots_called(statement)
-    for name in called - _BUILTINS:
-        module, level = imported.get(name, ("", -1))
-        library = not level and module.partition(".")[0] in LIBRARIES
-        if level < 0 or (not library and project.find(module, level, source.path) is not None):
-            return True
-    return False
+    return imported, called
 
 
 def _roots_called(statement: ast.stmt) -> set[str]:

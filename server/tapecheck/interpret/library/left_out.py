@@ -48,7 +48,6 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         return
     state.looked += 1
     state.leaves = len(torch.world.writer.ledger.leaves)
-    listed = torch.optimizers.listed
     whole: set[int] = set()
     for owner in state.whole:
         registered = {id(tensor) for _, tensor in torch.nn.named_parameters(owner)}
@@ -56,18 +55,22 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         _tell_of_module(torch, state, owner, registered, node)
     inside = {id(owner) for owner in state.whole}
     for owner in torch.nn.made[-limits.MOST_MODULES :]:
-        if id(owner) in inside:
-            continue
-        own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
-        there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
-        left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
-        # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
-        if left and all(id(tensor) in whole for tensor in there):
-            if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
-                _tell(torch, state, node, left, False, True)
-
+        if id(owner) not in inside:
+            _tell_of_rest(torch, state, owner, whole, node)
     _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
+
+
+def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: set[int], node: ast.AST) -> None:
+    """Note what is left out of a module that is not among those that an optimizer was given `whole`."""
+    listed = torch.optimizers.listed
+    own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+    there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
+    left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
+    # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
+    if left and all(id(tensor) in whole for tensor in there):
+        if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
+            _tell(torch, state, node, left, False, True)
 
 
 def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, registered: set[int], node: ast.AST) -> None:

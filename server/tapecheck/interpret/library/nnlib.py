@@ -526,14 +526,7 @@ class Modules:
         bound.update(kwargs)
         fact = self._of_call(owner, fact, bound)
         what: OpFact = fact.eval if training is False else fact.train
-        groups: dict[str, list[Value]] = {}
-        for name, value in owner.attrs.items():
-            if type(value) is Tensor:
-                # Of a module of very many parameters the facts know the last part of the name only.
-                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
-                groups.setdefault(short, []).append(value)
-        for name in layer_of(owner).parametrized:
-            groups[name] = [parametrized.weight(self.torch, owner, name, node)]
+        groups = self._own_tensors(owner, what, node)
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
@@ -555,6 +548,18 @@ class Modules:
                 # A parameter that forward was never seen to use carries nothing.
                 del bound[name]
         return torch.apply(what, bound, node, target)
+
+    def _own_tensors(self, owner: Instance, what: OpFact, node: ast.AST) -> dict[str, list[Value]]:
+        """Return a module's parameters and buffers by the names that the facts have for them."""
+        groups: dict[str, list[Value]] = {}
+        for name, value in owner.attrs.items():
+            if type(value) is Tensor:
+                # Of a module of very many parameters the facts know the last part of the name only.
+                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
+                groups.setdefault(short, []).append(value)
+        for name in layer_of(owner).parametrized:
+            groups[name] = [parametrized.weight(self.torch, owner, name, node)]
+        return groups
 
     def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
         """Return the fact for one call of a module, by what decides besides the constructor's arguments."""

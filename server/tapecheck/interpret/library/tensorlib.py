@@ -44,30 +44,9 @@ from tapecheck.torchfacts import classes
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
-    if name in ("grad", "_grad"):
-        return torch.autograd.gradient_of(owner, node)
-    if name == "data":
-        cuts = torch.world.graph.cut("data", node, owner, name=owner.name)
-        result = torch.world.graph.data(owner.name, cuts, owner.dtype)
-        # Writes through .data change the same memory without moving the version counter.
-        result.extra = {Mark.DATA_OF: owner}
-        return result
-    if name == "requires_grad":
-        return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
-    if name == "is_leaf":
-        return owner.is_leaf or owner.node is None
-    if name == "grad_fn":
-        if owner.node is None or owner.is_leaf:
-            return None
-        torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node))
-        return Unknown("grad_fn")
-    if name in ("shape", "size"):
-        shape = _extra(torch, owner, "shape", Kind.SIZES)
-        if name == "size":
-            return Native(
-                "size", lambda m, args, kwargs, at: behaviour(shape).get_item(m, args[0], at) if args else shape
-            )
-        return shape
+    known = _ATTRIBUTES.get(name)
+    if known is not None:
+        return known(torch, owner, node)
     if name in NO_GRAPH_ATTRIBUTES:
         return _extra(torch, owner, name)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
@@ -80,6 +59,48 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         # The program may have given tensors the attribute, or have a class of its own: nobody knows what it catches.
         torch.machine.doubt("AttributeError", node)
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at), receiver=owner)
+
+
+def _gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    return torch.autograd.gradient_of(owner, node)
+
+
+def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    cuts = torch.world.graph.cut("data", node, owner, name=owner.name)
+    result = torch.world.graph.data(owner.name, cuts, owner.dtype)
+    # Writes through .data change the same memory without moving the version counter.
+    result.extra = {Mark.DATA_OF: owner}
+    return result
+
+
+def _needs_gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
+
+
+def _is_leaf(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    return owner.is_leaf or owner.node is None
+
+
+def _grad_fn(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    if owner.node is None or owner.is_leaf:
+        return None
+    torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node))
+    return Unknown("grad_fn")
+
+
+def _shape_of(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    return _extra(torch, owner, "shape", Kind.SIZES)
+
+
+def _size(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    shape = _shape_of(torch, owner, node)
+    return Native("size", lambda m, args, kwargs, at: behaviour(shape).get_item(m, args[0], at) if args else shape)
+
+
+_ATTRIBUTES: dict[str, Callable[[Torch, Tensor, ast.AST], Value]] = {
+    "grad": _gradient, "_grad": _gradient, "data": _data, "requires_grad": _needs_gradient, "is_leaf": _is_leaf,
+    "grad_fn": _grad_fn, "shape": _shape_of, "size": _size,
+}  # fmt: skip
 
 
 def _is_computed(torch: Torch, owner: Tensor) -> bool:

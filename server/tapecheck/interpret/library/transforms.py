@@ -25,6 +25,7 @@ from tapecheck.tape import GraphRead
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
 """What turns a function into another one."""
+_DERIVATIVES = ("jacobian", "hessian")
 _AT_ONCE = frozenset(("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp"))
 """The functions of torch.autograd.functional; the last four give a pair."""
 
@@ -120,18 +121,8 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     inputs = given.get("inputs")
     create = torch.machine.known_truth(given.get("create_graph", False))
     world = torch.world
-
-    def fresh(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(fresh(item) for item in value)
-        if not isinstance(value, Tensor):
-            return value
-        if create is False or value.node is None:
-            return world.graph.make_leaf(world.graph.data(value.name), node, value.name)
-        return torch.op("view_as", [value, value], {}, node)
-
     with world.modes.recording("yes"):
-        entered = fresh(inputs)
+        entered = _entered(torch, inputs, create, node)
         result = torch.machine.call(given.get("func"), listed(entered), {}, node)
     outputs = torch.tensors(result)
     roots = tuple(value.node for value in outputs if value.node is not None)
@@ -140,20 +131,33 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     targets = only_tensors(torch.tensors(entered))
     if roots and walked and targets:
         torch.autograd.walk(walked, targets, node, create)
-    computed = [] if create is False else torch.tensors(result)
     many = isinstance(inputs, tuple) or isinstance(result, tuple)
     wanted = result if short == "jvp" else inputs
     outer = world.graph.data(short) if create is False and isinstance(result, Tensor) else result
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
-        if short in ("jacobian", "hessian"):
+        if short in _DERIVATIVES:
             return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
         made = tuple(world.graph.data(short, constant) for _ in listed(wanted))
         return (outer, made if isinstance(wanted, tuple) else made[0])
-    if short in ("jacobian", "hessian"):
-        if not many:
-            return _derivative(torch, short, computed, inputs, node)
-        nested = Unknown.named(short)
-        nested.data = create is False
-        return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
-    return (outer, _derivative(torch, short, computed, wanted, node))
+    computed = [] if create is False else torch.tensors(result)
+    if short not in _DERIVATIVES:
+        return (outer, _derivative(torch, short, computed, wanted, node))
+    if not many:
+        return _derivative(torch, short, computed, inputs, node)
+    if create is not False:
+        return torch.opaque_result(short, list(computed), {}, node)
+    nested = Unknown.named(short)
+    nested.data = True
+    return nested
+
+
+def _entered(torch: Torch, inputs: Value, create: bool | None, node: ast.AST) -> Value:
+    """Return what the function gets: leaves of its own, or what has the graphs of the inputs."""
+    if isinstance(inputs, tuple):
+        return tuple(_entered(torch, item, create, node) for item in inputs)
+    if not isinstance(inputs, Tensor):
+        return inputs
+    if create is False or inputs.node is None:
+        return torch.world.graph.make_leaf(torch.world.graph.data(inputs.name), node, inputs.name)
+    return torch.op("view_as", [inputs, inputs], {}, node)

@@ -656,11 +656,7 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     cleared before its own step, and where that step's loss has lost it, too, that one is to be mended.
     """
     runs = sorted(run.position for run in reading.runs)
-    steps: dict[int, list[int]] = {}
-    for position, step in reading.steps:
-        if step.optimizer in reading.optimizers:
-            for leaf in reading.optimizers[step.optimizer].params:
-                steps.setdefault(leaf, []).append(position)
+    steps = _steps_of_leaves(reading)
     kept: list[_Cause] = []
     others: list[_Cause] = []
     cleared: list[_Cause] = []
@@ -675,6 +671,16 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     lost = set().union(*(cause.lost for cause in kept))
     found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
     return found or [cause for cause in cleared if cause.how == "leaf"] or _cut_last(cleared, steps)
+
+
+def _steps_of_leaves(reading: Reading) -> dict[int, list[int]]:
+    """Return the positions of the steps of the optimizers that have a leaf, by leaf."""
+    steps: dict[int, list[int]] = {}
+    for position, step in reading.steps:
+        if step.optimizer in reading.optimizers:
+            for leaf in reading.optimizers[step.optimizer].params:
+                steps.setdefault(leaf, []).append(position)
+    return steps
 
 
 def _clears_before(reading: Reading, leaf: int, run: int, step: float) -> bool:

@@ -175,14 +175,18 @@ def _around(gradients: Gradients, leaf: int, position: int) -> _Around:
     # Whoever took the tensor before the clip has it still, and sees what the clip makes of it.
     if _taken(moments[start:end]):
         return None
-    events = [moment for moment in moments[:index] if moment.kind != "read" and not moment.shapes]
-    before = events[-1] if events else None
+    before = next(filter(_acts, reversed(moments[:index])), None)
     if before is None or before.kind == "cleared":
         return ()
-    after = next((one for one in moments[index:] if one.kind != "read" and not one.shapes), None)
+    after = next(filter(_acts, moments[index:]), None)
     if before.kind != "stepped" or (after is not None and after.kind != "cleared"):
         return None
     return (before, after) if after is not None else ()
+
+
+def _acts(moment: Moment) -> bool:
+    """Whether a moment is more than a look at the gradient or a clip of it."""
+    return moment.kind != "read" and not moment.shapes
 
 
 def _taken(moments: Sequence[Moment]) -> bool:
@@ -270,12 +274,11 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     if not cleared and None in unowned.values():
         return "left", None, set()
     cleared = cleared or {leaf: moment for leaf, moment in unowned.items() if moment is not None}
-    if not cleared:
-        return "unknown", None, set()
-    if _reads_inside(gradients, run):
+    if cleared and _reads_inside(gradients, run):
         return "used", None, set()
     # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
-    if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
+    starving = any(run.position < position < last and step.optimizer in starved for position, step in reading.steps)
+    if not cleared or starving:
         return "unknown", None, set()
     return "discarded", min(cleared.values(), key=lambda moment: moment.position), set(cleared)
 
