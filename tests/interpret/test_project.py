@@ -291,3 +291,69 @@ def test_words_of_prose_in_an_imported_module_lead_to_no_graph(tmp_path: Path) -
     helper = '"""Stays backward compatible; does not need torch."""\n\n\ndef run():\n    return 1\n'
     write(tmp_path, {"helper.py": helper, "main.py": "from helper import run\n\nrun()\n"})
     assert not check(read_source(str(tmp_path / "main.py"))).interpretation.tapes
+
+
+LATE = {
+    "pyproject.toml": "",
+    "agents.py": """
+import random
+import torch
+from collections import deque
+from torch import nn
+
+
+class Buffer:
+    def __init__(self):
+        self.memory = deque(maxlen=1000)
+
+    def push(self, one):
+        self.memory.append(one)
+
+    def ready_for(self, count):
+        return len(self.memory) >= count
+
+    def sample(self, count):
+        return torch.stack(random.sample(self.memory, count))
+
+
+class Agent:
+    def __init__(self):
+        self.net = nn.Sequential(*[nn.Linear(3, 3) for _ in range(30)])
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def act(self, state):
+        policy = torch.distributions.Normal(self.net(state), 1.0)
+        action = policy.sample()
+        likely = policy.log_prob(action)
+        return action.numpy()
+
+    def update(self, states):
+        loss = self.net(states).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+""",
+    "train.py": """
+import gym
+from agents import Agent, Buffer
+
+env, agent, buffer = gym.make("Pendulum-v1"), Agent(), Buffer()
+state = env.reset()
+while True:
+    state, reward, done, _ = env.step(agent.act(state))
+    buffer.push(state)
+{update}    if done:
+        break
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("update", "found"),
+    [("    if buffer.ready_for(64):\n        agent.update(buffer.sample(64))\n", []), ("", ["TAPE302"])],
+    ids=["trains once the buffer is full", "never trains"],
+)
+def test_a_loop_that_trains_late_by_a_method_of_another_file(update: str, found: list[str], tmp_path: Path) -> None:
+    write(tmp_path, {**LATE, "train.py": LATE["train.py"].replace("{update}", update)})
+    report = check(read_source(str(tmp_path / "train.py")))
+    assert [finding.code for finding in report.findings] == found

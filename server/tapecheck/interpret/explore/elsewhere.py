@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.effects import Effect, speaks_of_autograd
+from tapecheck.interpret.explore.effects import Effect, Facts, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
@@ -133,13 +133,19 @@ def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
     Opaque code may run a backward through whatever it is given.
     """
     effects = int(Effect.START) if present.asks_opaque(side) else 0
-    for name in side.read if side.facts.called else ():
+    return effects | of_names(side.read, side.facts, present, shapes)
+
+
+def of_names(names: Iterable[str], facts: Facts, present: Present, shapes: Shapes) -> int:
+    """Return the effects of what some names stand for, functions of other files and objects with methods of theirs."""
+    effects = 0
+    for name in names if facts.called else ():
         value = present.value(name)
         if function_of(value) is not None:
             effects |= _of_function(value, shapes)
         elif (made := user_class(value)) is not None:
             for cls in made.mro():
-                for method in side.facts.attributes & cls.namespace.keys():
+                for method in facts.attributes & cls.namespace.keys():
                     effects |= _of_function(cls.namespace[method], shapes)
     return effects
 

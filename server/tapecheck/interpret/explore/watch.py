@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, statement_facts
-from tapecheck.interpret.explore.elsewhere import of_calls, of_import
+from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names
 from tapecheck.interpret.explore.index import NumberFlow, Told, index_of
 from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import (
@@ -199,13 +199,18 @@ class Watcher:
             (side.effects | of_calls(side, present, shapes)) & _EVALUATING for side in (shape.body, shape.orelse)
         )
 
-    def loop_trains(self, world: World, node: ast.AST) -> bool:
-        """Whether the text of a loop, with what it calls in its file, can start a backward."""
+    def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
+        """Whether the text of a loop, with what it calls in its file and directly in others, can start a backward."""
         module = world.position.frames[-1].module
         if module.source is None or not isinstance(node, ast.stmt):
             return False
         facts = module.notes.of(node, statement_facts)
-        return bool(index_of(module.source).calls.reach(facts)[0] & Effect.START)
+        if index_of(module.source).calls.reach(facts)[0] & Effect.START:
+            return True
+        shapes = self._shapes_of(world)
+        if env is None or shapes is None:
+            return False
+        return bool(of_names(facts.loaded, facts, self._present(world, env), shapes) & Effect.START)
 
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""

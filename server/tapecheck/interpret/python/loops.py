@@ -74,7 +74,7 @@ class _Loop:
         self.enough = max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(self.key), 1)
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
         self.inner = _Inner(world)
-        self.number = world.enter_loop(node)
+        self.number = world.enter_loop(node, env)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
         self.done = 0
         self.extra = 0

@@ -56,7 +56,7 @@ class Watching(Protocol):
     def evaluates(self, world: World, node: ast.If, env: Env) -> bool:
         """Whether a side of an `if` collects, takes numbers out or calls what does, as evaluation and sampling do."""
 
-    def loop_trains(self, world: World, node: ast.AST) -> bool:
+    def loop_trains(self, world: World, node: ast.AST, env: Env | None) -> bool:
         """Whether the text of a loop, with what it calls, can start a backward."""
 
     def idle(self, world: World, node: ast.If, env: Env) -> bool:
@@ -94,6 +94,6 @@ class World:
         self.assumptions.leave_all()
         self.writer.end(how, detail)
 
-    def enter_loop(self, node: ast.AST) -> int:
-        """Note the start of a loop; return its number."""
-        return self.loops.enter(node, trains=self.watcher is not None and self.watcher.loop_trains(self, node))
+    def enter_loop(self, node: ast.AST, env: Env | None = None) -> int:
+        """Note the start of a loop, `env` where its body runs; return its number."""
+        return self.loops.enter(node, trains=self.watcher is not None and self.watcher.loop_trains(self, node, env))
