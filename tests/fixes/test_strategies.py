@@ -1286,6 +1286,36 @@ def test_gradients_reach_their_step(body: str, code: str, wanted: str) -> None:
     assert fixes[0].applicability == "unsafe"
 
 
+@pytest.mark.parametrize("queue", ["queue", "memory.queue"])
+def test_a_copy_of_what_has_no_graph_is_saved(queue: str) -> None:
+    text, fixes = _fixes(
+        """
+        class Memory(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("queue", torch.randn(16, 64))
+
+        memory = Memory()
+        queue = memory.queue
+        net = nn.Linear(8, 16)
+        opt = torch.optim.SGD(net.parameters(), lr=0.03)
+        for step in range(4):
+            z = net(torch.randn(32, 8))
+            logits = z @ QUEUE
+            with torch.no_grad():
+                QUEUE[:, :32] = z.T
+            loss = nn.functional.cross_entropy(logits, torch.arange(32))
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        print(loss.item())
+        """.replace("QUEUE", queue),
+        "TAPE102",
+    )
+    assert _lines_changed(text, fixes[0]) == [f"logits = z @ {queue}.clone()"]
+    assert fixes[0].applicability == "safe"
+
+
 CLIP = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
 
 

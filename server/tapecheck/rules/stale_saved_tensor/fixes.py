@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
-from tapecheck.fixes.code import Code, dotted, root_name, targets
+from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
@@ -183,6 +183,8 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
                     yield Candidate(
                         f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
                         _COPY, [change], safe=True, group="clone",
+                        # A tensor without a graph has a copy without one: there is no node to see.
+                        acts=names.isdisjoint((dotted(read), last_part(read))),
                     )  # fmt: skip
             if candidates:
                 break
