@@ -198,3 +198,31 @@ def test_an_option_is_named_as_the_command_line_has_it(test: str, said: str) -> 
     [finding] = check(from_text(f"{MODES}{test}\n    loss.backward()\n", "train.py")).findings
     assert finding.code == "TAPE101" and not finding.certain
     assert finding.notes[-1] == f"not by default: assumes that {said}"
+
+
+FLAG = """\
+import torch
+from torch import nn
+from nowhere import flag, settings
+
+net = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(4, 4, requires_grad=True)
+h = torch.zeros(4, 4)
+loss = net(x).tanh().sum()
+"""
+
+
+@pytest.mark.parametrize("flag", ["flag", "settings.keep", "flag()", "settings['keep']"])
+def test_an_argument_that_hidden_code_gives_retains_what_is_needed_again(flag: str) -> None:
+    for body in (
+        f"loss.backward(retain_graph={flag})\nloss.backward()\n",
+        f"for k in range(2):\n    loss.backward(retain_graph={flag})\n",
+        f"rows = [torch.autograd.grad(loss, x, create_graph={flag})[0] for r in range(3)]\n",
+    ):
+        assert not check(from_text(FLAG + body, "train.py")).findings
+    # Where it fails either way the graph is the mistake.
+    carried = "for k in range(4):\n    h = net(x + h)\n    optimizer.zero_grad()\n"
+    carried += f"    h.sum().backward(retain_graph={flag})\n    optimizer.step()\n"
+    found = check(from_text(FLAG + carried, "train.py")).findings
+    assert found and not any(finding.certain for finding in found)

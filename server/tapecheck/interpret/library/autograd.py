@@ -459,11 +459,11 @@ class Autograd:
         )  # fmt: skip
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
-        visible.option(self.world, value, name, node)
+        hidden = visible.option(self.world, value, name, node)
         truth = None if isinstance(value, Lib) else self.machine.known_truth(concrete(value))
         if truth is None:
             likely = isinstance(value, Unknown) and value.default.likely is False
-            truth = self.world.choices.choose(node, not likely, name)
+            truth = self.world.choices.choose(node, not likely, name, hidden=hidden)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"
 

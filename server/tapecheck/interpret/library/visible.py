@@ -115,11 +115,13 @@ def _is_data(value: Instance) -> bool:
     return bool(bases) and all(base.startswith("torch.utils.data.") for base in bases)
 
 
-def option(world: World, value: Value, name: str, node: ast.AST) -> None:
-    """Note that the value of an argument is not visible."""
+def option(world: World, value: Value, name: str, node: ast.AST) -> bool:
+    """Note that the value of an argument is not visible; return whether code has it that is not visible."""
     path = root(value).name if isinstance(value, Unknown) else behaviour(value).name_as_type()
-    if has_default(value) or ("." in path and not modelled(path)):
+    hidden = "." in path and not modelled(path)
+    if hidden or has_default(value):
         world.assumptions.note("option", f"`{name}` is what this path takes it for", node)
+    return hidden and not has_default(value)
 
 
 def used(world: World, values: Iterable[Value], node: ast.AST) -> None:

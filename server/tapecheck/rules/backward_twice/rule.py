@@ -11,7 +11,7 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import SWALLOWED, built_text, called_from, headline, line, quoted, when
-from tapecheck.tape import Problem, Span, Step
+from tapecheck.tape import Decision, Problem, Span, Step
 
 
 class BackwardTwice(Rule):
@@ -29,7 +29,8 @@ class BackwardTwice(Rule):
             for run in reading.runs:
                 problem = run.traversal.problem
                 if problem is not None and problem.kind == "freed" and problem.certain == "yes":
-                    if not _retained_otherwise(readings, reading, run, problem):
+                    excused = _retained_otherwise(readings, reading, run, problem)
+                    if not (excused or _retained_by_hidden_code(readings, reading, run, problem)):
                         findings.append(self._finding(readings, reading, run, problem))
         return findings
 
@@ -95,6 +96,29 @@ def _retained_otherwise(readings: Sequence[Reading], reading: Reading, run: Run,
         and any(freed and there[span] for freed, there in ways)
     }
     return bool(instead) and (run.at.span == freeing or run.at.span in instead)
+
+
+def _retained_by_hidden_code(readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> bool:
+    """Return whether code that is not visible says if the freeing call retains its graph, and the program runs where it
+    does: that is what the argument is there for.
+    """
+    freeing = problem.freed_by
+    if freeing is None or not any(
+        _says_what_is_retained(decision, freeing.at.span) and position < run.position
+        for position, decision in reading.decisions
+    ):
+        return False
+    return any(
+        call.at.span == run.at.span and _index(call) == _index(run) and call.traversal.problem is None
+        for other in readings
+        if any(_says_what_is_retained(one, freeing.at.span) and one.taken for _, one in other.decisions)
+        for call in other.runs
+    )
+
+
+def _says_what_is_retained(decision: Decision, call: Span) -> bool:
+    flags = ("retain_graph", "create_graph")
+    return decision.at.span == call and decision.text in flags and decision.hangs_on == "condition"
 
 
 def _indexes(reading: Reading, span: Span) -> set[tuple[int, ...]]:
