@@ -1316,6 +1316,33 @@ def test_a_copy_of_what_has_no_graph_is_saved(queue: str) -> None:
     assert fixes[0].applicability == "safe"
 
 
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (
+            "out = net(x).detach()\n    loss = out.pow(2).mean().requires_grad_()",
+            ["out = net(x)", "loss = out.pow(2).mean()"],
+        ),
+        (
+            "with torch.no_grad():\n        out = net(x)\n    loss = out.pow(2).mean()\n    loss.requires_grad_(True)",
+            ["out = net(x)"],
+        ),
+        ("out = net(x).data\n    loss = out.pow(2).mean()\n    loss.requires_grad = True", ["out = net(x)"]),
+    ],
+)  # fmt: skip
+def test_what_hides_a_cut_goes_with_it(body: str, left: list[str]) -> None:
+    head = """
+        net = nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x in torch.randn(5, 4, 3):
+            opt.zero_grad()
+    """
+    text, fixes = _fixes(f"{dedent(head)}    {body}\n    loss.backward()\n    opt.step()\n", "TAPE402")
+    assert fixes[0].title.endswith("and drop `requires_grad`: gradients flow again")
+    now = [line.strip() for line in fixed(text, fixes[0]).splitlines()]
+    assert set(left) <= set(now) and "requires_grad" not in " ".join(now)
+
+
 CLIP = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
 
 

@@ -32,6 +32,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     facts = context.finding.facts
     if isinstance(facts, GradientCutFacts) and facts.how == "leaf":
         # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
+        yield from _leaf_and_cut(context)
         return
     code, cuts = context.code, all_cuts(context)
     places = [frame for cut in cuts for frame in frames(cut.at)]
@@ -52,6 +53,29 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     for span, group in labelled if cuts else [*labelled, (context.finding.span, "")]:
         for way in _ways_at(code, span):
             yield Candidate(f"Take the cut on line {span.line} out", effect_of(raises), way, safe, group)
+
+
+def _leaf_and_cut(context: Context) -> Iterator[Candidate]:
+    """Take out what cut the graph together with the `requires_grad_()` that has made a leaf of what is left."""
+    code = context.code
+    statement, made = code.statement_at(context.finding.span), code.expression_at(context.finding.span)
+    gone: Change | None = None
+    match made, statement:
+        case ast.Call(func=ast.Attribute(value=value, attr="requires_grad_")), ast.Expr() if statement.value is made:
+            gone = code.delete(statement)
+        case ast.Call(func=ast.Attribute(value=value, attr="requires_grad_")), ast.stmt():
+            gone = code.replace(made, code.segment(value))
+        case _, ast.Assign(targets=[ast.Attribute(attr="requires_grad")]):
+            gone = code.delete(statement)
+    if gone is None:
+        return
+    cuts = [cut for cut in all_cuts(context) if cut.how != "leaf"]
+    places = [frame for cut in cuts for frame in frames(cut.at)]
+    for cut in cuts:
+        for way in ways_out(code, cut, places):
+            what, colon, effect = _title(code, [cut], way).partition(":")
+            title = f"{what} and drop `requires_grad`{colon}{effect}"
+            yield Candidate(title, effect_of(False), [*way, gone], group=f"cut {cut.at.line}")
 
 
 def _all_taken_out(
