@@ -224,10 +224,9 @@ def opaque(
 
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
-    owner = function.part_of.owner
-    if function.part_of.attr in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)):
-        if not kwargs:
-            return _same_answer(torch, function, owner, args)
+    owner, name = function.part_of.owner, function.part_of.attr
+    if name in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)) and not kwargs:
+        return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
     whole = unknowns.root(function)
@@ -235,15 +234,15 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.part_of.within or whole).name
     hidden = "." in source and not passed and not visible.modelled(source)
-    by_name = not (hidden and _is_given_values(torch, function.part_of.attr, args, kwargs))
+    by_name = not (hidden and _is_given_values(torch, name, args, kwargs))
     if hidden:
-        if owner is not None and ((by_name and function.part_of.attr in _ACTING) or whole.kept.leaves):
+        if owner is not None and ((by_name and name in _ACTING) or whole.kept.leaves):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.kept.leaves)
         visible.called(torch, function.name, (*args, *kwargs.values()), node)
         if torch.world.position.is_discarded(node):
             visible.may_freeze((*args, *kwargs.values()))
     if owner is not None and by_name:
-        known = _unknown_method(torch, owner, function.part_of.attr, args, kwargs, node)
+        known = _unknown_method(torch, owner, name, args, kwargs, node)
         if known is not NO_MODEL:
             if hidden:
                 _by_name(torch, function, node)

@@ -141,14 +141,12 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
     bound = bind(narrowed, args, kwargs)
     if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
         return bound[narrowed.view_of]
-    target: Value = None
-    if narrowed.mutates:
-        target = bound.get(narrowed.mutates[0])
-    elif narrowed.inplace_flag and bound.get("inplace") is True:
-        target = bound.get((narrowed.inputs or narrowed.params)[0])
-        inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
-        if inner is not None:
-            return op(torch, inner.name, args[:1], {}, node)
+    asked = narrowed.inplace_flag and bound.get("inplace") is True and not narrowed.mutates
+    inner = torch.facts.op(f"{name.rpartition('.')[2]}_") if asked else None
+    if inner is not None:
+        return op(torch, inner.name, args[:1], {}, node)
+    changed = narrowed.mutates or ((narrowed.inputs or narrowed.params) if asked else ())
+    target = bound.get(changed[0]) if changed else None
     result = apply(torch, narrowed, bound, node, target)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
 

@@ -163,20 +163,22 @@ class Torch:
             return self.distributions.construct(path, args, kwargs, node)
         if name.startswith(("autograd.functional", "func.")) or name == "vmap":
             return transforms.call(self, path, args, kwargs, node)
-        for prefix in _FUNCTIONAL:
-            if name.startswith(prefix) and self.facts.op(name[len(prefix) :]):
-                return self.op(name[len(prefix) :], args, kwargs, node)
-        if self.facts.op(name) is not None:
-            return self.op(name, args, kwargs, node)
-        short = name.rsplit(".", 1)[-1]
-        if name.startswith("nn.functional.") and self.facts.op(short) is not None:
-            return self.op(short, args, kwargs, node)
+        known = self._op_named(name)
+        if known is not None:
+            return self.op(known, args, kwargs, node)
         if name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn.")):
             # Graphs go through what other processes compute, and a backward from one to the other.
             return NO_MODEL
         if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
             return Unknown("result")
         return NO_MODEL
+
+    def _op_named(self, name: str) -> str | None:
+        """Return the op that a function of torch is, by its canonical name; None where it is none."""
+        names = [name[len(prefix) :] for prefix in _FUNCTIONAL if name.startswith(prefix)] + [name]
+        if name.startswith("nn.functional."):
+            names.append(name.rsplit(".", 1)[-1])
+        return next((one for one in names if self.facts.op(one) is not None), None)
 
     def known_name(self, path: str) -> Value:
         """Return what torch has under a path; None where the facts and classes know none."""

@@ -42,12 +42,7 @@ class NeedlessGraph(Rule):
             loops.setdefault(key, []).append((reading, loop, built))
             if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
                 unused[key] = reading, found
-        used = {key for key in unused if any(_used(*run) for run in loops[key])}
-        kept = [key for key in unused if key not in used and any(_kept(*run) for run in loops[key])]
-        grown = _grown(readings) if kept else []
-        # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
-        # called it. Where they pile up, that is another rule's finding.
-        used |= {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
+        used = _in_use(readings, {key: loops[key] for key in unused})
         trained = _trained(readings)
         cutting = _cutting(readings) if unused.keys() - used else set()
         told: dict[Span, Finding] = {}
@@ -109,6 +104,16 @@ def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
             # Where recording is off around the loop, something inside has switched it on again.
             if not (loop.event.inside_forward or loop.event.hidden or loop.event.off):
                 yield reading, loop
+
+
+def _in_use(readings: Sequence[Reading], loops: dict[_Key, list[_LoopBuilt]]) -> set[_Key]:
+    """Return those of some loops whose graphs are walked, or are kept for more than this rule tells."""
+    used = {key for key, runs in loops.items() if any(_used(*run) for run in runs)}
+    kept = [key for key, runs in loops.items() if key not in used and any(_kept(*run) for run in runs)]
+    grown = _grown(readings) if kept else []
+    # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
+    # called it. Where they pile up, that is another rule's finding.
+    return used | {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
 
 
 def _read_later(run: _LoopBuilt) -> bool:
