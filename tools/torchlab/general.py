@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.function import once_differentiable
@@ -291,6 +292,17 @@ def parametrized_spectral_norm_two_forwards_stale() -> bool:
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2))
     loss = layer(torch.rand(3, 2)).sum() + layer(torch.rand(3, 2)).sum()
     return _STALE in _error(loss.backward)
+
+
+def parallel_forward_changes_buffers() -> bool:
+    """A forward of DistributedDataParallel writes the buffers in place, so that what an earlier one saved is stale."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+        loss = model(torch.rand(3, 2)).sum() + model(torch.rand(3, 2)).sum()
+        return _STALE in _error(loss.backward)
+    finally:
+        dist.destroy_process_group()
 
 
 def _locked(part: Callable[[torch.Tensor], torch.Tensor]) -> bool:

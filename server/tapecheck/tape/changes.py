@@ -18,6 +18,8 @@ _OPS: dict[ChangeKind, tuple[str, ...]] = {
     "add": ("add_", "sub_"),
     "clear": ("zero_", "zero_grad"),
 }  # fmt: skip
+BROADCAST = "broadcast_buffers"
+"""What DistributedDataParallel does to the buffers of a model at a forward."""
 _KINDS = {op: kind for kind, ops in _OPS.items() for op in ops}
 
 SHAPING: frozenset[ChangeKind] = frozenset(["limit", "scale", "add"])

@@ -83,12 +83,15 @@ class EngineState:
 class ParallelState:
     """DistributedDataParallel around a model; `reduces` says whether its forwards prepare for a reduction.
 
+    `broadcasts` says whether its forwards write the buffers of the model, `synced` whether the next one does.
     `redirected` are the methods of the model that come through its forward as well, None any of them.
     """
 
     number: int
     model: Value
     reduces: Fact = "yes"
+    broadcasts: Fact = "no"
+    synced: Fact = "yes"
     redirected: set[str] | None = field(default_factory=set)
 
 

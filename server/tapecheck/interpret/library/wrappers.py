@@ -25,8 +25,10 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     function_of,
+    is_buffer,
     is_function,
     is_module,
+    layer_of,
 )
 from tapecheck.tape import (
     Cut,
@@ -41,6 +43,7 @@ from tapecheck.tape import (
     WrapperCall,
     both,
 )
+from tapecheck.tape.changes import BROADCAST
 
 PARALLEL = "torch.nn.parallel.DistributedDataParallel"
 PREPARED = "accelerate.prepared"
@@ -71,10 +74,17 @@ def parallel(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = {**dict(zip(_DDP_OPTIONS, args)), **kwargs}
     model = given.get("module", Unknown("model"))
     unused, static = (fact_of(given.get(name, False)) for name in ("find_unused_parameters", "static_graph"))
-    return averaged(torch, model, node, unused, static) if is_module(model) else model
+    if not is_module(model):
+        return model
+    owner = averaged(torch, model, node, unused, static)
+    if torch.facts.general.get("parallel_forward_changes_buffers", False):
+        kept(owner, ParallelState).broadcasts = fact_of(given.get("broadcast_buffers", True))
+    return owner
 
 
-def averaged(torch: Torch, model: Instance, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes") -> Value:
+def averaged(
+    torch: Torch, model: Instance, node: ast.AST, unused: Fact, static: Fact, several: Fact = "yes"
+) -> Instance:
     """Return a module around a model whose gradients are averaged between processes, if there are `several`."""
     parameters = [tensor for _, tensor in torch.nn.named_parameters(model) if tensor.graph != "no"]
     leaves = tuple(tensor.node for tensor in parameters if tensor.node is not None)
@@ -237,9 +247,15 @@ def call(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 def _through(modules: Modules, state: ParallelState, called: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a model that DistributedDataParallel wraps, or a method of it, through the wrapper."""
-    world, first = modules.world, modules.world.writer.last_id
+    world = modules.world
+    if state.broadcasts == state.synced == "yes" and isinstance(state.model, Instance):
+        for _, module in modules.modules(state.model):
+            for name in sorted(layer_of(module).buffers):
+                if is_buffer(buffer := module.attrs.get(name)):
+                    world.graph.change(buffer, node, BROADCAST, grad_mode="no")
+    first = world.writer.last_id
     result = modules.machine.call(called, args, kwargs, node)
-    reduces = both(state.reduces, world.modes.grad_mode)
+    state.synced = reduces = both(state.reduces, world.modes.grad_mode)
     event = WrapperCall(
         world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces
     )

@@ -12,11 +12,13 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remo
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
+from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
 from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
-from tapecheck.tape import InPlace, Optimizer
+from tapecheck.tape import InPlace, Optimizer, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
 _LATER = "The backward sees the values that the forward pass worked with; the change is made right after it."
@@ -31,6 +33,21 @@ _INPLACE_POSITIONS = {
     "relu": 1,
     "dropout": 3,
 }
+
+
+def no_broadcast(context: Context) -> Iterator[Candidate]:
+    """Pass `broadcast_buffers=False` where models are wrapped, if it is such a broadcast that changed a buffer."""
+    facts = context.finding.facts
+    if not isinstance(facts, StaleSavedTensorFacts) or not facts.broadcast:
+        return
+    wrapped = {event.at.span for tape in context.tapes for event in tape.events if isinstance(event, Wrapper)}
+    for spans in ([span] for span in sorted(wrapped, key=lambda span: span.line)):
+        changes = with_keyword(context, spans, "broadcast_buffers", "False")
+        if changes:
+            effect = (
+                "Each process keeps the buffers of its own batches: running averages of BatchNorm are not rank 0's."
+            )
+            yield Candidate("Wrap with `broadcast_buffers=False`", effect, changes)
 
 
 def out_of_place(context: Context) -> Iterator[Candidate]:
@@ -447,6 +464,7 @@ def _outer(code: Code, node: ast.expr) -> tuple[int, int]:
 
 
 STRATEGIES: tuple[Strategy, ...] = (
+    no_broadcast,
     out_of_place,
     clone_saved,
     turn_first,

@@ -12,6 +12,7 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.words import SWALLOWED, backward_form, called_from, headline, line, quoted, when
 from tapecheck.tape import InPlace, Problem
+from tapecheck.tape.changes import BROADCAST
 
 ONLY_IN_PLACE = frozenset({
     "apply_", "bernoulli_", "cauchy_", "copy_", "detach_", "exponential_", "fill_", "fill_diagonal_", "geometric_",
@@ -83,6 +84,7 @@ class StaleSavedTensor(Rule):
                 stored=origin.at.span if origin.at is not None else None,
                 kind=origin.kind if origin.kind == "carried" else "in-place",
                 optimizer=_optimizer_name(reading, change),
+                broadcast=change.how == BROADCAST,
             ),
             notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
@@ -130,6 +132,8 @@ def _culprit(reading: Reading, change: InPlace) -> str:
         if called:
             return f"`{called}()`"
         return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
+    if change.how == BROADCAST:
+        return "DistributedDataParallel, which broadcasts the buffers at each forward"
     if change.kind == "statement":
         # A recorded run sees that a statement changed a tensor, and not by which op.
         return f"an {change.how}"
@@ -149,6 +153,11 @@ def _help(
     saved: str,
 ) -> str:
     home = run.at.span
+    if change.how == BROADCAST:
+        return (
+            "wrap with `broadcast_buffers=False`, or run one forward over all that one backward needs; newer versions "
+            "of torch no longer write the buffers in place"
+        )
     if origin.kind == "carried":
         advice = f"{origin.between(home)}: `.detach()` what is kept for the next one"
         if origin.name:
