@@ -289,3 +289,61 @@ def test_a_backward_is_judged_by_what_was_compared_there(
     for program, verdict in ((broken, "confirmed"), (mended, "refuted")):
         (judged,) = judge([finding], record(program, watch=watch).tape, directory=str(tmp_path))
         assert judged.evidence is not None and (judged.code, judged.evidence.verdict) == ("TAPE403", verdict)
+
+
+SUMMED = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        model(torch.randn(5, 3)).pow(2).mean().backward(create_graph=True)
+        optimizer.step()
+"""
+
+
+def test_gradients_that_a_backward_replaces_refute_nothing(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    text = textwrap.dedent(SUMMED).lstrip()
+    (finding,) = (one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE403")
+    watch = {(str(tmp_path / "script.py"), finding.span.line)}
+    judged = judge([finding], record(text, watch=watch).tape, directory=str(tmp_path))
+    (mine,) = (one for one in judged if one.code == "TAPE403")
+    assert mine.evidence is None
+
+
+PASSED = """
+    import torch
+    from torch import nn
+
+    other, model = nn.Linear(3, 1), nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(9):
+        other(torch.randn(5, 3)).abs().mean().backward(inputs=list(other.parameters()))
+        model(torch.randn(5, 3)).abs().mean().backward()
+        optimizer.zero_grad(set_to_none=False)
+        model(torch.randn(5, 3)).pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_what_calls_that_pass_have_added_is_laid_to_no_other(record: Callable[..., RunResult]) -> None:
+    assert [event.at.line for event in measures(record(PASSED))] == []
+
+
+ZEROS = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        (model(torch.randn(5, 3)) * 0).sum().backward()
+        (model(torch.randn(5, 3)) * 0).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_zeros_that_a_backward_adds_clear_nothing(record: Callable[..., RunResult]) -> None:
+    assert [finding.code for finding in judge([], record(ZEROS).tape)] == []

@@ -26,7 +26,7 @@ from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.unused_parameter.rule import UnusedParameter
 from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
+from tapecheck.tape import Backward, Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Step, Tape
 
 BLIND = ("the tape ", "the recording ended")
 """How the end of a tape begins that came before the program's."""
@@ -122,6 +122,27 @@ _OF_HOLDS = {"held-nodes": "nodes", "held-bytes": "size", "held-own-bytes": "own
 """Measures of what a loop holds, with the field of a sample that each is."""
 
 
+def _came_through(events: list[Event]) -> list[Event]:
+    """Return the events with each backward call marked that the program went on after: none of its nodes failed,
+    whatever the versions of saved tensors seem to be.
+    """
+    failed: set[int | None] = set()
+    last, latest = 0, None
+    for index, event in enumerate(events):
+        if isinstance(event, (Backward, Step)):
+            last, latest = index, event.id if isinstance(event, Backward) else latest
+        elif isinstance(event, Raised):
+            failed |= {event.backward, latest}
+        elif isinstance(event, End) and event.how == "finished":
+            last = index
+    return [
+        dataclasses.replace(event, succeeded=True)
+        if isinstance(event, Backward) and index < last and event.id not in failed
+        else event
+        for index, event in enumerate(events)
+    ]
+
+
 class Story:
     """A recorded tape with the indexes that verdicts need."""
 
@@ -132,7 +153,7 @@ class Story:
         self._trees: dict[str, ast.AST | None] = {}
         events = _told_once(tape.events)
         self._hidden = {event.id for event in events if isinstance(event, Loop) and event.hidden}
-        self.view = Tape(tape.producer, [event for event in events if not self._sparse(event)])
+        self.view = Tape(tape.producer, _came_through([event for event in events if not self._sparse(event)]))
         self.reading = Reading(self.view)
         # Nothing comes after the view's last event: the rules need not replay it once more.
         self.view.ledger = self.reading.ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .guard import Guard
 from .lines import Iterations, Place, Where
@@ -157,7 +157,7 @@ class Discarded(GradientsDiscarded):
     def _settle(self, thread: _Thread) -> None:
         """Look at the gradients: what the open call has added, and what of earlier calls has been cleared."""
         begun, thread.open = thread.open, None
-        self._drop_cleared(thread)
+        self._drop_cleared(thread, {} if begun is None else begun[1])
         if begun is None:
             return
         where, before = begun
@@ -170,7 +170,8 @@ class Discarded(GradientsDiscarded):
             thread.waiting.append(_Call(where, added))
             del thread.waiting[: -4 * _CALLS]
 
-    def _drop_cleared(self, thread: _Thread) -> None:
+    def _drop_cleared(self, thread: _Thread, before: Mapping[int, Optional[int]]) -> None:
+        """Tell the calls whose gradients are gone; `before` has the versions at the beginning of the last backward."""
         left = []
         for call in thread.waiting:
             kept, gone = {}, False
@@ -181,7 +182,9 @@ class Discarded(GradientsDiscarded):
                     gone = True
                     continue
                 now = _version(parameter) if self.recorder.walks.may_read(parameter) else version
-                cleared = now is None or (now != version and self._zero(parameter))
+                # What that backward itself has changed is what it has added: zeros, maybe.
+                moved = now != version and before.get(key) != version
+                cleared = now is None or (moved and self._zero(parameter))
                 # Of what cannot be read nothing is known.
                 gone = gone or cleared is None
                 if now is not None and cleared is False:

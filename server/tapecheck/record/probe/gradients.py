@@ -78,6 +78,9 @@ class UsedGradients(GradientsUsed):
         self.looked: Dict[Optional[Place], Tuple[Where, int]] = {}
         """By the place of backward calls: how many came between a step and the next one that were compared."""
         self._between: Dict[Optional[Place], Where] = {}
+        self._unknown: Set[Optional[Place]] = set()
+        # The backward calls that had been let pass when gradients were looked at last.
+        self._passed = 0
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.digests: Dict[int, List[int]] = {}
         """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
@@ -90,6 +93,7 @@ class UsedGradients(GradientsUsed):
 
     def before_backward(self, where: Where) -> None:
         """Note which used gradients are still there when a backward begins."""
+        self._forget_unseen()
         for number, entries in list(self.used.items()):
             if entries:
                 self._between[where[0]] = where
@@ -133,10 +137,11 @@ class UsedGradients(GradientsUsed):
 
     def _compare(self, number: int, stepped: Set[int]) -> None:
         """Tell of the gradients that the step of an optimizer uses with what an earlier one, of any, has used."""
+        self._forget_unseen()
         for other, entries in list(self.used.items()):
             left = []
             for entry in entries:
-                if id(entry.parameter()) not in stepped:
+                if other != number and id(entry.parameter()) not in stepped:
                     left.append(entry)
                 elif self._same(entry, None) and entry.added is not None:
                     self._tell(entry)
@@ -146,6 +151,14 @@ class UsedGradients(GradientsUsed):
             first, times = self.looked.get(place, (where, 0))
             self.looked[place] = first, times + 1
         self._between.clear()
+
+    def _forget_unseen(self) -> None:
+        """Forget the gradients if backward calls were let pass since the last look: which one added is not known."""
+        passed = self.recorder.passing.count
+        if passed != self._passed:
+            self._passed = passed
+            self.used.clear()
+            self._between.clear()
 
     def _count_frozen(self, number: int, optimizer: Optimizer) -> None:
         """Count a step at which groups of an optimizer are frozen as a whole."""
@@ -217,7 +230,7 @@ class UsedGradients(GradientsUsed):
                 self.recorder.writer.event(
                     "Measure", at=self.recorder.here(lines), name=name, value=digest, unit="digest"
                 )
-        for where, times in self.looked.values():
+        for where, times in (one for place, one in self.looked.items() if place not in self._unknown):
             at = self.recorder.site(*where)
             self.recorder.writer.event("Measure", at=at, name="backward-compared", value=times, unit="calls")
         for number, count in self.steps.items():
@@ -251,9 +264,14 @@ class UsedGradients(GradientsUsed):
     def _same(self, entry: _Used, where: Optional[Where]) -> bool:
         """Return whether a gradient is still the one that was used, with nothing or something added to it."""
         parameter, gradient = entry.parameter(), entry.gradient()
-        if parameter is None or gradient is None or not self.recorder.walks.may_read(parameter):
+        if parameter is None:
             return False
-        if _GRADIENT(parameter) is not gradient:
+        may_read = self.recorder.walks.may_read(parameter)
+        now = _GRADIENT(parameter) if may_read else None
+        if now is None or now is not gradient:
+            if entry.place is not None and (now is not None or not may_read):
+                # The program's own, or the sum that a backward with its graph makes.
+                self._unknown.add(entry.place[0])
             return False
         found = self.recorder.reader.values.digest(gradient)
         if found is None or found == ZEROS:
