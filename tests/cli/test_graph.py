@@ -116,6 +116,18 @@ def test_nothing_to_draw_and_nothing_to_read(here: Path, capsys: pytest.CaptureF
     assert "gone.py" in capsys.readouterr().err
 
 
+def test_a_terminal_is_not_filled_with_markup(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text("import torch\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True)
+        assert main(["graph", "train.py"]) == 2
+        assert main(["graph", "train.py", "-o", "train.svg"]) == 0
+    out, err = capsys.readouterr()
+    assert not out and "write it with `-o train.svg`" in err and (here / "train.svg").exists()
+
+
 def test_around_a_line_only_what_it_has_a_part_in_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     report = check(from_text(SHARED, str(file)))

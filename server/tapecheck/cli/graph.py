@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 from tapecheck.check import check
 from tapecheck.cli.checking import is_tape
@@ -13,7 +15,12 @@ from tapecheck.source import SourceError, read_source
 
 
 def draw_graph(options: argparse.Namespace) -> int:
-    """Write the picture of a program or of a recorded tape; raises UsageError where it cannot be read."""
+    """Write the picture of a program or of a recorded tape; raises UsageError where it cannot be read, or where a
+    terminal would be filled with markup.
+    """
+    if options.output_file is None and sys.stdout.isatty():
+        name = f"{Path(options.file).stem}.{options.output_format}"
+        raise UsageError(f"the picture is a file to open in a browser: write it with `-o {name}`")
     if is_tape(options.file):
         run = html.Run(Checked(options.file), load(options.file), None, "recorded run")
     else:
