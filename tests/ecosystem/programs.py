@@ -611,4 +611,61 @@ gradients = torch.autograd.grad(x.sum(), tuned)
 x.sum().backward()  # TAPE101 raises
 """,
     ),
+    "batches of points that a dataset makes leaves of": Program(
+        """\
+from torch.utils.data import DataLoader, Dataset
+
+
+class Points(Dataset):
+    def __init__(self, points):
+        self.points = torch.tensor(points, requires_grad=True)
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        return {name: self.points[index, place] for place, name in enumerate(("x", "y"))}
+
+
+net = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+total = 0
+for batch in DataLoader(Points([[1.0, 2.0], [2.0, 3.0], [0.0, 1.0]])):
+    inputs = {name: value.to("cpu") for name, value in batch.items()}
+    u = net(inputs["x"].view(-1, 1)).tanh()
+    (slope,) = torch.autograd.grad(u.sum(), inputs["x"], create_graph=True)
+    total = total + (slope - inputs["y"]).pow(2).mean()
+    optimizer.zero_grad()
+    total.backward()  # TAPE101 raises
+    optimizer.step()
+""",
+    ),
+    "batches of leaves in a dataset of tensors": Program(
+        """\
+from torch.utils.data import DataLoader, TensorDataset
+
+x = torch.rand(6, 1, requires_grad=True)
+net = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(2):
+    for points, values in DataLoader(TensorDataset(x, torch.rand(6, 1)), batch_size=2):
+        u = net(points).tanh()
+        (slope,) = torch.autograd.grad(u.sum(), points, create_graph=True)
+        loss = (slope - values).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    ),
+    "batches of features in a dataset of tensors that keep their graph": Program(
+        """\
+from torch.utils.data import DataLoader, TensorDataset
+
+body, head = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), nn.Linear(4, 1)
+features = body(torch.randn(6, 3))
+for batch, targets in DataLoader(TensorDataset(features, torch.randn(6, 1)), batch_size=2):
+    loss = F.mse_loss(head(batch), targets)
+    loss.backward()  # TAPE101 raises
+""",
+    ),
 }

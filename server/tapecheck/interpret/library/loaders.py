@@ -49,7 +49,7 @@ def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
     if state_of(owner, LoaderState) is not None:
         return Stream(lambda: _batches(owner), lambda index: _batch(torch, owner, node))
     state = state_of(owner, DatasetState)
-    return None if state is None else Stream(lambda: None, lambda index: _batch_of(torch, state))
+    return None if state is None else Stream(lambda: None, lambda index: _batch_of(torch, state, node))
 
 
 def _batches(owner: Instance) -> int | None:
@@ -63,30 +63,45 @@ def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
     state = kept(owner, LoaderState)
     dataset = state.dataset
     if (given := state_of(dataset, DatasetState)) is not None:
-        return _batch_of(torch, given)
+        return _batch_of(torch, given, node)
     getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
     if getter is not None:
         with_grad = list(torch.world.modes.grad_modes)
         sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
         torch.world.modes.grad_modes[:] = with_grad
-        return _collated(torch, sample)
+        return _collated(torch, sample, node)
     result = Unknown("batch")
     result.data = True
     return result
 
 
-def _batch_of(torch: Torch, state: DatasetState) -> Value:
+def _batch_of(torch: Torch, state: DatasetState, node: ast.AST) -> Value:
+    """Return a batch of a `TensorDataset`, whose samples are indexed out of its tensors."""
     return tuple(
-        torch.world.graph.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.graph.data()
+        _stacked(torch, torch.op("getitem.int", [value, 0], {}, node), node)
+        if _requires(value)
+        else torch.world.graph.data(value.name, dtype=value.dtype)
+        if isinstance(value, Tensor)
+        else torch.world.graph.data()
         for value in state.tensors
     )
 
 
-def _collated(torch: Torch, sample: Value) -> Value:
-    """Return a batch as the default collate function makes it: new tensors, no graph."""
-    made = behaviour(sample).mapped(lambda item: _collated(torch, item), 0)
+def _requires(sample: Value) -> bool:
+    return isinstance(sample, Tensor) and sample.node is not None
+
+
+def _stacked(torch: Torch, sample: Value, node: ast.AST) -> Value:
+    return torch.op("stack", [torch.machine.new_list([sample], node)], {}, node)
+
+
+def _collated(torch: Torch, sample: Value, node: ast.AST) -> Value:
+    """Return a batch as the default collate function makes it: new tensors, with the graph of samples that have one."""
+    made = behaviour(sample).mapped(lambda item: _collated(torch, item, node), 0)
     if made is not None:
         return made
+    if _requires(sample):
+        return _stacked(torch, sample, node)
     if isinstance(sample, (Tensor, int, float)):
         return torch.world.graph.data(dtype=getattr(sample, "dtype", "float"))
     result = Unknown("batch")
