@@ -200,6 +200,13 @@ def test_an_option_is_named_as_the_command_line_has_it(test: str, said: str) -> 
     assert finding.notes[-1] == f"not by default: assumes that {said}"
 
 
+def test_what_a_hidden_condition_holds_is_possible_though_the_other_way_raises() -> None:
+    text = HEAD + "    loss.backward()\n    if ask():\n        loss.backward()\n    else:\n        nn.Linear(3, 'x')\n"
+    text = text.replace("nn.Linear(3, 'x')", "first.backward(); first.backward()")
+    found = check(from_text(text, "train.py")).findings
+    assert [finding.certain for finding in found] == [False, False]
+
+
 FLAG = """\
 import torch
 from torch import nn

@@ -93,13 +93,19 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
     shown = [{finding.key for finding in rule.judge([reading])} for reading in readings] if certain else []
     for finding in certain:
         having = [reading for reading, keys in zip(readings, shown) if finding.key in keys]
-        lacking = [
-            reading for reading, keys in zip(readings, shown) if finding.key not in keys and reading.ended == "finished"
-        ]
-        answers = [_positive(decision, having) for decision in _answered_alone(having, lacking)]
+        lacking = [reading for reading, keys in zip(readings, shown) if finding.key not in keys]
+        alone = _answered_alone(having, [reading for reading in lacking if reading.ended == "finished"])
+        # A way that ends by an exception may only not have come that far; but not where the condition is around it.
+        alone = alone or [one for one in _answered_alone(having, lacking) if _holds(one, finding.span)]
+        answers = [_positive(decision, having) for decision in alone]
         finding.rests_on += tuple(map(_assumed_answer, answers))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
+
+
+def _holds(decision: Decision, span: Span) -> bool:
+    """Return whether a place is in the statement that a condition decides about."""
+    return decision.at.file == span.file and decision.at.line < span.line <= decision.end_line
 
 
 def _positive(decision: Decision, having: Iterable[Reading]) -> Decision:
