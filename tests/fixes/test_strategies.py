@@ -1039,6 +1039,63 @@ def test_a_term_that_the_program_cuts_itself_is_no_reason_against_a_fix() -> Non
     assert [finding.code for finding in report_of(fixed(text, fixes[0])).findings] == ["TAPE407"]
 
 
+@pytest.mark.parametrize(
+    ("body", "code", "wanted", "uncovered"),
+    [
+        (
+            """
+            actor, critic = nn.Linear(4, 2), nn.Linear(4, 1)
+            actor_opt = torch.optim.SGD(actor.parameters(), lr=0.1)
+            critic_opt = torch.optim.SGD(critic.parameters(), lr=0.1)
+            for episode in range(4):
+                s = torch.randn(8, 4)
+                with torch.no_grad():
+                    spread = actor(s).std()
+                advantage = critic(s).tanh().squeeze(1)
+                actor_loss = (actor(s)[:, 0] * advantage).mean() - 0.01 * spread
+                actor_opt.zero_grad()
+                actor_loss.backward()
+                actor_opt.step()
+                critic_opt.zero_grad()
+                advantage.pow(2).mean().backward()
+                critic_opt.step()
+            """,
+            "TAPE101", "actor_loss = (actor(s)[:, 0] * advantage.detach()).mean() - 0.01 * spread", "TAPE407",
+        ),
+        (
+            """
+            class Flow(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.steps = [nn.Linear(4, 4)]
+                    self.scale = nn.Parameter(torch.zeros(4))
+
+                def forward(self, x):
+                    for step in self.steps:
+                        x = step(x)
+                    return x * self.scale.exp(), torch.tensor(x.std().item())
+
+            flow = Flow()
+            optimizer = torch.optim.SGD(flow.parameters(), lr=0.1)
+            for step in range(4):
+                z, logdet = flow(torch.randn(8, 4))
+                loss = z.pow(2).mean() - logdet
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            """,
+            "TAPE405", "self.steps = nn.ModuleList([nn.Linear(4, 4)])", "TAPE407",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_fix_uncovers_beside_it_is_no_reason_against_it(
+    body: str, code: str, wanted: str, uncovered: str
+) -> None:
+    text, fixes = _fixes(body, code)
+    assert _lines_changed(text, fixes[0]) == [wanted]
+    assert [finding.code for finding in report_of(fixed(text, fixes[0])).findings] == [uncovered]
+
+
 def test_of_what_was_frozen_the_optimizers_own_is_switched_on_again() -> None:
     text, fixes = _fixes(
         """

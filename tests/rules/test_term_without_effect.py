@@ -117,7 +117,7 @@ def test_the_fix_takes_the_cut_out() -> None:
 
 
 OTHER = "the gradients it gives to other parameters are cleared before their own step"
-NONE = "it gives gradients to parameters that are in no optimizer"
+NONE = "it gives gradients to parameters that are in no optimizer: `teacher.weight` and `teacher.bias`"
 
 
 @pytest.mark.parametrize(
@@ -192,3 +192,47 @@ def test_a_term_that_is_added_after_the_backward(added: str) -> None:
 def test_terms_that_are_walked_or_kept(old: str, new: str) -> None:
     text = LATE.replace(old, new).replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
     assert too_late(text) == []
+
+
+LEFT_OUT = """\
+import torch
+from torch import nn
+
+net_a, net_b = nn.Linear(4, 1), nn.Linear(4, 1)
+made = nn.Linear(4, 4)
+others = torch.optim.SGD(made.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(net_a.parameters(), lr=0.1)
+
+
+def term(net, x):
+    return net(x).pow(2).mean()
+
+
+for step in range(4):
+    x = made(torch.randn(8, 4))
+    loss = LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "term(net_a, x.detach()) + term(net_b, x.detach())",
+        "net_a(x.detach()).mean() + net_b(x.detach()).pow(2).mean()",
+    ],
+)
+def test_a_network_that_no_optimizer_has_is_named_and_no_cut_is_blamed(loss: str) -> None:
+    [finding] = check(from_text(LEFT_OUT.replace("LOSS", loss), "train.py")).findings
+    assert (finding.code, finding.severity) == ("TAPE407", "warning")
+    assert "`net_b.weight` and `net_b.bias`" in finding.notes[0] and "optimizer" in finding.help
+    assert not any(label.role == "cut" for label in finding.labels)
+
+
+def test_a_term_that_is_computed_of_what_the_step_trains_is_cut_all_the_same() -> None:
+    text = LEFT_OUT.replace("made(torch.randn(8, 4))", "torch.randn(8, 4)")
+    loss = "term(net_a, x) + (net_a(x).detach() - net_b(x)).pow(2).mean()"
+    [finding] = check(from_text(text.replace("LOSS", loss), "train.py")).findings
+    assert finding.code == "TAPE407" and any(label.role == "cut" for label in finding.labels)

@@ -24,6 +24,7 @@ from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
+from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import join, line
 from tapecheck.source import Source, from_text
 from tapecheck.tape import (
@@ -265,15 +266,18 @@ class Verifier:
         """
         if (self.finding.code, fresh.code) == (GraphKeptAcrossIterations.code, NeedlessGraph.code):
             return True
-        if self.finding.code not in RAISING or fresh.code not in _SHOWN_LATER:
+        term = fresh.code == TermWithoutEffect.code
+        if self.finding.code not in RAISING and not (term and self.finding.code == UntrainedParameter.code):
+            return False
+        if fresh.code not in _SHOWN_LATER:
             return False
         if not self.finding.certain and self._shown_without(fresh, after):
             return False
         cuts = [label.span for label in fresh.labels if label.role == "cut"]
-        if fresh.code == TermWithoutEffect.code and not cuts:
+        if term and not cuts:
             # Which gradients a step uses may be the fix's own doing; where the program cuts a term is not.
             return False
-        spans = [fresh.span, *cuts]
+        spans = cuts if term else [fresh.span, *cuts]
         if any(lines.added(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]

@@ -12,8 +12,8 @@ from tapecheck.rules.reading import MERGES, Reading, Run, covered, iteration_in,
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
-from tapecheck.rules.words import called_from, cut_advice, cut_words, headline
-from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
+from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, parameters_text
+from tapecheck.tape import Cut, Fact, Leaf, Node, Site, Span, either
 
 _FACTORS = frozenset(("mul", "div", "neg"))
 _SAID = frozenset(("detach", "data"))
@@ -73,7 +73,10 @@ class TermWithoutEffect(Rule):
         home, run = term.merge.at, term.run
         root = run.backward.roots[0].name
         cut = term.cuts[0] if term.cuts else None
-        severity: Severity = "warning" if cut is not None and not (term.node is None and cut.how in _SAID) else "info"
+        owned = gradients_of(reading).steppable
+        left_out = [leaf.name for leaf in _parameters(reading, term.node) if leaf.id not in owned] if not cut else []
+        said = cut is not None and not (term.node is None and cut.how in _SAID)
+        severity: Severity = "warning" if said or left_out else "info"
         # A value that was given a new value of the same name has no name of its own any more.
         called = term.name if term.name != root else ""
         names = [name for name in (called, root) if name]
@@ -84,7 +87,9 @@ class TermWithoutEffect(Rule):
         labels += [Label(each.at.span, cut_words(each, home.span), "cut") for each in term.cuts]
         labels += called_from(reading, home, home)
         advice = cut_advice(cut) if cut is not None else ""
-        if not advice:
+        if left_out:
+            advice = "give them to the optimizer, or take the term out of the loss if they are not to be trained"
+        elif not advice:
             advice = "compute the term of what is to be trained, or take it out of the loss"
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
@@ -95,18 +100,27 @@ class TermWithoutEffect(Rule):
 
 def _trains_nothing(reading: Reading, node: int) -> tuple[str, ...]:
     """Return why the gradients that a term gives to parameters train none of them."""
-    leaves, owned = reading.ledger.leaves, gradients_of(reading).steppable
-    reached = [leaf for leaf in reading.ledger.ancestry([node]) if leaf in leaves and leaves[leaf].parameter]
+    reached, owned = _parameters(reading, node), gradients_of(reading).steppable
     notes = []
-    if any(leaf in owned for leaf in reached):
+    if any(leaf.id in owned for leaf in reached):
         notes.append("the gradients it gives to other parameters are cleared before their own step")
-    if any(leaf not in owned for leaf in reached):
-        notes.append("it gives gradients to parameters that are in no optimizer")
+    left_out = [leaf.name for leaf in reached if leaf.id not in owned]
+    if left_out:
+        notes.append(f"it gives gradients to parameters that are in no optimizer: {parameters_text(left_out)}")
     return tuple(notes)
 
 
-_Key = tuple[Span, Span, Span]
-"""The backward, the operation that adds the term, and where the term was computed or cut."""
+def _parameters(reading: Reading, node: int | None) -> list[Leaf]:
+    """Return the parameters that a term gives gradients to, in the order in which they were made."""
+    leaves = reading.ledger.leaves
+    reached = sorted(reading.ledger.ancestry([node]) if node is not None else ())
+    return [leaves[leaf] for leaf in reached if leaf in leaves and leaves[leaf].parameter]
+
+
+_Place = tuple[Span, ...]
+"""Where a term was computed or cut, and the calls that led there from what adds it."""
+_Key = tuple[Span, Span, _Place]
+"""The backward, the operation that adds the term, and the place of the term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,7 @@ class Term:
     merge: Node
     node: int | None
     name: str
-    place: Span
+    place: _Place
     cuts: tuple[Cut, ...]
     reaches: Fact
 
@@ -287,6 +301,11 @@ def _next(gradients: Gradients, leaf: int, run: Run) -> str:
     return ""
 
 
+def _place(site: Site, merge: Site) -> _Place:
+    """Return where something is, told apart by the calls that lead there from what adds it: `term(a) + term(b)`."""
+    return site.span, *site.stack[: max(len(site.stack) - len(merge.stack), 0)]
+
+
 class _Sum:
     """The sum that one backward starts from; `trained` are the leaves that the step after it uses."""
 
@@ -323,8 +342,11 @@ class _Sum:
 
     def _term(self, merge: Node, operand: int, reaches: Fact) -> Term:
         cuts = () if reaches != "no" else self._cutting(self.reading.ledger.ancestry([operand]))
-        name, place = self._called(operand)
-        return Term(self.run, merge, operand, name, place, cuts, reaches)
+        # What the optimizer of this step has not is why, unless something of what it has was cut off.
+        if any(leaf.id not in self.gradients.steppable for leaf in _parameters(self.reading, operand)):
+            cuts = cuts if any(covered(self.reading, cut) & self.trained for cut in cuts) else ()
+        name, site = self._called(operand)
+        return Term(self.run, merge, operand, name, _place(site, merge.at), cuts, reaches)
 
     def _constant(self, merge: Node) -> None:
         """Note a term without graph that could have had one."""
@@ -346,7 +368,7 @@ class _Sum:
         cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
         if cuts:
             name = self.reading.constant(merge.cuts, self.run.position)
-            self._found.append(Term(self.run, merge, None, name, cuts[0].at.span, cuts[:1], "no"))
+            self._found.append(Term(self.run, merge, None, name, _place(cuts[0].at, merge.at), cuts[:1], "no"))
 
     def _enters_beside(self, merge: Node, found: Sequence[Cut]) -> bool:
         """Return whether what was cut went as a constant into what else is added here."""
@@ -366,16 +388,16 @@ class _Sum:
         found = [cut for cut in cuts if cut.how != "grad" and covered(self.reading, cut) & wanted]
         return tuple({cut.at.span: cut for cut in found}.values())
 
-    def _called(self, number: int) -> tuple[str, Span]:
+    def _called(self, number: int) -> tuple[str, Site]:
         """Return the name of a term and where it was computed, without the factors around it."""
         while True:
             known = self.reading.name(number, self.run.position)
             node = self.reading.ledger.nodes.get(number)
             if known is not None:
-                return known[0], known[1].span
+                return known
             if node is None or plain(node.op) not in _FACTORS | MERGES or len(set(node.inputs)) != 1:
                 site = self.reading.site(number)
-                return "", site.span if site is not None else self.run.at.span
+                return "", site if site is not None else self.run.at
             number = node.inputs[0]
 
     def _used(self, number: int) -> Fact:
