@@ -229,3 +229,60 @@ def test_the_loop_that_carries_a_graph_is_told_where_it_is_a_question() -> None:
     one = PLAIN.replace("for epoch in range(2):\n    h", "h").replace("\n    ", "\n")
     [finding] = check(from_text(one, "train.py")).findings
     assert finding.help.startswith("cut the graph between iterations, `h = h.detach()`")
+
+
+TWO_FAKES = """\
+import torch
+from torch import nn
+
+g_ab, g_ba = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+d_a, d_b = nn.Linear(4, 1), nn.Linear(4, 1)
+g_opt = torch.optim.Adam([*g_ab.parameters(), *g_ba.parameters()])
+d_opt = torch.optim.Adam([*d_a.parameters(), *d_b.parameters()])
+for step in range(4):
+    fake_b, fake_a = g_ab(torch.randn(8, 4)), g_ba(torch.randn(8, 4))
+    g_loss = -d_a(fake_a).mean() - d_b(fake_b).mean()
+    g_opt.zero_grad()
+    g_loss.backward()
+    g_opt.step()
+    d_loss = d_a(fake_a).mean() + d_b(fake_b).mean()
+    d_opt.zero_grad()
+    d_loss.backward()
+    d_opt.step()
+"""
+RUNNING = """\
+import torch
+from torch import nn
+
+net, total = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), None
+for step in range(4):
+    weights = net(torch.randn(3, 4) if total is None else torch.randn(3, 4) - total)
+    total = weights if total is None else total + weights
+    weights.pow(2).sum().backward()
+"""
+ACCUMULATED = """\
+import torch
+from torch import nn
+
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(8):
+    opt.zero_grad()
+    net(torch.randn(3, 4)).pow(2).sum().backward()
+    if (step + 1) % 4 == 0:
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said", "unsaid"),
+    [
+        (TWO_FAKES, "TAPE101", "give this loss `fake_a.detach()` and `fake_b.detach()`", "add the losses"),
+        # What is stored in the first iteration has another name, and in the others has not.
+        (RUNNING, "TAPE101", "`total", "weights.detach()"),
+        (ACCUMULATED, "TAPE404", "clear where the step is made", "clear first"),
+    ],
+)
+def test_the_help_is_what_the_fix_does(text: str, code: str, said: str, unsaid: str) -> None:
+    [finding] = check(from_text(text, "train.py")).findings
+    assert finding.code == code and said in finding.help and unsaid not in finding.help

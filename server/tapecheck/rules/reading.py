@@ -462,7 +462,9 @@ class Reading:
         return (leaf.name, leaf.at) if leaf is not None and leaf.name else None
 
     def stored_from(self, node: int, name: str, at: Site) -> str:
-        """Return the other name of a value that a statement has stored under one, empty where it has none there."""
+        """Return the other name of a value that a statement has stored under one, empty where it has none there, or
+        where what the statement stores at other times has another: `total = x if total is None else total + x`.
+        """
         position = next(
             (where for where, bind in self.binds.get(node, ()) if bind.at == at and bind.name == name), None
         )
@@ -470,8 +472,13 @@ class Reading:
             if position is None or where >= position or bind.name == name or bind.item is not None:
                 continue
             if bind.at.stack == at.stack and bind.at.file == at.file and bind.at.line != at.line:
-                return bind.name
+                stored = [one.node for _, one in self._binds if one.name == name and one.at.span == at.span]
+                same = all(one is None or self._is_called(one, bind.name) for one in stored)
+                return bind.name if same else ""
         return ""
+
+    def _is_called(self, node: int, name: str) -> bool:
+        return any(bind.name == name for _, bind in self.binds.get(node, ()))
 
     def constant(self, cuts: tuple[int, ...], before: int) -> str:
         """Return the last name that a value without graph of just these cuts was bound to before a position."""

@@ -10,7 +10,7 @@ from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import SWALLOWED, built_text, called_from, headline, line, quoted, when
+from tapecheck.rules.words import SWALLOWED, built_text, called_from, headline, join, line, quoted, when
 from tapecheck.tape import Decision, Problem, Span, Step
 
 
@@ -156,19 +156,30 @@ def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, ste
     return not below & set(optimizer.params)
 
 
-def _second_needs_no_gradient(reading: Reading, origin: Origin, run: Run, step: Step | None) -> bool:
-    """Return whether the step between has updated all that the shared value was computed from, and the second backward
-    is there for what another optimizer has.
+def _needs_no_gradient(reading: Reading, freeing: Run, run: Run, step: Step | None) -> list[str]:
+    """Return what the second backward shares with the first, where the step between has updated all that it is computed
+    from and the second one is there for what another optimizer has; nothing where a part of it has no name.
     """
     optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
-    if optimizer is None or optimizer.complete != "yes" or origin.node is None:
-        return False
-    leaves, own = reading.ledger.leaves.keys(), set(optimizer.params)
-    below = reading.ledger.ancestry([origin.node]) & leaves
-    roots = (root.node for root in run.backward.roots if root.node is not None)
-    besides = (reading.ledger.ancestry(roots) & leaves) - below
+    if optimizer is None or optimizer.complete != "yes":
+        return []
+    leaves, own, nodes = reading.ledger.leaves.keys(), set(optimizer.params), reading.ledger.nodes
+    freed = freeing.traversal.executed
+    queue = [root.node for root in run.backward.roots if root.node is not None]
+    seen, shared = set(queue), list[int]()
+    for number in queue:
+        if number in nodes and number in freed:
+            shared.append(number)
+        elif number in nodes:
+            queue += [source for source in nodes[number].inputs if source not in seen]
+            seen.update(nodes[number].inputs)
+    below = set(reading.ledger.ancestry(shared)) & leaves
+    besides = (seen & leaves) - below
     others = {leaf for made in reading.optimizers.values() if made is not optimizer for leaf in made.params}
-    return bool(below) and below <= own and besides.isdisjoint(own) and not besides.isdisjoint(others)
+    if not (below and below <= own and besides.isdisjoint(own) and not besides.isdisjoint(others)):
+        return []
+    names = [found[0] if (found := reading.name(number, run.position)) is not None else "" for number in shared]
+    return list(dict.fromkeys(names)) if all(names) else []
 
 
 def _help_carried(reading: Reading, origin: Origin, home: Span) -> str:
@@ -214,10 +225,11 @@ def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step |
             f"the backward on {where} trains nothing that {origin.text} was computed from: give its loss "
             f"`{origin.name or 'value'}.detach()`"
         )
-    if _second_needs_no_gradient(reading, origin, run, step):
-        return (
-            f"what {origin.text} was computed from has had its step: give this loss `{origin.name or 'value'}.detach()`"
-        )
+    parts = _needs_no_gradient(reading, freeing, run, step)
+    if parts:
+        made, given = join(f"`{name}`" for name in parts), join(f"`{name}.detach()`" for name in parts)
+        was = "were" if len(parts) > 1 else "was"
+        return f"what {made} {was} computed from has had its step: give this loss {given}"
     if in_place:
         return (
             f"compute {quoted(origin.name, 'what both have in common')} anew before each backward, or add the losses "

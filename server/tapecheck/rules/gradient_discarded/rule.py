@@ -66,6 +66,8 @@ class GradientDiscarded(Rule):
             # How often, the first iterations alone do not say.
             note += " more often than a step uses them"
         advice = "clear first, then run the backward, then step; or leave the backward out"
+        if story.used:
+            advice = "clear where the step is made, not before each backward: what several backwards give adds up"
         if not story.leaves & gradients_of(reading).steppable.keys():
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"
         return Finding(
