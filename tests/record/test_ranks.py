@@ -172,6 +172,15 @@ def test_a_number_of_ranks_stands_for_a_launcher(options: list[str], said: str) 
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("imported", ["import torch.multiprocessing as mp", "from torch import multiprocessing as mp"])
+def test_a_script_that_starts_its_own_ranks_is_named(write: Write, tmp_path: Path, imported: str) -> None:
+    script = write(f"{imported}\nif __name__ != '__main__':\n    mp.spawn(print, nprocs=2)\nprint('through')\n")
+    command = [sys.executable, "-m", "tapecheck", "run", "--launcher", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "through" in done.stdout
+    assert f"{script}:3 starts processes itself: if the ranks wait for ever, run it without --ranks" in done.stderr
+
+
 def test_there_is_no_such_launcher(write: Write, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="the launcher 'no-such-launcher' does not exist"):
         _run(write("print()"), folder=tmp_path, launcher=("no-such-launcher",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import dataclasses
 import os
@@ -27,6 +28,7 @@ from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.progress import PassedOn
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.fixes import Effort
+from tapecheck.fixes.code import Code
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.evidence import lines_of
@@ -70,6 +72,9 @@ class _Program:
     unwanted: frozenset[str] = frozenset()
 
 
+_STARTERS = frozenset(f"torch.multiprocessing{inner}" for inner in (".spawn", ".start_processes", ".spawn.spawn"))
+
+
 def run_script(options: argparse.Namespace) -> int:
     """Check a script, run it, print its findings with what the run showed about each, and return the exit status.
 
@@ -80,6 +85,8 @@ def run_script(options: argparse.Namespace) -> int:
     program = _program(options, wanted_rules(options))
     for name in _misplaced(program, options):
         say(f"{name} follows the script and is passed to it; put options of `tapecheck run` before the script")
+    if program.request.launcher and (starting := _starts_processes(program)):
+        say(f"{starting} starts processes itself: if the ranks wait for ever, run it without --ranks and --launcher")
     checked = program.checked
     aside = options.output_format not in FOR_PEOPLE
     told = PassedOn()
@@ -148,6 +155,16 @@ def _misplaced(program: _Program, options: argparse.Namespace) -> list[str]:
     found = (argument.partition("=")[0] for argument in program.request.args if argument.startswith("--"))
     own = ((name, name[2:].replace("-", "_")) for name in found)
     return [name for name, word in own if word and word in vars(options) and word not in words]
+
+
+def _starts_processes(program: _Program) -> str:
+    """Return the file and line of a call by which a program starts ranks of its own, nothing where none is seen."""
+    for path, source in program.sources.items():
+        code = Code(source)
+        for node in source.nodes():
+            if isinstance(node, ast.Call) and code.path(node.func) in _STARTERS:
+                return f"{path}:{node.lineno}"
+    return ""
 
 
 def _cut_short(result: RunResult) -> str:
