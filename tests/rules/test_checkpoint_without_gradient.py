@@ -88,3 +88,40 @@ def test_a_flag_of_the_program_makes_it_possible(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["step % int(sys.argv[1])", "torch.rand(1) > 0.5", "x.mean() > 0"])
 def test_what_other_iterations_train_is_not_lost(mode: str) -> None:
     assert codes((FLAG[0], FLAG[1].replace("MODE", mode))) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for block in self.blocks:\n            x = checkpoint(block, x)\n        return x",
+        "return checkpoint(self.blocks[2], checkpoint(self.blocks[1], checkpoint(self.blocks[0], x)))",
+    ],
+)
+def test_all_checkpoints_that_follow_one_another_are_named(body: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Trunk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.GELU()) for _ in range(3))
+
+    def forward(self, x):
+        {body}
+
+
+trunk, head = Trunk(), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*trunk.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    loss = head(trunk(torch.randn(5, 4))).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    found = check(from_text(text, "train.py")).findings
+    assert found and {finding.code for finding in found} == {"TAPE406"}
+    named = " ".join(str(text) for finding in found for text in (finding.message, *finding.notes))
+    assert all(f"trunk.blocks.{number}." in named for number in range(3)) or "`trunk.blocks.*`" in named

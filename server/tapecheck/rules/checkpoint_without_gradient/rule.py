@@ -106,6 +106,20 @@ def _named(reading: Reading, leaf: int) -> tuple[str, Identity]:
     return event.name, identity(reading, event)
 
 
+def _checkpoints(reading: Reading, constants: Sequence[int]) -> list[Cut]:
+    """Return the checkpoints whose results went as constants into a graph, and into what those have computed."""
+    nodes, found = reading.ledger.nodes, dict[int, Cut]()
+    queue = list(constants)
+    for number in queue:
+        for cut in with_sources(reading, [number]).values():
+            if cut.how == "checkpoint" and cut.id not in found:
+                found[cut.id] = cut
+                queue += [
+                    one for node in reading.ledger.ancestry(cut.nodes) if node in nodes for one in nodes[node].cuts
+                ]
+    return list(found.values())
+
+
 def _lost(reading: Reading, trained: set[tuple[str, Identity]]) -> dict[Span, _Lost]:
     """Return what checkpoints keep from the backwards of a tape, by the place of the call."""
     ledger = reading.ledger
@@ -118,9 +132,7 @@ def _lost(reading: Reading, trained: set[tuple[str, Identity]]) -> dict[Span, _L
     for run, (_, constants) in zip(reading.runs, reading.constants, strict=True):
         if not run.backward.accumulates or run.traversal.problem is not None:
             continue
-        for cut in with_sources(reading, sorted(constants)).values():
-            if cut.how != "checkpoint":
-                continue
+        for cut in _checkpoints(reading, sorted(constants)):
             leaves = {
                 number
                 for number in covered(reading, cut)
