@@ -93,6 +93,38 @@ def test_a_program_that_ends_for_want_of_a_gpu_runs_where_there_is_one(guard: st
     assert certain(GUARDED.format(guard=guard)) == [("TAPE101", True)]
 
 
+TWICE = "loss = nn.Linear(3, 1)(torch.randn(2, 3)).mean()\nloss.backward()\n"
+INDENTED = TWICE.replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # What is done before the program ends is done.
+        f"if not torch.cuda.is_available():\n    {INDENTED}loss.backward()\n    exit()\n",
+        # Who catches the exception goes on without a GPU.
+        f"try:\n    if not torch.cuda.is_available():\n        raise RuntimeError\nexcept RuntimeError:\n    pass\n"
+        f"if not torch.cuda.is_available():\n    {INDENTED}loss.backward()\n",
+    ],
+)
+def test_what_runs_without_a_gpu_is_not_passed_over(program: str) -> None:
+    assert certain(program) == [("TAPE101", True)]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def trained():\n    loss.backward()\n    return True\n"
+        "loss = nn.Linear(3, 1)(torch.randn(2, 3)).mean()\nassert trained() and torch.cuda.is_available()\n",
+        # No machine runs both: there is none, and there is one.
+        f"pin = torch.cuda.is_available()\n{TWICE}if not torch.cuda.is_available():\n    raise SystemExit\n"
+        "if not pin:\n    loss.backward()\n",
+    ],
+)
+def test_no_world_is_half_with_a_gpu_and_half_without(program: str) -> None:
+    assert certain(program) == []
+
+
 def test_what_a_program_does_without_a_gpu_is_what_it_does() -> None:
     program = """
 w = torch.randn(4, requires_grad=True)

@@ -9,15 +9,15 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import children, id_of, of_kind, walk
+from tapecheck.source.nodes import attr_of, children, id_of, of_kind, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
 """Modules that make no tensors."""
 _OUT_OF_TENSORS = frozenset(("item", "numpy", "tolist"))
 _SPACES = frozenset(("action_space", "single_action_space"))
-_EXITS = frozenset((("sys", "exit"), ("os", "_exit")))
 """What gymnasium's environments draw numbers from."""
+_EXITS = frozenset((("sys", "exit"), ("os", "_exit")))
 
 
 def root_of(node: ast.expr) -> str:
@@ -54,23 +54,36 @@ def default_branch(node: ast.AST) -> bool:
             return False
         case ast.If(body=[*before, ast.Return()], orelse=other):
             return bool(other or before)
-        case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Name(id=name)))]):
-            return name not in ("exit", "quit")
-        case ast.If(body=[*_, ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)))]):
-            return (owner, name) not in _EXITS
+        case ast.If(body=[*_, last]):
+            return not _exits(last)
     return True
 
 
-def ends_program(body: list[ast.stmt]) -> bool:
-    """Whether the last statement of a branch ends the program, as far as its text says."""
-    match body:
-        case [*_, ast.Raise()]:
-            return True
-        case [*_, ast.Expr(value=ast.Call(func=ast.Name(id="exit" | "quit")))]:
-            return True
-        case [*_, ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)))]:
+def _exits(statement: ast.stmt) -> bool:
+    """Whether a statement calls what ends the program, as far as its text says."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
+            return name in ("exit", "quit")
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name))):
             return (owner, name) in _EXITS
     return False
+
+
+def only_ends(body: list[ast.stmt]) -> bool:
+    """Whether a branch does nothing but say something and end the program."""
+    if not body or not (isinstance(body[-1], ast.Raise) or _exits(body[-1])):
+        return False
+    said = [one.value for one in body[:-1] if isinstance(one, ast.Expr)]
+    calls = [one for one in said if isinstance(one, ast.Call) and id_of(one.func) in ("print", "")]
+    if len(calls) != len(body) - 1 or not all(call.args for call in calls):
+        return False
+    return all(isinstance(part, (ast.Constant, ast.JoinedStr)) for call in calls for part in call.args)
+
+
+def asks_for_accelerator(test: ast.expr) -> bool:
+    """Whether a test asks nothing but whether something is available, or is not: `not torch.cuda.is_available()`."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    return attr_of(getattr(asked, "func", None)) == "is_available" and not getattr(asked, "args", None)
 
 
 def equated(test: ast.expr) -> ast.Name | ast.Attribute | None:
@@ -125,7 +138,6 @@ def text_of(node: ast.expr) -> str:
     return ast.unparse(node).replace("`", "'")
 
 
-@placeless
 def _body(node: ast.AST) -> list[ast.AST]:
     """Return the statements of a function; none of a lambda."""
     return [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))

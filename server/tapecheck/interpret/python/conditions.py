@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator
@@ -85,29 +86,36 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
 
 def branch(machine: Engine, node: ast.If, env: Env) -> bool:
     """Return whether an `if` runs its body. A program that would end for want of a GPU is run where there is one."""
-    asked = machine.world.modes.accelerators_asked
-    taken = test(machine, node.test, env, node)
-    if syntax.ends_program(node.body if taken else node.orelse) and _wants_accelerator(machine, asked):
+    sides = (node.body, node.orelse) if isinstance(node.test, ast.UnaryOp) else (node.orelse, node.body)
+    if not syntax.asks_for_accelerator(node.test) or not syntax.only_ends(sides[0]):
         return test(machine, node.test, env, node)
-    return taken
+    with _accelerated(machine):
+        return test(machine, node.test, env, node)
 
 
-def holds(machine: Engine, node: ast.Assert, env: Env) -> Value:
-    """Return what an `assert` asks for, of a program that runs where there is a GPU if it asks for that."""
-    asked = machine.world.modes.accelerators_asked
-    value = machine.eval(node.test, env)
-    if known_truth(machine, value) is False and _wants_accelerator(machine, asked):
+def asserted(machine: Engine, node: ast.Assert, env: Env) -> Value:
+    """Return the value of an `assert`. A program that asserts that there is a GPU is run where there is one."""
+    if isinstance(node.test, ast.UnaryOp) or not syntax.asks_for_accelerator(node.test):
         return machine.eval(node.test, env)
-    return value
+    with _accelerated(machine):
+        return machine.eval(node.test, env)
 
 
-def _wants_accelerator(machine: Engine, asked: int) -> bool:
-    """Return whether it was asked, more often than `asked` says, if there is a GPU: from now on there is one."""
+@contextlib.contextmanager
+def _accelerated(machine: Engine) -> Iterator[None]:
+    """Let there be a GPU from now on, if a question whether there is one is asked within and has not been before.
+
+    Who catches the exception goes on without one.
+    """
     modes = machine.world.modes
-    if modes.accelerated or modes.accelerators_asked == asked:
-        return False
+    if modes.accelerators_asked or machine.handlers:
+        yield
+        return
     modes.accelerated = True
-    return True
+    try:
+        yield
+    finally:
+        modes.accelerated = modes.accelerators_asked > 0
 
 
 def _asked_here(machine: Engine, expression: ast.expr, value: Value) -> bool:

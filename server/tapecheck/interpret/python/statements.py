@@ -378,7 +378,7 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
 
 
 def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
-    value = conditions.holds(machine, node, env)
+    value = conditions.asserted(machine, node, env)
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
         machine.wrong("AssertionError", node, own=True)
     if isinstance(value, Unknown):
