@@ -303,8 +303,12 @@ def change_copy(context: Context) -> Iterator[Candidate]:
         if statement is None:
             continue
         for changed in _changed_values(code, statement):
-            name = root_name(changed)
-            if name is None or name in code.imported():
+            written = changed
+            while isinstance(written, ast.Subscript):
+                written = written.value
+            # What an attribute is written of is an object, which may have no `clone`.
+            name = id_of(written)
+            if not name or name in code.imported():
                 continue
             for store in code.stores(code.function(statement), name):
                 if not isinstance(store, ast.Assign) or store.lineno >= statement.lineno:
