@@ -1427,6 +1427,50 @@ def test_a_clip_at_the_wrong_time_moves_between_the_backward_and_the_step(body: 
     assert now.index("backward()") < now.index("cl", now.index("backward()")) < now.index("opt.step()")
 
 
+def test_a_clip_is_not_moved_past_what_its_arguments_hang_on() -> None:
+    _, fixes = _fixes(
+        f"""
+        net = nn.Linear(3, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            opt.zero_grad()
+            limit = 0.5
+            {CLIP.replace("1.0", "limit")}
+            limit = 100.0
+            loss = net(torch.randn(4, 3)).pow(2).mean()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE404",
+    )
+    assert not any(fix.title.startswith("Clip") for fix in fixes)
+
+
+def test_a_parameter_beside_a_module_is_handed_over_itself() -> None:
+    text, fixes = _fixes(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(4, 4)
+                self.scale = nn.Parameter(torch.ones(4))
+
+            def forward(self, x):
+                return self.body(x) * self.scale
+
+        net = Net()
+        opt = torch.optim.SGD(net.body.parameters(), lr=0.1)
+        for step in range(2):
+            loss = net(torch.randn(2, 4)).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE405",
+    )
+    assert _lines_changed(text, fixes[0]) == ['opt.add_param_group({"params": [net.scale]})']
+
+
 def test_windows_line_ends_and_tabs_stay() -> None:
     body = CARRIED["a name"][0].replace("    ", "\t")
     text = (SETUP + body).replace("\n", "\r\n")

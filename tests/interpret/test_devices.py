@@ -103,8 +103,10 @@ INDENTED = TWICE.replace("\n", "\n    ")
         # What is done before the program ends is done.
         f"if not torch.cuda.is_available():\n    {INDENTED}loss.backward()\n    exit()\n",
         # Who catches the exception goes on without a GPU.
-        f"try:\n    if not torch.cuda.is_available():\n        raise RuntimeError\nexcept RuntimeError:\n    pass\n"
-        f"if not torch.cuda.is_available():\n    {INDENTED}loss.backward()\n",
+        (
+            f"try:\n    if not torch.cuda.is_available():\n        raise RuntimeError\nexcept RuntimeError:\n    pass\n"
+            f"if not torch.cuda.is_available():\n    {INDENTED}loss.backward()\n"
+        ),
     ],
 )
 def test_what_runs_without_a_gpu_is_not_passed_over(program: str) -> None:
@@ -114,11 +116,15 @@ def test_what_runs_without_a_gpu_is_not_passed_over(program: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "def trained():\n    loss.backward()\n    return True\n"
-        "loss = nn.Linear(3, 1)(torch.randn(2, 3)).mean()\nassert trained() and torch.cuda.is_available()\n",
+        (
+            "def trained():\n    loss.backward()\n    return True\n"
+            "loss = nn.Linear(3, 1)(torch.randn(2, 3)).mean()\nassert trained() and torch.cuda.is_available()\n"
+        ),
         # No machine runs both: there is none, and there is one.
-        f"pin = torch.cuda.is_available()\n{TWICE}if not torch.cuda.is_available():\n    raise SystemExit\n"
-        "if not pin:\n    loss.backward()\n",
+        (
+            f"pin = torch.cuda.is_available()\n{TWICE}if not torch.cuda.is_available():\n    raise SystemExit\n"
+            "if not pin:\n    loss.backward()\n"
+        ),
     ],
 )
 def test_no_world_is_half_with_a_gpu_and_half_without(program: str) -> None:

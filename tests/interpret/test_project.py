@@ -333,11 +333,20 @@ class Agent:
         loss.backward()
         self.optimizer.step()
 """,
+    "learning.py": """
+def learn(agent, buffer):
+    loss = agent.net(buffer.sample(64)).pow(2).mean()
+    agent.optimizer.zero_grad()
+    loss.backward()
+    agent.optimizer.step()
+""",
     "train.py": """
 import gym
+import learning
 from agents import Agent, Buffer
 
 env, agent, buffer = gym.make("Pendulum-v1"), Agent(), Buffer()
+agents, listed = {"one": agent}, [[agent]]
 state = env.reset()
 while True:
     state, reward, done, _ = env.step(agent.act(state))
@@ -350,8 +359,14 @@ while True:
 
 @pytest.mark.parametrize(
     ("update", "found"),
-    [("    if buffer.ready_for(64):\n        agent.update(buffer.sample(64))\n", []), ("", ["TAPE302"])],
-    ids=["trains once the buffer is full", "never trains"],
+    [
+        ("    if buffer.ready_for(64):\n        agent.update(buffer.sample(64))\n", []),
+        ("    if buffer.ready_for(64):\n        agents['one'].update(buffer.sample(64))\n", []),
+        ("    if buffer.ready_for(64):\n        listed[0][0].update(buffer.sample(64))\n", []),
+        ("    if buffer.ready_for(64):\n        learning.learn(agent, buffer)\n", []),
+        ("", ["TAPE302"]),
+    ],
+    ids=["trains once the buffer is full", "one of a dict", "one of lists", "a module's function", "never trains"],
 )
 def test_a_loop_that_trains_late_by_a_method_of_another_file(update: str, found: list[str], tmp_path: Path) -> None:
     write(tmp_path, {**LATE, "train.py": LATE["train.py"].replace("{update}", update)})

@@ -80,3 +80,10 @@ def test_the_flag_is_dropped_where_nothing_needs_it() -> None:
     (fix,) = fixes_for(report, finding)
     assert fix.applicability == "safe"
     assert codes(fixed(PROGRAM, fix)) == []
+
+
+def test_it_is_possible_where_the_first_buckets_are_small() -> None:
+    text = PROGRAM.replace(
+        "DistributedDataParallel(model)", "DistributedDataParallel(model, find_unused_parameters=True)"
+    )
+    assert codes(text) == [("TAPE607", LINE, False)]

@@ -298,3 +298,10 @@ def test_an_optimizer_is_made_once_the_model_is_sharded(shard: str) -> None:
     assert "fully_shard" in finding.help
     late = check(from_text(SHARDING.format(trained=True, before="", shard=shard, after=MAKE), "train.py"))
     assert late.findings == []
+
+
+def test_what_fully_shard_is_to_leave_alone_may_be_anything() -> None:
+    shard = "fully_shard(net, ignored_params={net[2].weight, net[2].bias})"
+    assert (
+        check(from_text(SHARDING.format(trained=True, before=MAKE, shard=shard, after=""), "train.py")).findings == []
+    )

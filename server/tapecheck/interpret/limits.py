@@ -260,6 +260,8 @@ START_EVENTS = 16
 """Events that a start counts as, though it has none."""
 CHARACTERS_AN_EVENT = 300
 """Characters of a file's text that count as one event."""
+DEPTH_OF_MEMBERS = 2
+"""Containers within containers that are looked through for the objects whose methods a loop calls."""
 MOST_BODIES = 1_000
 """Functions whose facts are kept: those of some files that are being edited."""
 PYTHON_DEPTH = 12_000

@@ -11,6 +11,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Backward, Span
 
 
@@ -65,10 +66,21 @@ def clip_in_between(context: Context) -> Iterator[Candidate]:
     pair = code.same_block(whole, place) if place is not None else None
     if gone is None or lines is None or pair is None or pair[0] is not whole or pair[1] is whole:
         return
+    if _stored_between(code, whole, pair[1]):
+        return
     change = code.insert_after(pair[1], lines) if after else code.insert_before(pair[1], lines)
     if change is not None:
         where = f"after the backward (line {pair[1].lineno})" if after else f"before the step (line {pair[1].lineno})"
         yield Candidate(f"Clip {where}", "The step then uses what the clip has made of the gradients.", [gone, change])
+
+
+def _stored_between(code: Code, moved: ast.stmt, place: ast.stmt) -> bool:
+    """Return whether statements between two of a block, or the second one, store under a name that the first reads."""
+    block = code.block(moved)
+    low, high = sorted((block.index(moved), block.index(place)))
+    read = {node.id for node in of_kind(moved, ast.Name)}
+    between = [one for one in block[low : high + 1] if one is not moved]
+    return any(node.id in read for one in between for node in of_kind(one, ast.Name) if isinstance(node.ctx, ast.Store))
 
 
 def _moved(

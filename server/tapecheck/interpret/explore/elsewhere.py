@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.python.imports import LIBRARIES
-from tapecheck.interpret.values import Value, function_of, user_class
+from tapecheck.interpret.values import Dict, List, Module, Value, behaviour, function_of, user_class
 from tapecheck.source import Source
 from tapecheck.source.environment import installed
 from tapecheck.source.importers import leads_to, statements_of
@@ -137,16 +137,29 @@ def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
 
 
 def of_names(names: Iterable[str], facts: Facts, present: Present, shapes: Shapes) -> int:
-    """Return the effects of what some names stand for, functions of other files and objects with methods of theirs."""
+    """Return the effects of what some names stand for: functions of other files, objects with methods of theirs and
+    containers of such, modules with functions.
+    """
     effects = 0
     for name in names if facts.called else ():
-        value = present.value(name)
-        if function_of(value) is not None:
-            effects |= _of_function(value, shapes)
-        elif (made := user_class(value)) is not None:
-            for cls in made.mro():
-                for method in facts.attributes & cls.namespace.keys():
-                    effects |= _of_function(cls.namespace[method], shapes)
+        effects |= _of_value(present.value(name), facts, shapes, limits.DEPTH_OF_MEMBERS)
+    return effects
+
+
+def _of_value(value: Value, facts: Facts, shapes: Shapes, depth: int) -> int:
+    if function_of(value) is not None:
+        return _of_function(value, shapes)
+    called: list[Value] = []
+    if (made := user_class(value)) is not None:
+        called = [cls.namespace[name] for cls in made.mro() for name in facts.attributes & cls.namespace.keys()]
+    elif isinstance(value, Module):
+        called = [value.env.vars[name] for name in facts.attributes & value.env.vars.keys()]
+    effects = 0
+    for one in called:
+        effects |= _of_function(one, shapes)
+    if depth and isinstance(value, (tuple, List, Dict)):
+        for one in behaviour(value).children():
+            effects |= _of_value(one, facts, shapes, depth - 1)
     return effects
 
 

@@ -133,7 +133,8 @@ def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     """`fully_shard(model)`: the model itself, whose parameters are whole only while it runs."""
     model = wrapped_model(torch, args, kwargs, node)
     given = [model] if is_module(model) else [each for each in known_elements(model) or () if is_module(each)]
-    for each in given:
+    # Which parameters it is to leave alone nobody works out here.
+    for each in given if "ignored_params" not in kwargs else ():
         if isinstance(each, Instance):
             torch.nn.renew_parameters(each, node)
             torch.world.modes.sharded.update(tensor.storage.id for _, tensor in torch.nn.named_parameters(each))

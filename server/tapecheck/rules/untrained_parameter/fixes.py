@@ -102,7 +102,8 @@ def _beside_a_sibling(
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute() as sibling, attr="parameters")):
                 part = _part(name, sibling.attr, lacking.siblings)
-                parameters = f"{code.segment(sibling.value)}.{part}.parameters()"
+                given = f"{code.segment(sibling.value)}.{part}"
+                parameters = f"[{given}]" if name.endswith(f".{part}") else f"{given}.parameters()"
                 change = code.insert_after(making, [f'{optimizer}.add_param_group({{"params": {parameters}}})'])
                 if change is not None:
                     yield Candidate(f"Hand `{part}` over, too: `{optimizer}.add_param_group`", EFFECT, [change])
@@ -185,10 +186,10 @@ def _nn(code: Code) -> str:
 
 
 def _part(name: str, sibling: str, siblings: Sequence[str]) -> str:
-    """Return the attribute of a leaf's path that stands where a sibling's does."""
+    """Return the attribute of a leaf's path that stands where a sibling's does: a module, or the leaf itself."""
     parts = name.split(".")
     for path in (one.split(".") for one in siblings):
-        if sibling in path and path.index(sibling) < len(parts) - 1:
+        if sibling in path and path.index(sibling) < len(parts):
             return parts[path.index(sibling)]
     return parts[-2]
 
