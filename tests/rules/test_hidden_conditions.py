@@ -226,6 +226,7 @@ def test_an_argument_that_hidden_code_gives_retains_what_is_needed_again(flag: s
         f"loss.backward(retain_graph={flag})\nloss.backward()\n",
         f"for k in range(2):\n    loss.backward(retain_graph={flag})\n",
         f"rows = [torch.autograd.grad(loss, x, create_graph={flag})[0] for r in range(3)]\n",
+        f"for k in range(4):\n    optimizer.zero_grad()\n    loss.backward(retain_graph={flag})\n",
     ):
         assert not check(from_text(FLAG + body, "train.py")).findings
     # Where it fails either way the graph is the mistake.

@@ -108,12 +108,12 @@ def _retained_by_hidden_code(readings: Sequence[Reading], reading: Reading, run:
         for position, decision in reading.decisions
     ):
         return False
-    return any(
-        call.at.span == run.at.span and _index(call) == _index(run) and call.traversal.problem is None
-        for other in readings
-        if any(_says_what_is_retained(one, freeing.at.span) and one.taken for _, one in other.decisions)
-        for call in other.runs
-    )
+    for other in readings:
+        answers = [one.taken for _, one in other.decisions if _says_what_is_retained(one, freeing.at.span)]
+        calls = [call for call in other.runs if call.at.span == run.at.span]
+        if answers and all(answers) and calls and all(call.traversal.problem is None for call in calls):
+            return True
+    return False
 
 
 def _says_what_is_retained(decision: Decision, call: Span) -> bool:
