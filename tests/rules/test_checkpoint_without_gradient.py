@@ -94,7 +94,10 @@ def test_what_other_iterations_train_is_not_lost(mode: str) -> None:
     "body",
     [
         "for block in self.blocks:\n            x = checkpoint(block, x)\n        return x",
-        "return checkpoint(self.blocks[2], checkpoint(self.blocks[1], checkpoint(self.blocks[0], x)))",
+        (
+            "x = checkpoint(self.blocks[0], x)\n        x = checkpoint(self.blocks[1], x)\n"
+            "        return checkpoint(self.blocks[2], x)"
+        ),
     ],
 )
 def test_all_checkpoints_that_follow_one_another_are_named(body: str) -> None:
