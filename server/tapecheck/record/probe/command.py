@@ -346,7 +346,7 @@ def give_way(loaded: Collection[str], folder: str) -> None:
     for name in beside & sys.modules.keys() - set(loaded):
         found = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
         spec = next((spec for spec in found if spec is not None), None)
-        if spec is not None and spec.origin and os.path.dirname(spec.origin).startswith(folder):
+        if spec is not None and spec.origin and os.path.join(spec.origin, "").startswith(os.path.join(folder, "")):
             for each in [each for each in sys.modules if each == name or each.startswith(name + ".")]:
                 del sys.modules[each]
 
