@@ -326,6 +326,14 @@ class Code:
         rest = self.text[self.end(statement) : self.index.line_end(statement.end_lineno)].strip()
         return not rest or rest.startswith("#")
 
+    def with_its_holders(self, statement: ast.stmt) -> ast.stmt:
+        """Return a statement with the loops and tests around it that hold nothing else."""
+        while True:
+            parent = self.parent(statement)
+            if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
+                return statement
+            statement = parent
+
     def neighbours(self, statement: ast.stmt) -> tuple[ast.stmt | None, ast.stmt | None]:
         """Return the statements of the same block that stand before and behind one on its line, as in `a(); b()`."""
         block = self.block(statement)

@@ -391,7 +391,10 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...], skips: boo
                 wanted.discard(event.at.span)
             elif isinstance(event, Decision):
                 answers.add((event.at.span, event.taken))
-    return not wanted or (skips and all(_left_out(Code(edited), call, answers) for call in wanted))
+    if not wanted or not skips:
+        return not wanted
+    code = Code(edited)
+    return all(_left_out(code, call, answers) for call in wanted)
 
 
 def _left_out(code: Code, call: Span, answers: set[tuple[Span, bool]]) -> bool:

@@ -30,7 +30,7 @@ def leave_trainable(context: Context) -> Iterator[Candidate]:
             assert isinstance(call.func, ast.Attribute)
             removed = code.replace(call, code.segment(call.func.value))
         else:
-            statement = _whole(code, statement)
+            statement = code.with_its_holders(statement)
             removed = code.delete(statement)
         if removed is not None:
             yield Candidate(
@@ -98,15 +98,6 @@ def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:
         values = given_to(call)
         return len(values) == 1 and isinstance(values[0], ast.Constant)
     return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
-
-
-def _whole(code: Code, statement: ast.stmt) -> ast.stmt:
-    """Return the statement with the loops and tests around it that hold nothing else."""
-    while True:
-        parent = code.parent(statement)
-        if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
-            return statement
-        statement = parent
 
 
 def _opposite(code: Code, statement: ast.stmt) -> str | None:

@@ -29,9 +29,10 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else context.finding.span if early else None
     if cleared is None:
         return
-    clearing = _whole_clearing(code, code.statement_at(cleared))
-    if clearing is None:
+    statement = code.statement_at(cleared)
+    if statement is None:
         return
+    clearing = code.with_its_holders(statement)
     gone, lines = code.delete(clearing), code.lines_of(clearing)
     if gone is None or lines is None:
         return
@@ -57,9 +58,9 @@ def clip_in_between(context: Context) -> Iterator[Candidate]:
     if not isinstance(facts, GradientDiscardedFacts) or facts.cleared is not None:
         return
     clip = code.statement_at(context.finding.span)
-    whole = _whole_clearing(code, clip)
-    if not isinstance(clip, ast.Expr) or whole is None:
+    if not isinstance(clip, ast.Expr):
         return
+    whole = code.with_its_holders(clip)
     gone, lines = code.delete(whole), code.lines_of(whole)
     after, before = context.labels("path"), context.labels("step")
     place = code.statement_at((after or before)[0].span) if after or before else None
@@ -129,13 +130,3 @@ def _step_after(code: Code, clearing: ast.stmt, step: ast.stmt, backward: ast.st
 
 
 _LATER = "The step then uses what this backward has computed."
-
-
-def _whole_clearing(code: Code, statement: ast.stmt | None) -> ast.stmt | None:
-    """Return a clearing statement with the loops and tests around it that hold nothing else."""
-    while statement is not None:
-        parent = code.parent(statement)
-        if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
-            break
-        statement = parent
-    return statement

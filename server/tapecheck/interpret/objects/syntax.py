@@ -73,11 +73,14 @@ def only_ends(body: list[ast.stmt]) -> bool:
     """Whether a branch does nothing but say something and end the program."""
     if not body or not (isinstance(body[-1], ast.Raise) or _exits(body[-1])):
         return False
-    said = [one.value for one in body[:-1] if isinstance(one, ast.Expr)]
-    calls = [one for one in said if isinstance(one, ast.Call) and id_of(one.func) in ("print", "")]
-    if len(calls) != len(body) - 1 or not all(call.args for call in calls):
+    return all(isinstance(one, ast.Expr) and _says(one.value) for one in body[:-1])
+
+
+def _says(call: ast.expr) -> bool:
+    """Whether an expression only gives texts to `print` or to a method, as that of a logger."""
+    if not isinstance(call, ast.Call) or id_of(call.func) not in ("print", "") or not call.args:
         return False
-    return all(isinstance(part, (ast.Constant, ast.JoinedStr)) for call in calls for part in call.args)
+    return all(isinstance(part, (ast.Constant, ast.JoinedStr)) for part in call.args)
 
 
 def asks_for_accelerator(test: ast.expr) -> bool:

@@ -73,8 +73,7 @@ class TermWithoutEffect(Rule):
         home, run = term.merge.at, term.run
         root = run.backward.roots[0].name
         cut = term.cuts[0] if term.cuts else None
-        owned = gradients_of(reading).steppable
-        left_out = [leaf.name for leaf in _parameters(reading, term.node) if leaf.id not in owned] if not cut else []
+        left_out = _left_out(reading, term.node) if cut is None else []
         said = cut is not None and not (term.node is None and cut.how in _SAID)
         severity: Severity = "warning" if said or left_out else "info"
         # A value that was given a new value of the same name has no name of its own any more.
@@ -104,10 +103,17 @@ def _trains_nothing(reading: Reading, node: int) -> tuple[str, ...]:
     notes = []
     if any(leaf.id in owned for leaf in reached):
         notes.append("the gradients it gives to other parameters are cleared before their own step")
-    left_out = [leaf.name for leaf in reached if leaf.id not in owned]
+    left_out = _left_out(reading, node)
     if left_out:
-        notes.append(f"it gives gradients to parameters that are in no optimizer: {parameters_text(left_out)}")
+        row = parameters_text(leaf.name for leaf in left_out)
+        notes.append(f"it gives gradients to parameters that are in no optimizer{f': {row}' if row else ''}")
     return tuple(notes)
+
+
+def _left_out(reading: Reading, node: int | None) -> list[Leaf]:
+    """Return the parameters that a term gives gradients to and no optimizer has."""
+    owned = gradients_of(reading).steppable
+    return [leaf for leaf in _parameters(reading, node) if leaf.id not in owned]
 
 
 def _parameters(reading: Reading, node: int | None) -> list[Leaf]:
@@ -343,7 +349,7 @@ class _Sum:
     def _term(self, merge: Node, operand: int, reaches: Fact) -> Term:
         cuts = () if reaches != "no" else self._cutting(self.reading.ledger.ancestry([operand]))
         # What the optimizer of this step has not is why, unless something of what it has was cut off.
-        if any(leaf.id not in self.gradients.steppable for leaf in _parameters(self.reading, operand)):
+        if cuts and _left_out(self.reading, operand):
             cuts = cuts if any(covered(self.reading, cut) & self.trained for cut in cuts) else ()
         name, site = self._called(operand)
         return Term(self.run, merge, operand, name, _place(site, merge.at), cuts, reaches)
