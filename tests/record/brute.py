@@ -325,6 +325,7 @@ def hold(seeds: Sequence[int], tally: Counter[str]) -> list[Against]:
         for seed, path, mine in zip(seeds, paths, findings, strict=True):
             if not path.with_suffix(".json").exists():
                 tally["not measured"] += 1
+                print(f"seed {seed}: not measured", flush=True)
                 continue
             brute = json.loads(path.with_suffix(".json").read_text())
             with path.with_suffix(".jsonl").open() as file:
@@ -332,6 +333,7 @@ def hold(seeds: Sequence[int], tally: Counter[str]) -> list[Against]:
             end = tape.events[-1]
             if not isinstance(end, End) or (end.how == "raised") != bool(brute["ended"]):
                 tally["ended in two ways"] += 1
+                print(f"seed {seed}: {end}; by itself {brute['ended']!r}", flush=True)
                 continue
             tally["programs"] += 1
             for finding in judge(mine, tape):

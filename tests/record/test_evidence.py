@@ -662,3 +662,36 @@ def test_what_is_alive_may_rise_once_and_be_gone_again(on_one_line: dict[str, Fi
     evidence = on_one_line["TAPE201"].evidence
     assert evidence is not None and evidence.verdict == "refuted", evidence
     assert "what is alive stayed the same" in evidence.detail
+
+
+def test_a_failure_of_one_backward_confirms_no_finding_at_another(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "class Keeps(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.inner = nn.Linear(4, 4)\n"
+        "        self.cache = None\n"
+        "    def forward(self, x):\n"
+        "        out = self.inner(x)\n"
+        "        if self.cache is not None:\n"
+        "            out = out + self.cache\n"
+        "        self.cache = out\n"
+        "        return out\n"
+        "model = Keeps()\n"
+        "for step in range(3):\n"
+        "    loss = model(torch.ones(4, 4)).sum()\n"
+        "    loss.backward(retain_graph=True)\n"
+        "    loss.backward()\n"
+        "    if loss.item() > 1e9:\n"
+        "        continue\n"
+        "    later = model(torch.ones(4, 4)).sum()\n"
+        "    later.backward()\n"
+    )
+    predicted = check(read_source(str(path))).findings
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    judged = confirm(str(path), request, predicted)[1]
+    said = [(item.span.line, item.evidence.verdict) for item in judged if item.evidence is not None]
+    assert said == [(17, "not-reached"), (22, "confirmed")]

@@ -347,3 +347,22 @@ ZEROS = """
 
 def test_zeros_that_a_backward_adds_clear_nothing(record: Callable[..., RunResult]) -> None:
     assert [finding.code for finding in judge([], record(ZEROS).tape)] == []
+
+
+def test_a_step_uses_nothing_of_a_part_that_was_cleared_before_it(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+        from torch import nn
+
+        first, second = nn.Linear(3, 1), nn.Linear(3, 1)
+        one = torch.optim.SGD(first.parameters(), lr=0.1)
+        other = torch.optim.SGD(second.parameters(), lr=0.1)
+        for step in range(4):
+            one.zero_grad()
+            one.step()
+            other.zero_grad()
+            (first(torch.ones(2, 3)) + second(torch.ones(2, 3))).sum().backward()
+    """)
+    names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
+    assert "gradients-used" not in names
+    assert [name.partition(":")[0] for name in names].count("gradient-discarded") == 4

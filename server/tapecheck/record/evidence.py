@@ -128,7 +128,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     judged: list[Finding] = []
     for finding in static:
         judged.append(_judged(story, finding))
-    confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
+    confirmed = [item for item in judged if _is_confirmed(item)]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
     for finding in found_by_run(story):
@@ -178,13 +178,26 @@ def _same_failure(story: Story, judged: Sequence[Finding], found: Finding) -> in
     marks = _graph_of(found)
     if found.code != BackwardTwice.code or len(marks) < 2:
         return None
+    if any(_is_confirmed(item) and _same(story, item, found) for item in judged):
+        return None
     for number, item in enumerate(judged):
-        if item.code != found.code or (item.evidence is not None and item.evidence.verdict == "confirmed"):
+        if item.code != found.code or _is_confirmed(item) or _called_backward(story, item):
             continue
         mine = _graph_of(item)
         if marks.keys() == mine.keys() and all(story.at(mine[role], span) for role, span in marks.items()):
             return number
     return None
+
+
+def _is_confirmed(finding: Finding) -> bool:
+    return finding.evidence is not None and finding.evidence.verdict == "confirmed"
+
+
+def _called_backward(story: Story, finding: Finding) -> bool:
+    """Return whether the statement of a finding called backward itself: no library does that for it."""
+    return any(
+        story.at(finding.span, place) for item in story.reading.runs for place in (item.at.span, *item.at.stack)
+    )  # fmt: skip
 
 
 def _graph_of(finding: Finding) -> dict[str, Span]:
@@ -212,7 +225,7 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
         return True
     if left.code not in (GraphKeptAcrossIterations.code, GrowingChain.code):
         return False
-    if left.evidence is not None and left.evidence.verdict == "confirmed" and same_holder(story, left, right):
+    if _is_confirmed(left) and same_holder(story, left, right):
         return True
     marks = [label.span for label in left.labels if label.role in ("kept", "carried")]
     others = [label.span for label in right.labels if label.role in ("kept", "carried")]

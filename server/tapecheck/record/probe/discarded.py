@@ -21,13 +21,19 @@ _CALLS = 8
 
 
 class _Call:
-    """A backward that was seen: the parameters it added to, with the version that their gradient had then."""
+    """A backward that was seen: the parameters it added to, with the version that their gradient had then.
 
-    __slots__ = ("added", "where")
+    `cleared` are those whose gradient has been cleared since: a step no longer finds what this call gave them. `lost`
+    says that others are gone.
+    """
+
+    __slots__ = ("added", "cleared", "lost", "where")
 
     def __init__(self, where: Where, added: Dict[int, Tuple[weakref.ref[Tensor], int]]) -> None:
         self.where = where
         self.added = added
+        self.cleared: Set[int] = set()
+        self.lost = False
 
 
 class _Discarded:
@@ -174,27 +180,32 @@ class Discarded(GradientsDiscarded):
         """Tell the calls whose gradients are gone; `before` has the versions at the beginning of the last backward."""
         left = []
         for call in thread.waiting:
-            kept, gone = {}, False
-            for key, (reference, version) in call.added.items():
+            kept = unread = False
+            for key, (reference, version) in list(call.added.items()):
                 parameter = reference()
                 if parameter is None:
-                    # Who drops a model has no use for its gradients.
-                    gone = True
+                    # Who drops a model has no use for its gradients; another tensor may get its identity.
+                    call.lost = True
+                    del call.added[key]
                     continue
                 now = _version(parameter) if self.recorder.walks.may_read(parameter) else version
                 # What that backward itself has changed is what it has added: zeros, maybe.
                 moved = now != version and before.get(key) != version
-                cleared = now is None or (moved and self._zero(parameter))
-                # Of what cannot be read nothing is known.
-                gone = gone or cleared is None
-                if now is not None and cleared is False:
-                    kept[key] = (reference, now)
+                empty = now is None or (moved and self._zero(parameter))
+                if empty:
+                    call.cleared.add(key)
+                    del call.added[key]
+                elif empty is None or now is None:
+                    # Of what cannot be read nothing is known.
+                    unread = True
+                else:
+                    call.added[key] = (reference, now)
+                    kept = True
             if kept:
-                # A part of them is cleared with the rest, or used.
-                call.added = kept if len(kept) == len(call.added) else {**call.added, **kept}
+                # The rest may still be used.
                 left.append(call)
-            elif not gone:
-                self._tell(call.where, call.added)
+            elif not (unread or call.lost):
+                self._tell(call.where, call.cleared)
         thread.waiting = left
 
     def _tell(self, where: Where, parameters: Iterable[int]) -> None:
