@@ -85,3 +85,67 @@ for episode in range(4):
 def test_the_newest_of_a_list_are_counted_with_what_a_loop_left_out(used: str, codes: list[str]) -> None:
     findings = check(from_text(_NEWEST.replace("KEPT", used), "program.py")).findings
     assert [finding.code for finding in findings] == codes
+
+
+_COLLECTED = """\
+import torch
+from torch import nn
+
+net = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(net.parameters())
+for episode in range(4):
+    kept, rewards = [], []
+    for step in range(80):
+        kept.append(net(torch.randn(4)).sum())
+        rewards.append(float(step))
+        if torch.rand(()) > 2:
+            break
+    loss = 0
+    optimizer.zero_grad()
+USE
+    optimizer.step()
+"""
+_BACKWARDS = {
+    "the returns from the end on": (
+        "    for i in reversed(range(len(rewards))):\n        loss = loss - kept[i] * rewards[i]\n    loss.backward()",
+        None,
+    ),
+    "counted down": (
+        "    for i in range(len(kept) - 1, -1, -1):\n        loss = loss - kept[i]\n    loss.backward()",
+        None,
+    ),
+    "each alone, from the end on": ("    for i in reversed(range(len(kept))):\n        kept[i].backward()", None),
+    "each twice": (
+        "    for i in reversed(range(len(kept))):\n        kept[i].backward()\n    kept[len(kept) - 1].backward()",
+        "TAPE101",
+    ),
+    "the last one by its two indices": (
+        "    kept[len(kept) - 1].backward()\n    kept[-1].backward()",
+        "TAPE101",
+    ),
+    "what is caught is no end of the list": (
+        (
+            "    try:\n        last = kept[len(kept) - 1]\n    except IndexError:\n        last = kept[0]\n"
+            "    last.backward()\n    kept[-1].backward()"
+        ),
+        "TAPE101",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _BACKWARDS)
+def test_an_index_from_the_end_is_that_of_what_was_stored_last(name: str) -> None:
+    used, code = _BACKWARDS[name]
+    program = _COLLECTED.replace("USE", used)
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == ([code] if code else [])
+
+
+@pytest.mark.parametrize("name", _BACKWARDS)
+def test_torch_comes_to_the_same_element_by_both_indices(name: str) -> None:
+    pytest.importorskip("torch")
+    used, code = _BACKWARDS[name]
+    if code is None:
+        exec(_COLLECTED.replace("USE", used), {})
+    else:
+        with pytest.raises(RuntimeError, match="second time"):
+            exec(_COLLECTED.replace("USE", used), {})

@@ -168,7 +168,7 @@ class View(List):
         self.stored_at = None
         self.born = of.born
         self.cut = 0
-        self.window = self.asked = self.length = self.gaps = None
+        self.window = self.asked = self.length = self.gaps = self.taken = None
         self.alike = 0
 
     @property

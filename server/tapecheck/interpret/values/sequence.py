@@ -79,6 +79,8 @@ class List(Container):
     """When it was last cut back, and to how many elements."""
     asked: dict[Hashable, tuple[int, Value]] | None = None
     """Which elements stand for those at indices that nobody knows, and these indices."""
+    taken: dict[int, int] | None = None
+    """Where loops left elements out: the index in the real list that each element has been read at."""
     alike: int = 0
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
     length: Unknown | None = None
@@ -182,7 +184,7 @@ class List(Container):
     def emptied(self) -> None:
         """Note that nothing is left in it, of what loops left out neither."""
         self.items.clear()
-        self.cut, self.gaps = 0, None
+        self.cut, self.gaps, self.taken = 0, None, None
 
     def left_out(self, count: int | None) -> None:
         """Note that a loop which was cut short leaves out elements: `count` of them, None where nobody knows."""
@@ -224,13 +226,51 @@ class List(Container):
 
     def _at(self, machine: Interpreter, index: int) -> Value:
         items, more = self.items, self.more
-        if -len(items) <= index < len(items) and (index >= 0 or not more):
-            machine.world.loops.note_entry(self, index)
-            return items[index]
-        if not more and machine.handlers:
+        place = self._known_place(index)
+        if place is not None:
+            machine.world.loops.note_entry(self, place)
+            return items[place]
+        if not more and machine.handlers and not self._has_left_out(index):
             raise Signal("IndexError")
         # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
         return items[-1] if items and index < 0 else self.further()
+
+    def _known_place(self, index: int) -> int | None:
+        """Return where an element is among those that are known; None of one that is not.
+
+        Where loops left elements out, what is at the end of the real list is what was stored last. One element is at
+        one index only: a loop over all of them, from the end on too, does not come to the same one twice.
+        """
+        place: int | None = index
+        if not -len(self.items) <= index < len(self.items) or (index < 0 and self.more):
+            place = None if self.more or index < 0 or not self.gaps else self._counted_back(index)
+        if place is None or place < 0 or not self.gaps:
+            return place
+        if self.taken is None:
+            self.taken = {}
+        return place if self.taken.setdefault(place, index) == index else None
+
+    def _has_left_out(self, index: int) -> bool:
+        """Return whether an index that is none of a known element's is one of the real list's."""
+        if self.more or self.cut is None:
+            return False
+        whole = len(self.items) + self.cut
+        return -whole <= index < whole
+
+    def _counted_back(self, index: int) -> int | None:
+        """Return where the element at an index is that is counted back from the real list's end; None where it was left
+        out.
+        """
+        if self.cut is None:
+            return None
+        left = len(self.items) + self.cut - index
+        end = len(self.items)
+        ends = [*(gap for gap in self.gaps or () if gap[0] <= end), (end, 0)]
+        for (place, missing), (begin, _) in zip(reversed(ends), reversed([(0, 0), *ends[:-1]])):
+            if 0 < left <= place - begin:
+                return place - left
+            left -= place - begin + (missing or 0)
+        return None
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         index = concrete(index)
@@ -240,7 +280,8 @@ class List(Container):
         elif place is None:
             if self.items:
                 self.items[self.place_of(index) % len(self.items)] = value
-        elif -len(self.items) <= place < len(self.items):
+        elif (known := self._known_place(place) if place >= 0 else place) is not None and -len(self.items) <= known:
+            place = known
             note_first_graph(machine, self.items[place], value)
             machine.world.loops.note_entry(self, place)
             self.items[place] = value
