@@ -388,3 +388,41 @@ def test_a_check_of_options_ends_no_path_that_another_condition_makes() -> None:
     )
     _, found = ways(program)
     assert [one.code for one in found] == ["TAPE101"]
+
+
+_FILLED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(3, 4)
+base = net(torch.randn(6, 3)).softmax(1)
+left = torch.ones(6)
+for round in range(5):
+    over, going = [], []
+    for row in range(6):
+        if left[row] + torch.rand(()) < 0.1:
+            over.append(row)
+        else:
+            left[row] -= 0.5
+            going.append(row)
+    loss = (net(torch.randn(6, 3)) * base).sum()
+    net.zero_grad()
+    loss.backward(retain_graph=True)
+    if ENDS:
+        break
+"""
+
+
+@pytest.mark.parametrize("ends", ["not going", "len(going) == 0", "len(over) > 5"])
+def test_what_is_put_into_a_list_decides_what_its_length_does(ends: str) -> None:
+    program = _FILLED.replace("ENDS", ends)
+    assert [one.code for one in check(from_text(program, "program.py")).findings if one.code == "TAPE301"] == []
+
+
+def test_torch_needs_the_graph_of_the_round_before() -> None:
+    pytest.importorskip("torch")
+    program = _FILLED.replace("ENDS", "not going")
+    exec(program, {})
+    with pytest.raises(RuntimeError, match="second time"):
+        exec(program.replace("retain_graph=True", ""), {})

@@ -92,6 +92,7 @@ class Machine:
                     body = node.body if taken else node.orelse
                     signal = (yield from self.block(body, env)) if body else None
                 if signal is not None:
+                    world.choices.led_out[node] = None
                     return signal
                 continue
             if isinstance(node, ast.Return):

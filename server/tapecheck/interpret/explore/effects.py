@@ -68,6 +68,7 @@ _KEEPING = _COLLECTING | frozenset((
     "setdefault",
 ))  # fmt: skip
 _DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_FILLING = frozenset(dir(list) + dir(set)) & (_KEEPING | _DROPPING)
 _CHOOSING = frozenset(("delattr", "get", "getattr", "hasattr", "pop", "setattr"))
 PARALLEL, COMPILE = "DistributedDataParallel", "compile"
 WRAPPING = frozenset((PARALLEL, COMPILE))
@@ -126,6 +127,8 @@ class Facts:
     assignments: list[Assignment] = field(default_factory=list)
     gone_through: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
     """For each loop the last parts of its targets, and the names of what it goes through."""
+    filled: set[str] = field(default_factory=set)
+    """The last parts of the names of the lists and sets that it adds elements to, or takes some out of."""
     hands_on: bool = False
     """Whether it is the forward of a layer that may return a number which it is given."""
 
@@ -250,6 +253,8 @@ class _Reader:
         function = node.func
         called = function.attr if type(function) is ast.Attribute else getattr(function, "id", "")
         self.effects |= _of_call(node, called, loops) | _CALLED.get(called, 0)
+        if called in _FILLING and type(function) is ast.Attribute:
+            self.facts.filled.add(last_part(function.value))
         if called in _STEPPING:
             self.effects |= _STEP
         elif called in _CHOOSING:
@@ -426,6 +431,7 @@ def together(parts: Iterable[Facts]) -> Facts:
         found.steering |= part.steering
         found.assignments += part.assignments
         found.gone_through += part.gone_through
+        found.filled |= part.filled
     return found
 
 

@@ -123,6 +123,7 @@ class Shapes:
         self._liveness: dict[int, Liveness] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
+        self._repeated: dict[int, Side] = {}
         self._modes: dict[str, list[ast.If]] | None = None
 
     def other_modes(self, node: ast.If) -> Iterator[ast.If]:
@@ -228,11 +229,23 @@ class Shapes:
             known = self._shapes[id(node)] = self._shape(node)
         return known
 
+    def repeated(self, node: ast.If) -> Side:
+        """Return what does not come round again where a condition leads out of the loop around it; empty in none."""
+        known = self._repeated.get(id(node))
+        if known is None:
+            home, owner = self._home(node)
+            loop = _innermost(self._loops_around(node, home))
+            known = self._repeated[id(node)] = _EMPTY if loop is None else self.side(loop.body, owner, True)
+        return known
+
+    def _loops_around(self, node: ast.If, home: ast.AST) -> list[_Loop]:
+        return [loop for loop in self._scope(home).loops if _within(node, loop)]
+
     def _shape(self, node: ast.If) -> Shape:
         home, owner = self._home(node)
         scope = self._scope(home)
-        around = [loop for loop in scope.loops if _within(node, loop)]
-        loop = max(around, key=lambda one: one.lineno) if around else None
+        around = self._loops_around(node, home)
+        loop = _innermost(around)
         making = getattr(home, "name", "") == "__init__"
         body = self.side(node.body, owner, loop is not None, making)
         orelse = self.side(node.orelse, owner, loop is not None, making)
@@ -287,6 +300,10 @@ class Shapes:
 
 def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:
     return calls_left(node.body), calls_left(node.orelse)
+
+
+def _innermost(loops: list[_Loop]) -> _Loop | None:
+    return max(loops, key=lambda one: one.lineno, default=None)
 
 
 def _within(node: ast.If, loop: _Loop) -> bool:

@@ -130,6 +130,7 @@ class Watcher:
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
         numbers, unknown = self._numbers_left(present, shapes, node, taken)
         stake = max(min(stake, most), self._number(world, shapes, numbers, places))
+        self._note_tested(world, shapes, here.facts.filled ^ other.facts.filled, places)
         left_out = shape.left_out if other.jumps & LEAVING else ()
         numbered = (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *left_out)
         lines = {(world.position.frames[-1].file, line) for line in numbered}
@@ -414,10 +415,15 @@ class Watcher:
         tested = [name for name in map(_last, names) if numbers.tests(name)]
         if any(map(numbers.steers, tested)):
             return Stake.VERDICT
+        self._note_tested(world, shapes, tested, places)
+        return Stake.NOTHING
+
+    def _note_tested(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> None:
+        """Note the names, by their last parts, whose values are asked about in the end where conditions read them."""
+        tested = list(filter(self._numbers(shapes).tests, names))
         file = world.position.frames[-1].file
         for place in places if tested else ():
             self.watched.setdefault(place, Watched()).names.update((file, name) for name in tested)
-        return Stake.NOTHING
 
     def stake(self, place: Place) -> Stake:
         """Return what hangs on the other answer to a condition; a verdict where that is not known."""
@@ -474,6 +480,10 @@ class Watcher:
                 side.jumps & {"yield", "value"} or shape.rest.effects & _MATTERING_OR_CUT or shape.rest.facts.stored
             ):
                 return Stake.VERDICT
+            if node in world.choices.led_out and side.jumps & {"break", "return"}:
+                # The loop goes round once more where it is not left.
+                if shapes.repeated(node).effects & _MATTERING_OR_CUT:
+                    return Stake.VERDICT
             for name in side.facts.stored & shape.live:
                 last = _last(name)
                 if name in other.facts.stored:

@@ -51,6 +51,8 @@ class Choices:
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were met, decided or not, with the files that they stand in."""
+        self.led_out: dict[ast.If, None] = {}
+        """Those whose answer has led out of the block around them."""
         self.followers: dict[Place, dict[ast.If, None]] = {}
         """The `if`s that the answer to a condition has decided as well, by its place."""
         self.followed: list[Place] = []
