@@ -1,4 +1,4 @@
-"""TAPE301 on tapes written by hand."""
+"""TAPE301 on tapes written by hand, and where a backward is written as it was long ago."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tapecheck.check import check
+from tapecheck.source import from_text
 from tapecheck.tape import LEFT_OVER, Root, Span
 
 CODE = "TAPE301"
@@ -172,3 +174,15 @@ def test_where_create_graph_was_meant(build: Any, found: Any) -> None:
     loss = build.node(5, w, saves=[0], cuts=[cut])
     build.backward(6, Root(loss, name="loss", constant_terms=(cut,)))
     assert [finding.code for finding in found(build)] == ["TAPE401"]
+
+
+@pytest.mark.parametrize(
+    "call", ["[left, right], retain_graph=True", "variables=[left, right], grad_variables=[a, b], retain_graph=True"]
+)
+def test_a_backward_is_that_of_its_roots_whatever_the_argument_was_called(call: str) -> None:
+    program = (
+        "import torch\nnet = torch.nn.Linear(3, 2)\na, b = torch.ones(()), torch.ones(())\n"
+        "left, right = net(torch.randn(4, 3)).pow(2).sum(0).unbind()\n"
+        f"torch.autograd.backward({call})\n(left * right).backward()\n"
+    )
+    assert [finding.code for finding in check(from_text(program, "program.py")).findings] == []

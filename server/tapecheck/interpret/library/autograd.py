@@ -303,6 +303,10 @@ class Autograd:
         """`torch.autograd.backward(tensors, grad_tensors, retain_graph, create_graph, ...)`."""
         names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
         given = {**dict(zip(names, args)), **kwargs}
+        for name, was in (("tensors", "variables"), ("grad_tensors", "grad_variables")):
+            # What the arguments were called before torch 0.4.
+            if was in given:
+                given.setdefault(name, given.pop(was))
         roots = self._sequence(given.pop("tensors", None), node)
         self._backward(roots, given, node, self._argument(node, "retain_graph", 2))
         return None
