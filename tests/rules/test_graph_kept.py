@@ -8,6 +8,7 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tapecheck.tape import LoopEnd
 
 CODE = "TAPE201"
 NEVER_WALKED = "TAPE302"
@@ -424,3 +425,10 @@ def test_what_is_gathered_to_be_learned_from_is_no_leak(gathered: str, used: str
     text = GATHERED.format(gathered=gathered, used=f"optimizer.zero_grad(); {used}; optimizer.step()")
     found = {finding.code for finding in check(from_text(text, "train.py")).findings}
     assert not found & {"TAPE201", "TAPE302"}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_comes_behind_a_loop_that_a_limit_ended_was_not_seen(build: Any, found: Any, backward: bool) -> None:
+    total_of_losses(build, backward=backward)
+    build.tape.events[:] = [event for event in build.tape.events if not isinstance(event, LoopEnd)]
+    assert bool(found(build.end("budget"))) is backward

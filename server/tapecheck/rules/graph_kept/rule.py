@@ -314,7 +314,10 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
             elif held.loop.iterations >= 3 and not _bounded(held):
                 growth = _growth(reading, held, steps)
                 if growth is not None and not (
-                    _explained(reading, growth) or _by_depth(reading, growth) or _asks_itself(reading, held)
+                    _explained(reading, growth)
+                    or _by_depth(reading, growth)
+                    or _asks_itself(reading, held)
+                    or _may_be_walked_behind(reading, held)
                 ):
                     growths.append(growth)
     return growths, level
@@ -438,6 +441,12 @@ def _asks_itself(reading: Reading, held: Held) -> bool:
                 return False
             answered = True
     return answered
+
+
+def _may_be_walked_behind(reading: Reading, held: Held) -> bool:
+    """Return whether a limit ended the way in a loop that runs no backward itself: one behind it was not seen."""
+    loop = held.loop
+    return loop.end is None and reading.ended == "budget" and not any(run.position > loop.start for run in reading.runs)
 
 
 def _is_of(reading: Reading, node: int, held: set[int]) -> bool:
