@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "rules": {"tape"},
     "interpret": {"source", "tape", "torchfacts"},
     "check": {"interpret", "rules", "source", "tape", "torchfacts"},
-    "fixes": {"check", "rules", "source", "tape"},
+    "fixes": {"check", "rules", "source", "tape", "torchfacts"},
     "report": {"fixes", "rules", "source", "tape", "version"},
     "record": {"fixes", "report", "rules", "source", "tape"},
     "lsp": {"agents", "check", "fixes", "record", "report", "rules", "source", "tape", "torchfacts", "version"},
