@@ -34,7 +34,8 @@ class Collision:
 
     `first` is the earlier backward that ran over the shared part, `change` the in-place change where the
     problem is a stale saved tensor. `newest` is the newest id that existed when the first of the two happened:
-    what is older was carried over. `binds` and `holders` are the names that each node had until `second`.
+    what is older was carried over. `walks` are the newest ids that existed when each backward before `second` ran.
+    `binds` and `holders` are the names that each node had until `second`.
     """
 
     tape: Tape
@@ -49,6 +50,7 @@ class Collision:
     executed: set[int] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     spoiled: set[int] = field(default_factory=set)
+    walks: list[int] = field(default_factory=list)
     binds: dict[int, list[Bind]] = field(default_factory=dict)
     holders: dict[int, list[Hold]] = field(default_factory=dict)
 
@@ -68,6 +70,12 @@ class Collision:
             if traversal.retraversed:
                 return True
         return False
+
+    def learned_in_between(self, carrier: Carrier) -> bool:
+        """Return whether a backward ran after a value was computed and before it was read: cut there, what came before
+        has had its own loss. Else all of it belongs to the loss of `second`.
+        """
+        return any(max(carrier.sources) <= newest < carrier.consumer.id for newest in self.walks)
 
     def leads_to_spoiled(self, node: int) -> bool:
         return not self.spoiled.isdisjoint(self.ledger.ancestry([node]))
@@ -289,6 +297,7 @@ def _collide(
     return Collision(
         tape, ledger, second, index, first, marks[first.id][0] if first is not None else place, newest,
         problem, change, executed_first, reached, spoiled,
+        [newest for number, (_, newest) in marks.items() if number != second.id],
         {node: list(events) for node, events in binds.items()},
         {node: list(events) for node, events in holders.items()},
     )  # fmt: skip

@@ -185,6 +185,8 @@ def _everywhere(
         changes = [change for found in placed for change in found.changes]
         sources: set[int] = set().union(*(carrier.sources for carrier in group))
         untrained = collision.trains_none_of(collision.leaves(sources))
+        if not untrained and not all(collision.learned_in_between(carrier) for carrier in group):
+            continue
         where = placed[0].where
         shared = where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
         # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.

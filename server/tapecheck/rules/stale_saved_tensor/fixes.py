@@ -11,6 +11,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.holders import held_alone, replaced_alone
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
@@ -21,6 +22,7 @@ from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
 from tapecheck.tape import InPlace, Optimizer, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
+_OTHERS = "The saved tensor is left as it was. Check what else holds it: that no longer sees the change."
 _LATER = "The backward sees the values that the forward pass worked with; the change is made right after it."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
 _INPLACE_POSITIONS = {
@@ -62,14 +64,17 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
                 except rewrite.RewriteError:
                     continue
                 target = code.segment(statement.target)
-                yield Candidate(
-                    f"Compute `{target}` out of place", _SAME, [code.replace(statement, text)],
-                    safe=context.stops and isinstance(statement.target, ast.Name),
-                )  # fmt: skip
+                alone = held_alone(context, statement, statement.target)
+                yield _new_tensor(context, f"Compute `{target}` out of place", [code.replace(statement, text)], alone)
             call = context.call_at(frame)
             if call is not None:
                 yield from _call_out_of_place(context, change, call)
         yield from _modules_out_of_place(context, change)
+
+
+def _new_tensor(context: Context, title: str, changes: list[Change], alone: bool) -> Candidate:
+    """Return a candidate by which nothing is changed; `alone` says that nothing else reads what was changed."""
+    return Candidate(title, _SAME if alone else _OTHERS, changes, safe=context.stops and alone)
 
 
 def _changes(context: Context) -> list[InPlace]:
@@ -101,9 +106,10 @@ def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: a
 def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     removed = remove_argument(code, call, "inplace", _inplace_position(call))
-    if removed is not None and _is_true(call):
-        yield Candidate(f"Drop `inplace=True` (line {call.lineno})", _SAME, [removed], safe=context.stops)
     statement = code.statement(call)
+    if removed is not None and _is_true(call):
+        alone = statement is not None and bool(call.args) and replaced_alone(context, statement, call.args[0])
+        yield _new_tensor(context, f"Drop `inplace=True` (line {call.lineno})", [removed], alone)
     if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
         return
     if call.func.attr in ONLY_IN_PLACE:
@@ -124,14 +130,14 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
         if not _takes_the_place(code, change, statement, target):
             return
         name = code.segment(target)
-        yield Candidate(
-            f"Compute `{name}` out of place", _SAME, [code.replace(statement, f"{name} = {text}")], context.stops
-        )
+        alone = held_alone(context, statement, target)
+        edit = code.replace(statement, f"{name} = {text}")
+        yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
     else:
-        yield Candidate(
-            f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`", _SAME, [code.replace(call, text)],
-            safe=context.stops,
-        )  # fmt: skip
+        changed = call.args[0] if id_of(call.func.value) in code.imported() and call.args else call.func.value
+        alone = statement is not None and replaced_alone(context, statement, changed)
+        title = f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`"
+        yield _new_tensor(context, title, [code.replace(call, text)], alone)
 
 
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
@@ -147,12 +153,15 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
         if not group or any(found is None for found in removed):
             continue
         lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
-        yield Candidate(
-            f"Drop `inplace=True` (line {lines})",
-            _SAME,
-            [found for found in removed if found is not None],
-            safe=context.stops,
-        )
+        dropped = [found for found in removed if found is not None]
+        yield _new_tensor(context, f"Drop `inplace=True` (line {lines})", dropped, _given_alone(context, change))
+
+
+def _given_alone(context: Context, change: InPlace) -> bool:
+    """Return whether nothing else reads what the module was given that changed it."""
+    call = next((call for frame in frames(change.at) if (call := context.call_at(frame)) is not None), None)
+    statement = context.code.statement(call) if call is not None and call.args else None
+    return call is not None and statement is not None and replaced_alone(context, statement, call.args[0])
 
 
 def _inplace_position(call: ast.Call) -> int | None:

@@ -1,0 +1,237 @@
+"""Whether a name is all that holds a tensor: only then does a new tensor under it stand for the changed one."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck import torchfacts
+from tapecheck.fixes.candidate import Context
+from tapecheck.fixes.code import dotted
+from tapecheck.fixes.story import frames
+from tapecheck.source.nodes import of_kind
+from tapecheck.tape import Node, Span
+from tapecheck.torchfacts import OpFact
+
+_READ_ONLY = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "print"))
+_DATA = frozenset(("device", "dtype", "grad_fn", "is_leaf", "ndim", "requires_grad", "shape"))
+_SHARED_WITH_ARRAYS = frozenset(("asarray", "from_dlpack", "from_numpy", "frombuffer", "numpy"))
+"""Ops of torch whose result shares memory with something that is no tensor."""
+
+
+def held_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
+    """Return whether nothing but a name has the tensor that a statement changes, or anything that shares its memory.
+
+    True only where the text and the tapes show it: the name is given a tensor made there, and from then until the
+    change, in all rounds of the loops between them, nothing stores, returns a view of, or is handed the tensor.
+    """
+    return isinstance(value, ast.Name) and _Holders(context, statement, value.id).none
+
+
+def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
+    """Return whether nothing reads a changed value but the expression that the change is in: it may stay unchanged."""
+    holders = _Holders(context, statement, value.id if isinstance(value, ast.Name) else "")
+    if not isinstance(value, ast.Name):
+        return holders.is_fresh(value)
+    if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [value.id]:
+        return holders.none
+    return holders.none and not holders.read_later()
+
+
+class _Holders:
+    """What else may hold the tensor that a name has where a statement changes it."""
+
+    def __init__(self, context: Context, statement: ast.stmt, name: str) -> None:
+        self._context, self._code = context, context.code
+        self._statement, self._name = statement, name
+        self._scope = self._code.function(statement)
+        self._inside: list[ast.FunctionDef] = []
+        self._own = {node.name for node in of_kind(self._code.tree, ast.FunctionDef)}
+        self._spans: tuple[set[Span], set[Span], set[Span]] | None = None
+        self._given = self._given_before()
+
+    @property
+    def none(self) -> bool:
+        code, given = self._code, self._given
+        if given is None or self._reaches_others():
+            return False
+        start, end = code.start(given), code.end(self._statement)
+        for loop in self._loops_between():
+            start, end = min(start, code.start(loop)), max(end, code.end(loop))
+        loads = [load for load in code.loads(self._scope, self._name) if start <= code.start(load) < end]
+        stores = [store for store in code.stores(self._scope, self._name) if start <= code.start(store) < end]
+        return all(self._only_reads(load) for load in loads) and all(
+            isinstance(store, ast.AugAssign) or store is self._statement or self._makes(store) for store in stores
+        )
+
+    def read_later(self) -> bool:
+        """Return whether the name is read after the statement, or in another round of a loop that binds it no more."""
+        code, end = self._code, self._code.end(self._statement)
+        around = [code.start(loop) for loop in self._loops_between()]
+        start = min(around, default=end)
+        loads = [load for load in code.loads(self._scope, self._name) if not code.inside(load, self._statement)]
+        return any(code.start(load) >= start for load in loads)
+
+    def _given_before(self) -> ast.stmt | None:
+        """Return the statement that gave the name a tensor made there, of those on the way to the change."""
+        code, outer = self._code, self._statement
+        while True:
+            block = code.block(outer)
+            for before in reversed(block[: block.index(outer)]):
+                if self._makes(before):
+                    return before
+                # Given anew on some ways only, by what makes a tensor as well, it is as good.
+                stored = [one for one in code.stores(before, self._name) if not isinstance(one, ast.AugAssign)]
+                if not all(self._makes(one) for one in stored):
+                    return None
+            above = code.parent(outer)
+            statement = code.statement(above) if above is not None and above is not self._scope else None
+            if statement is None or statement is self._scope:
+                return None
+            if statement in code.stores(self._scope, self._name):
+                # The target of a loop, or of a `with`.
+                return None
+            outer = statement
+
+    def _loops_between(self) -> list[ast.For | ast.AsyncFor | ast.While]:
+        """Return the loops around the change that the tensor outlives."""
+        given = self._given
+        return [
+            loop for loop in self._code.loops(self._statement) if given is None or not self._code.inside(given, loop)
+        ]
+
+    def _reaches_others(self) -> bool:
+        """Return whether other functions read or bind the name."""
+        for node in ast.walk(self._code.tree):
+            if isinstance(node, (ast.Global, ast.Nonlocal)) and self._name in node.names:
+                return True
+        inner = [node for node in ast.walk(self._scope) if node is not self._scope]
+        return any(
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and self._code.named(node, self._name)
+            for node in inner
+        )
+
+    def _makes(self, statement: ast.stmt) -> bool:
+        """Return whether a statement gives the name, and nothing else, a tensor that is made there."""
+        return (
+            isinstance(statement, ast.Assign)
+            and [dotted(target) for target in statement.targets] == [self._name]
+            and self.is_fresh(statement.value)
+        )
+
+    def is_fresh(self, value: ast.expr) -> bool:
+        """Return whether an expression makes a tensor that nothing has but who reads the expression."""
+        if isinstance(value, (ast.BinOp, ast.UnaryOp)):
+            return True
+        if not isinstance(value, ast.Call):
+            return False
+        fact = self._op(value)
+        if fact is not None:
+            return _is_new(fact) and not _may_be_in_place(value)
+        made, views, _ = self._made_at()
+        return self._is_native(value) and self._span(value) in made - views
+
+    def _only_reads(self, value: ast.expr) -> bool:
+        """Return whether what an expression is part of computes with it, and neither keeps nor views it."""
+        outer = self._code.parent(value)
+        if isinstance(outer, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.FormattedValue, ast.Expr, ast.AugAssign)):
+            return True
+        if isinstance(outer, ast.Return):
+            # Who called gets it: whether that keeps it is asked where the call stands.
+            return self._code.function(outer) is self._scope
+        if isinstance(outer, (ast.If, ast.While, ast.Assert)):
+            return True
+        if isinstance(outer, ast.Subscript):
+            return outer.slice is value or isinstance(outer.ctx, ast.Store) or self._only_reads(outer)
+        if isinstance(outer, ast.Attribute):
+            return self._attribute_only_reads(outer)
+        if isinstance(outer, (ast.keyword, ast.Starred)):
+            outer = self._code.parent(outer)
+        if not isinstance(outer, ast.Call):
+            return isinstance(outer, ast.Assign) and outer is self._statement and isinstance(value, ast.Call)
+        if self._code.path(outer.func) in _READ_ONLY:
+            return True
+        fact = self._op(outer)
+        if fact is not None:
+            return (_is_new(fact) and not _may_be_in_place(outer)) or self._only_reads(outer)
+        parameter = self._parameter(outer, value)
+        if parameter is not None:
+            return self._parameter_only_read(*parameter)
+        return self._is_native(outer) and (self._span(outer) not in self._made_at()[1] or self._only_reads(outer))
+
+    def _parameter(self, call: ast.Call, value: ast.expr) -> tuple[ast.FunctionDef, str] | None:
+        """Return the function of this file that is called, and the parameter by which it is handed an expression."""
+        if not isinstance(call.func, ast.Name) or value not in call.args or len(self._inside) > 3:
+            return None
+        name, defined = call.func.id, self._code.tree.body
+        found = [one for one in defined if isinstance(one, ast.FunctionDef) and one.name == name]
+        if len(found) != 1 or self._code.stores(self._code.tree, name) or found[0].decorator_list:
+            return None
+        plain, place = [*found[0].args.posonlyargs, *found[0].args.args], call.args.index(value)
+        starred = any(isinstance(one, ast.Starred) for one in call.args)
+        return (found[0], plain[place].arg) if place < len(plain) and not starred else None
+
+    def _parameter_only_read(self, function: ast.FunctionDef, name: str) -> bool:
+        """Return whether a function only computes with what it is handed, and hands back no view of it."""
+        self._inside.append(function)
+        loads = self._code.loads(function, name)
+        only = all(self._code.function(load) is function and self._only_reads(load) for load in loads)
+        self._inside.pop()
+        return only
+
+    def _attribute_only_reads(self, outer: ast.Attribute) -> bool:
+        if outer.attr in _DATA or not isinstance(outer.ctx, ast.Load):
+            return isinstance(outer.ctx, ast.Load)
+        call = self._code.parent(outer)
+        if not isinstance(call, ast.Call) or call.func is not outer:
+            return self._only_reads(outer)
+        if outer.attr == "backward":
+            return True
+        fact = self._op(call)
+        if fact is None:
+            return False
+        return (_is_new(fact) and not fact.mutates) or self._only_reads(call)
+
+    def _op(self, call: ast.Call) -> OpFact | None:
+        """Return the op of torch that a call is by its path, or by the name of a method that is nobody else's."""
+        func, path = call.func, self._code.path(call.func)
+        if path.startswith("torch."):
+            return torchfacts.load().op(path.rpartition(".")[2])
+        if isinstance(func, ast.Attribute) and func.attr not in self._own and not path:
+            return torchfacts.load().op(func.attr)
+        return None
+
+    def _is_native(self, call: ast.Call) -> bool:
+        """Return whether the tapes show that a call builds nodes, and that none of the program's code runs in it."""
+        made, _, through = self._made_at()
+        span = self._span(call)
+        return span in made and span not in through
+
+    def _span(self, node: ast.expr) -> Span:
+        code = self._code
+        return code.index.span(code.source.path, code.start(node), code.end(node))
+
+    def _made_at(self) -> tuple[set[Span], set[Span], set[Span]]:
+        """Return where nodes were built, where views were, and the calls that led to any."""
+        if self._spans is None:
+            made: set[Span] = set()
+            views: set[Span] = set()
+            through: set[Span] = set()
+            for tape in self._context.tapes:
+                for event in tape.events:
+                    if isinstance(event, Node):
+                        made.add(event.at.span)
+                        through.update(frames(event.at)[1:])
+                        if "View" in event.op or "Alias" in event.op or "AsStrided" in event.op:
+                            views.add(event.at.span)
+            self._spans = made, views, through
+        return self._spans
+
+
+def _may_be_in_place(call: ast.Call) -> bool:
+    return any(keyword.arg in ("inplace", "out", None) for keyword in call.keywords)
+
+
+def _is_new(fact: OpFact) -> bool:
+    """Return whether the result of an op shares no memory with anything."""
+    shares = fact.view != "no" or fact.returns_input != "no" or fact.unversioned_view_of is not None
+    return not shares and fact.name not in _SHARED_WITH_ARRAYS and not fact.mutates

@@ -1,0 +1,84 @@
+"""What else holds a tensor that is changed in place: a safe fix leaves what the others read as it was, by torch."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tapecheck.fixes import fixes_for
+from tests.cases import under_torch
+from tests.fixes.support import fixed, report_of
+
+PROGRAM = """\
+import torch
+import torch.nn.functional as F
+w = torch.full((3,), 0.5, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+class Holder:
+    def put(self, tensor):
+        self.tensor = tensor
+    def same(self, tensor):
+        return tensor
+    def loss(self, tensor):
+        return (w * tensor).exp().sum()
+holder = Holder()
+def doubled(tensor):
+    return tensor * 2
+for _ in range(2):
+    h = {made}
+    {held}
+    loss = {loss}
+    print(float(loss))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+CHANGES = ("h += 1", "h.add_(1)", "y = h.relu_()", "h = h.mul_(3)", "F.relu(h, inplace=True)")
+MADE = ("torch.full((3,), -1.0)", "w.exp() - 2")
+# How something else comes by the tensor, and what is read of it after the change; the first two: nothing does.
+HELD = {
+    "alone": ("", "h.sum()"),
+    "computed with": ("n = h.sum() + doubled(h).sum() + len(h)", "(w * n).sum() + h.sum()"),
+    "a list": ("kept = []; kept.append(h)", "sum((w * one).sum() for one in kept)"),
+    "another name": ("d = h", "(w + d).exp().sum()"),
+    "a view": ("d = h[0:2]", "(w[0:2] + d).exp().sum()"),
+    "a method's view": ("d = h.view(3, 1)", "(w + d).exp().sum()"),
+    "a detached one": ("d = h.detach()", "(w + d).exp().sum()"),
+    "an array": ("d = h.detach().numpy()", "(w * float(d.sum())).sum()"),
+    "an object": ("holder.put(h)", "holder.loss(holder.tensor)"),
+    "what is returned": ("d = holder.same(h)", "(w + d).exp().sum()"),
+    "a tuple": ("pair = (h, 1)", "(w + pair[0]).exp().sum()"),
+    "a closure": ("late = lambda: h.sum()", "(w * late()).sum()"),
+    "a conditional": ("d = h if float(h.sum()) < 9 else w", "(w + d).exp().sum()"),
+}
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+@pytest.mark.parametrize("held", HELD)
+def test_a_safe_fix_computes_what_the_program_computes_until_it_raises(held: str, tmp_path: Path) -> None:
+    store, read = HELD[held]
+    pairs: list[tuple[str, str, str]] = []
+    for change, made in product(CHANGES, MADE):
+        before = f"{store}\n    first = (w * h).sum()\n    {change}"
+        text = PROGRAM.format(made=made, held=before, loss=f"first + {read}")
+        report = report_of(text)
+        for finding in report.findings:
+            if finding.code == "TAPE102":
+                fixes = fixes_for(report, finding)
+                pairs += [(fix.title, text, fixed(text, fix)) for fix in fixes if fix.applicability == "safe"]
+    outcomes = _run([text for _, *texts in pairs for text in texts], tmp_path)
+    for (title, text, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
+        assert was["exception"] == "RuntimeError", text
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert now["output"].split()[0] == was["output"].split()[0], f"{title}\n{after}"
+    alone = [title for title, _, _ in pairs if "copy" not in title]
+    assert bool(alone) == (held in ("alone", "computed with")), alone
+
+
+def _run(texts: list[str], folder: Path) -> list[under_torch.Outcome]:
+    for number, text in enumerate(texts):
+        (folder / f"{number}.py").write_text(text)
+    return under_torch.run_all([{"path": folder / f"{number}.py"} for number in range(len(texts))])
