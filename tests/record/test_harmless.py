@@ -325,3 +325,28 @@ def test_the_recorder_reads_no_memory_by_address() -> None:
         text = path.read_text()
         assert "data_ptr" not in text and "string_at" not in text, path.name
         assert "untyped_storage" not in text or path.name == "values.py"
+
+
+def test_views_that_may_not_be_changed_end_no_recording(write: Write, tmp_path: Path) -> None:
+    script = write("""
+import torch
+torch.manual_seed(0)
+head = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(3):
+    whole = head(torch.ones(2, 4))
+    left, right = whole.split(2, 1)
+    with torch.no_grad():
+        right.zero_()
+    whole.sum().backward()
+    optimizer.step()
+    try:
+        (left * right).sum().backward()
+    except RuntimeError as error:
+        print(str(error)[:40], head.weight.sum().item())
+""")
+    done = probed(script, cwd=str(tmp_path), options=("--bytes", "1"))
+    assert (done.stdout, done.returncode) == (plain(script, cwd=str(tmp_path)).stdout, 0), done.stderr
+    with (tmp_path / "tape.jsonl").open() as file:
+        end = read_tape(file).events[-1]
+    assert isinstance(end, End) and (end.how, end.detail) == ("finished", "")

@@ -366,3 +366,45 @@ def test_a_step_uses_nothing_of_a_part_that_was_cleared_before_it(record: Callab
     names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
     assert "gradients-used" not in names
     assert [name.partition(":")[0] for name in names].count("gradient-discarded") == 4
+
+
+def test_a_closure_is_used_by_a_step_of_the_parameters_it_reaches_only(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+        from torch import nn
+
+        mine, other = nn.Linear(3, 1), nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(mine.parameters(), lr=0.1)
+        unused = torch.optim.SGD(other.parameters(), lr=0.1)
+
+        def closure():
+            loss = other(torch.ones(2, 3)).sum()
+            loss.backward()
+            return loss
+
+        for step in range(3):
+            optimizer.step(closure)
+            other.zero_grad()
+    """)
+    names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
+    assert "gradients-used" not in names
+    assert [name.partition(":")[0] for name in names].count("gradient-discarded") == 2
+
+
+def test_steps_of_others_are_no_comparison_for_a_backward(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+        from torch import nn
+
+        mine, other = nn.Linear(3, 1), nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(mine.parameters(), lr=0.1)
+        second = torch.optim.SGD(other.parameters(), lr=0.1)
+        for step in range(4):
+            second.zero_grad()
+            other(torch.ones(2, 3)).sum().backward()
+            second.step()
+            mine(torch.zeros(2, 3)).mul(0).sum().backward()
+            optimizer.step()
+    """)
+    compared = [event.at.line for event in result.tape.events if getattr(event, "name", "") == "backward-compared"]
+    assert compared == [9]

@@ -11,11 +11,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional
 
 from .effort import NODE, OBJECTS_A_UNIT, Effort, cpu_seconds
-from .holds import SAMPLED, has_graph
+from .holds import SAMPLED
 from .lines import Place, RunningLoop, ThreadLines
 from .lookups import elements_of, entries_of, is_a
 from .recording import LiveBytes, Recording
-from .values import address_of
+from .values import address_of, has_graph, is_learning_leaf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +60,7 @@ def count(recorder: Recording, tensors: Iterable[Tensor], nodes: Iterable[Node],
     parameters = sum(map(size, learned))
     # Reading `.grad` makes a Python object: of parameters only, unless the program reads gradients itself.
     named = any(text.names_gradients for text in recorder.sources.texts())
-    leaves = learned + ([tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad] if named else [])
+    leaves = learned + (list(filter(is_learning_leaf, tensors)) if named else [])
     gradients = sum(size(tensor.grad) for tensor in leaves if tensor.is_leaf)
     states = sum(
         size(value) for optimizer in optimizers for value in _tensors_in(getattr(optimizer, "state", None), torch)

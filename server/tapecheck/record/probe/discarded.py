@@ -47,21 +47,31 @@ class _Discarded:
         self.leaves: Set[int] = set()
 
 
+class _Open:
+    """A backward that has begun: the call of the program's code that it runs in, and the versions of all gradients."""
+
+    __slots__ = ("before", "code", "where")
+
+    def __init__(self, where: Where, code: object, before: Dict[int, Optional[int]]) -> None:
+        self.where = where
+        self.code = code
+        self.before = before
+
+
 class _Thread:
     """What is known of the gradients that one thread's backward calls make.
 
-    `open` is the backward that began last, with the versions of all gradients before it. `within` says whether a step
-    is running: the gradients of its closure are used once the closure returns. `closure` is the running call of the
-    closure's code that has called backward, with that backward.
+    `open` is the backward that began last. `within` has the parameters of the running step: what its closure gives them
+    is used once the closure returns. `closure` is the backward that last did so.
     """
 
     __slots__ = ("closure", "open", "waiting", "within")
 
     def __init__(self) -> None:
-        self.open: Optional[Tuple[Where, Dict[int, Optional[int]]]] = None
+        self.open: Optional[_Open] = None
         self.waiting: List[_Call] = []
-        self.within = False
-        self.closure: Optional[Tuple[object, Where]] = None
+        self.within: Set[int] = set()
+        self.closure: Optional[_Open] = None
 
 
 class Discarded(GradientsDiscarded):
@@ -76,18 +86,17 @@ class Discarded(GradientsDiscarded):
         self.threads: Dict[int, _Thread] = {}
         self.discarded: Dict[Optional[Place], _Discarded] = {}
         self.used: Dict[Optional[Place], int] = {}
+        self.given: Dict[Optional[Place], Set[int]] = {}
+        # The backward calls that had been let pass when gradients were looked at last.
+        self._passed = 0
 
     def before_backward(self, where: Where) -> None:
         """Settle what came before, and note how gradients are before this backward adds to them."""
         thread = self._thread()
         self._settle(thread)
-        if thread.within:
-            self.used[where[0]] = self.used.get(where[0], 0) + 1
-            thread.closure = (self._call(), where)
-            return
         count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
         if count <= _CALLS:
-            thread.open = (where, {id(p): _version(p) for p in self._parameters()})
+            thread.open = _Open(where, self._call(), {id(p): _version(p) for p in self._parameters()})
 
     def after_backward(self) -> None:
         """Note what the last backward has added before any line runs that may clear it, by whatever name."""
@@ -102,17 +111,19 @@ class Discarded(GradientsDiscarded):
             thread = self._thread()
             if thread.open is not None:
                 self._settle(thread)
-            elif thread.within and thread.closure is not None and thread.closure[0] is self._call():
+            closure = thread.closure
+            if closure is not None and closure.code is self._call():
                 # The same call that has called backward clears: the step never sees what that gave.
-                where = thread.closure[1]
-                self.used[where[0]] -= 1
+                self.used[closure.where[0]] -= 1
                 thread.closure = None
-                self._tell(where, [id(p) for p in self._parameters() if _version(p) is not None])
+                self._tell(closure.where, [id(p) for p in self._parameters() if _version(p) is not None])
 
     def after_step(self) -> None:
         """Note that a step has ended."""
         thread = self._thread()
-        thread.within = False
+        if thread.open is not None:
+            self._settle(thread)
+        thread.within.clear()
         thread.closure = None
 
     def _thread(self) -> _Thread:
@@ -130,8 +141,7 @@ class Discarded(GradientsDiscarded):
         """Tell the calls whose gradients this step uses."""
         thread = self._thread()
         self._settle(thread)
-        thread.within = True
-        keys = set(map(id, params))
+        keys = thread.within = set(map(id, params))
         # What it uses may have been made in other threads: of those nothing is read.
         for other in list(self.threads.values()):
             left = []
@@ -163,18 +173,34 @@ class Discarded(GradientsDiscarded):
     def _settle(self, thread: _Thread) -> None:
         """Look at the gradients: what the open call has added, and what of earlier calls has been cleared."""
         begun, thread.open = thread.open, None
-        self._drop_cleared(thread, {} if begun is None else begun[1])
+        self._forget_unseen()
+        self._drop_cleared(thread, {} if begun is None else begun.before)
         if begun is None:
             return
-        where, before = begun
         added = {}
         for parameter in self._parameters():
             version = _version(parameter)
-            if version is not None and before.get(id(parameter), -1) != version:
+            if version is not None and begun.before.get(id(parameter), -1) != version:
                 added[id(parameter)] = (weakref.ref(parameter), version)
-        if added:
-            thread.waiting.append(_Call(where, added))
+        self.given.setdefault(begun.where[0], set()).update(added)
+        if thread.within & added.keys():
+            place = begun.where[0]
+            self.used[place] = self.used.get(place, 0) + 1
+            thread.closure = begun
+        elif added:
+            thread.waiting.append(_Call(begun.where, added))
             del thread.waiting[: -4 * _CALLS]
+
+    def _forget_unseen(self) -> None:
+        """Forget the calls that wait if others were let pass since the last look.
+
+        What is there now may be what those gave after it was cleared.
+        """
+        passed = self.recorder.passing.count
+        if passed != self._passed:
+            self._passed = passed
+            for thread in list(self.threads.values()):
+                thread.waiting = []
 
     def _drop_cleared(self, thread: _Thread, before: Mapping[int, Optional[int]]) -> None:
         """Tell the calls whose gradients are gone; `before` has the versions at the beginning of the last backward."""

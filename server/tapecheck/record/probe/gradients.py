@@ -77,7 +77,8 @@ class UsedGradients(GradientsUsed):
         self.from_place: Dict[Tuple[int, Optional[Place]], int] = {}
         self.looked: Dict[Optional[Place], Tuple[Where, int]] = {}
         """By the place of backward calls: how many came between a step and the next one that were compared."""
-        self._between: Dict[Optional[Place], Where] = {}
+        # With the parameters whose used gradients were looked at when such a call began, by identity.
+        self._between: Dict[Optional[Place], Tuple[Where, Dict[int, weakref.ref[Tensor]]]] = {}
         self._unknown: Set[Optional[Place]] = set()
         # The backward calls that had been let pass when gradients were looked at last.
         self._passed = 0
@@ -96,7 +97,8 @@ class UsedGradients(GradientsUsed):
         self._forget_unseen()
         for number, entries in list(self.used.items()):
             if entries:
-                self._between[where[0]] = where
+                looked = self._between.setdefault(where[0], (where, {}))[1]
+                looked.update((id(entry.parameter()), entry.parameter) for entry in entries)
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
 
     def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor]) -> None:
@@ -147,10 +149,12 @@ class UsedGradients(GradientsUsed):
                     self._tell(entry)
             self.used[other] = left
         self.used.pop(number, None)
-        for place, where in self._between.items():
-            first, times = self.looked.get(place, (where, 0))
-            self.looked[place] = first, times + 1
-        self._between.clear()
+        for place, (where, looked) in list(self._between.items()):
+            given = self.recorder.discarded.given.get(place, ())
+            if any(key in stepped and key in given and reference() is not None for key, reference in looked.items()):
+                first, times = self.looked.get(place, (where, 0))
+                self.looked[place] = first, times + 1
+                del self._between[place]
 
     def _forget_unseen(self) -> None:
         """Forget the gradients if backward calls were let pass since the last look: which one added is not known."""

@@ -23,7 +23,7 @@ from .lookups import bases_of, elements_of, entries_of, is_a, members, module_of
 from .names import locals_of, release, user_frames
 from .recording import Holds, Recording
 from .sources import Extent, LoopText, Sources, SourceText, Store
-from .values import TensorRef
+from .values import TensorRef, has_graph, is_learning_leaf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -229,14 +229,12 @@ class HoldFinder(Holds):
         tensors = []
         for value in self.live():
             try:
-                if value.is_leaf:
-                    # A gradient that Python never saw stays unseen: only a backward with create_graph gives it a graph.
-                    if not self.gradients_have_graphs or not value.requires_grad:
-                        continue
+                if has_graph(value):
+                    tensors.append(value)
+                # A gradient that Python never saw stays unseen: only a backward with create_graph gives it a graph.
+                elif self.gradients_have_graphs and is_learning_leaf(value):
                     if value.grad is not None and value.grad.grad_fn is not None:
                         tensors.append(value)
-                elif has_graph(value):
-                    tensors.append(value)
             except Exception:
                 continue
         return tensors
@@ -515,14 +513,6 @@ def _subclasses(kind: type) -> Set[type]:
                 found.add(inner)
                 stack.append(inner)
     return found
-
-
-def has_graph(tensor: Tensor) -> bool:
-    # Asking a view that was changed in place for its node would build a new one.
-    try:
-        return not tensor.is_leaf and not (tensor._is_view() and tensor._version) and tensor.grad_fn is not None
-    except RuntimeError:
-        return False
 
 
 def _of_items(value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .graph import NewLeaf
 from .lines import Iterations, Place, State, ThreadLines, Where, iterations
 from .recording import InPlaceChanges, Recording
-from .values import address_of, version_of
+from .values import address_of, is_learning_leaf, version_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +142,7 @@ class Changes(InPlaceChanges):
             return
         storage = recorder.reader.storage(address)
         leaf = None
-        if tensor.is_leaf and tensor.requires_grad:
+        if is_learning_leaf(tensor):
             found: List[NewLeaf] = []
             leaf = recorder.reader.leaf(tensor, found)
             if found:

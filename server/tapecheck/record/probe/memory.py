@@ -10,6 +10,7 @@ from typing import Optional
 from .alive import count
 from .lines import ThreadLines
 from .recording import Recording
+from .values import has_graph
 
 _MAX_NODES = 1_000_000
 _MAX_LINES = 8
@@ -47,7 +48,7 @@ class MemoryReport:
         with recorder.group():
             recorder.declare_loops(lines)
             at = recorder.here(lines)
-            graphs = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+            graphs = [tensor.grad_fn for tensor in tensors if has_graph(tensor)]
             nodes = list(reader.walk_all(graphs, _MAX_NODES))
             graphs.clear()
             held = count(recorder, tensors, nodes, device)

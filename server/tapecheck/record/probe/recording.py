@@ -193,7 +193,9 @@ class GradientsUsed(Protocol):
 
 
 class GradientsDiscarded(Protocol):
-    """The gradients that no step uses."""
+    """The gradients that no step uses; `given` are the parameters that the first calls from a place have added to."""
+
+    given: Mapping[Optional[Place], Set[int]]
 
     def before_backward(self, where: Where) -> None: ...
 

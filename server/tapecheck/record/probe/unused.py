@@ -10,6 +10,7 @@ from .guard import Guard
 from .lines import Place, ThreadLines
 from .lookups import elements_of, entries_of, is_a
 from .recording import Recording, UnusedGraphs
+from .values import has_graph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,7 +117,7 @@ class Unused(UnusedGraphs):
     def _look(self, loop: _Loop, output: object) -> None:
         loop.calls += 1
         reader = self.recorder.reader
-        roots = [tensor.grad_fn for tensor in self._tensors(output, 0) if tensor.grad_fn is not None]
+        roots = [tensor.grad_fn for tensor in self._tensors(output, 0) if has_graph(tensor)]
         nodes = list(reader.walk_all(roots, _MAX_NODES))
         try:
             if not nodes or len(nodes) >= _MAX_NODES:

@@ -194,3 +194,24 @@ def _dense(tensor: Tensor) -> bool:
                 return False
             dense *= size
     return True
+
+
+def is_learning_leaf(tensor: Tensor) -> bool:
+    """Return whether a tensor is a leaf that requires grad; one of several views that may not be changed is none."""
+    try:
+        return bool(not tensor.is_leaf and tensor.grad_fn is not None)
+    except RuntimeError:
+        return False
+
+
+def has_graph(tensor: Tensor) -> bool:
+    """Return whether a tensor leads to a graph, without building a node.
+
+    One is built where a view is asked that was changed in place.
+    """
+    try:
+        if tensor._is_view() and tensor._version:
+            return False
+        return not tensor.is_leaf and tensor.grad_fn is not None
+    except RuntimeError:
+        return False

@@ -26,10 +26,10 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     unlisted = isinstance(finding.facts, StaleGradientFacts) and finding.facts.unlisted
     # What was compared are the gradients of the parameters that an optimizer has.
     looked = sum(times for at, times in story.looked if story.at(finding.span, at.span))
-    if story.compared and looked and not unlisted:
+    if looked and not unlisted:
         return Evidence(
             "refuted",
-            f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
-            None, {"steps": story.compared},
+            f"the gradients of {steps_text(looked)} were compared with those of the next: none was used twice",
+            None, {"steps": looked},
         )  # fmt: skip
     return None
