@@ -120,6 +120,24 @@ for step in range(5):
     assert [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings] == [("TAPE402", 8)]
 
 
+def test_what_selects_is_to_blame_where_a_term_hangs_on_it_alone() -> None:
+    text = """\
+import torch
+from torch import nn
+encoder, codes, decoder = nn.Linear(4, 3), nn.Embedding(8, 3), nn.Linear(3, 4)
+optimizer = torch.optim.Adam([*encoder.parameters(), *codes.parameters(), *decoder.parameters()])
+for step in range(5):
+    x = torch.randn(6, 4)
+    z = encoder(x)
+    q = codes(torch.cdist(z, codes.weight).argmin(1))
+    loss = (decoder(q) - x).pow(2).mean() + (q - z.detach()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings] == [("TAPE402", 8)]
+
+
 def test_the_cut_before_the_own_step_is_the_one_to_mend() -> None:
     text = """\
 import torch

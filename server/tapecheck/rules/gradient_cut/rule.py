@@ -92,7 +92,7 @@ class GradientCut(Rule):
         causes += cleared
         for cause in causes:
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
-        stories = _stories(places.values())
+        stories = _stories(reading, places.values())
         for story in stories:
             told = max(story, key=lambda causes: _blame(reading, causes, trained)) if len(story) > 1 else story[0]
             others = [causes[0] for causes in story if causes is not told]
@@ -637,16 +637,33 @@ def _made_at(reading: Reading, leaf: int) -> tuple[str, int, int]:
     return at.file, at.span.line, at.span.column
 
 
-def _stories(places: Iterable[list[_Cause]]) -> Iterable[list[list[_Cause]]]:
+def _stories(reading: Reading, places: Iterable[list[_Cause]]) -> Iterable[list[list[_Cause]]]:
     """Return the causes of each place by what they cut off: places that cut off the same parameters are one story."""
-    # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
-    by_hand = {leaf for causes in places for cause in causes if cause.how in _WRITTEN for leaf in cause.lost}
+    by_hand = [cause for causes in places for cause in causes if cause.how in _WRITTEN]
     stories: dict[frozenset[int], list[list[_Cause]]] = {}
     for causes in places:
-        if not all(cause.how == "nondifferentiable" and cause.lost <= by_hand for cause in causes):
+        if not all(_selects_beside(reading, cause, by_hand) for cause in causes):
             causes.sort(key=lambda cause: cause.copied is not None)
             stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
     return stories.values()
+
+
+def _selects_beside(reading: Reading, cause: _Cause, by_hand: Sequence[_Cause]) -> bool:
+    """Return whether a cut is an operation such as an argmin that selects for the sake of what somebody cut by hand.
+
+    It is what is to be mended where a term of the loss has the parameters behind it alone.
+    """
+    beside = [written for written in by_hand if written.lost & cause.lost]
+    if cause.how != "nondifferentiable" or not cause.lost <= set().union(*(written.lost for written in beside)):
+        return False
+    written = {other.at for other in beside}
+    for term in terms_of(reading, cause.run):
+        nodes = reading.ledger.ancestry([term.node]) if term.node is not None else ()
+        numbers = {cut for node in nodes if node in reading.ledger.nodes for cut in reading.ledger.nodes[node].cuts}
+        places = {cut.at for cut in with_sources(reading, sorted(numbers)).values()}
+        if cause.at in places and not places & written:
+            return False
+    return True
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
