@@ -431,7 +431,7 @@ def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) 
             torch.world.graph.make_leaf(view, node, viewed.name)
         view.note(Mark.VIEW_UNDER_NO_GRAD)
     elif viewed.extra is not None:
-        for mark in (Mark.PART_OF_SEVERAL, Mark.VIEW_UNDER_NO_GRAD):
+        for mark in (Mark.PART_OF_SEVERAL, Mark.PERHAPS_A_COPY, Mark.VIEW_UNDER_NO_GRAD):
             if mark in viewed.extra:
                 view.note(mark, viewed.extra[mark])
 
@@ -444,8 +444,9 @@ def lies_across(value: Value) -> bool:
 def change(torch: Torch, target: Tensor | Unknown, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """Change a tensor in place; raises as torch does for a leaf that requires grad."""
     written_through(torch, target, node, how, written)
-    event = torch.world.graph.change(target, node, how, written=written)
-    if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
+    bumps: Fact = "may" if marked(target, Mark.PERHAPS_A_COPY) else "yes"
+    event = torch.world.graph.change(target, node, how, bumps=bumps, written=written)
+    if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == bumps == "yes":
         view = "a view of a leaf Variable" if event.on_view or event.kind == "part" else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
 
@@ -873,7 +874,10 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
-    result = op(torch, _index_op(torch, "getitem", index), [owner, index], {}, node)
+    name = _index_op(torch, "getitem", index)
+    result = op(torch, name, [owner, index], {}, node)
+    if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
+        result.note(Mark.PERHAPS_A_COPY)
     first = index[0] if isinstance(index, tuple) and index else index
     if isinstance(result, Tensor) and concrete(first) is None:
         result.length = 1

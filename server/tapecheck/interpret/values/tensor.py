@@ -59,6 +59,8 @@ class Mark(Enum):
     """The name of the type that it was made to."""
     SAVED = "saved"
     """Whether such a model comes out of a saved file."""
+    PERHAPS_A_COPY = "perhaps a copy"
+    """Taken by an index nobody knows: a number gives a view, an array of them a copy."""
     VIEW_UNDER_NO_GRAD = "view under no_grad"
     TAKEN_FOR_DATA = "taken for data"
     """Computed of nothing but what is taken for data, as `Unknown.assumed` says, and of constants."""
