@@ -199,7 +199,7 @@ def _dense(tensor: Tensor) -> bool:
 def is_learning_leaf(tensor: Tensor) -> bool:
     """Return whether a tensor is a leaf that requires grad; one of several views that may not be changed is none."""
     try:
-        return bool(not tensor.is_leaf and tensor.grad_fn is not None)
+        return bool(tensor.requires_grad and tensor.is_leaf)
     except RuntimeError:
         return False
 
