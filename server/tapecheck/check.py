@@ -29,6 +29,7 @@ from tapecheck.interpret import (
 from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.words import join
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, did_you_mean
@@ -47,7 +48,7 @@ from tapecheck.source.suppress import (
     names_rule,
     unused,
 )
-from tapecheck.tape import MovedTape, Moves, Span, Tape
+from tapecheck.tape import Backward, MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
@@ -88,6 +89,19 @@ class Report:
     @property
     def error(self) -> str | None:
         return self.source.error
+
+    def retained(self) -> frozenset[tuple[str, int]]:
+        """Return the lines of other files where this program runs a backward that retains its graph for something."""
+        needless = {one.span for one in self.elsewhere if one.code == NeedlessRetainGraph.code}
+        return frozenset(
+            (event.at.span.file, event.at.span.line)
+            for tape in self.interpretation.tapes
+            for event in tape.events
+            if isinstance(event, Backward)
+            and event.retain_argument in ("yes", "may")
+            and event.at.file != self.source.path
+            and event.at.span not in needless
+        )
 
     def call_of(self, finding: Finding) -> Span | None:
         """Return the innermost call in this file that led to a finding in another one; None where none is seen."""

@@ -487,3 +487,33 @@ def test_what_a_caller_makes_certain_is_told_and_mended_so(
     assert "Fixed 1 finding in 1 file" in err and "Not made" not in err
     assert "self.metrics.append(loss.detach())" in (here / "trainer.py").read_text()
     assert (here / "train.py").read_text() == CALLING
+
+
+_STEPS = """\
+import torch
+
+
+def fit(model, opt, data, target):
+    for x in data:
+        loss = (model(x) - target()).pow(2).mean()
+        opt.zero_grad()
+        loss.backward(retain_graph=True)
+"""
+_PROGRAM = """\
+import torch
+from steps import fit
+
+model = torch.nn.Linear(3, 1)
+start = model(torch.randn(8, 3))
+fit(model, torch.optim.SGD(model.parameters(), 0.1), torch.randn(20, 8, 3), lambda: TARGET)
+"""
+
+
+def test_a_flag_that_one_of_several_programs_needs_is_not_needless(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "steps.py").write_text(_STEPS)
+    (here / "plain.py").write_text(_PROGRAM.replace("TARGET", "start.detach()"))
+    assert [row["code"] for row in rows(capsys, ".")] == ["TAPE301"]
+    (here / "towards.py").write_text(_PROGRAM.replace("TARGET", "start"))
+    assert rows(capsys, ".") == rows(capsys, "steps.py") == rows(capsys, "plain.py", "towards.py") == []

@@ -10,6 +10,7 @@ from tapecheck.cli.effort import untried
 from tapecheck.cli.shared import real_path
 from tapecheck.report import Checked
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.source.project import Projects
 from tapecheck.source.selection import Selection
 from tapecheck.tape import Span
@@ -39,6 +40,7 @@ def to_their_files(
     """
     from tapecheck.fixes import Effort
 
+    _keep_what_is_needed(files, callers)
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
@@ -67,6 +69,20 @@ def to_their_files(
         file.elsewhere = left
     for place, effort in efforts.items():
         homes[place].incomplete += untried(effort, len(homes[place].findings))
+
+
+def _keep_what_is_needed(files: Sequence[Checked], callers: Sequence[Checked]) -> None:
+    """Take out what calls a flag needless that another program needs: it stands in a line that several programs run."""
+    needed = {(real_path(path), line) for file in (*files, *callers) for path, line in file.retained}
+
+    def wrong(finding: Finding) -> bool:
+        return finding.code == NeedlessRetainGraph.code and (real_path(finding.span.file), finding.span.line) in needed
+
+    for file in (*files, *callers) if needed else ():
+        file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
+        pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
+        file.findings = [one for one, _ in pairs]
+        file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

@@ -21,6 +21,9 @@ from tapecheck.report import Checked, Problem
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError
 
+_FOUND = ("findings", "fixes", "elsewhere", "retained", "incomplete", "gaps", "texts")
+"""What a check finds in a file, beside what editing it comes to."""
+
 
 @dataclass(slots=True)
 class _File:
@@ -108,7 +111,18 @@ class Together:
             file.path, self.wanted, rewrite.before, lambda was, now: self._hidden({path: (was, now)}, file.path)
         )
         self._known.pop(path, None)
-        for name in ("findings", "fixes", "elsewhere", "incomplete", "gaps", "texts", "rewrite", "shared", "refused"):
+        for name in (
+            "findings",
+            "fixes",
+            "elsewhere",
+            "retained",
+            "incomplete",
+            "gaps",
+            "texts",
+            "rewrite",
+            "shared",
+            "refused",
+        ):
             setattr(file, name, getattr(told, name))
 
     def _hidden(self, edited: Mapping[str, tuple[Document, Document]], asked: str) -> Finding | None:
@@ -315,8 +329,8 @@ class Together:
         told = edited_file(file.checked.path, self.wanted, report, fixes, effort)
         old = file.checked
         old.shared = any(self._left_out(fix) for several in fixes for fix in several)
-        old.findings, old.fixes, old.elsewhere = told.findings, told.fixes, told.elsewhere
-        old.incomplete, old.gaps, old.texts = told.incomplete, told.gaps, told.texts
+        for name in _FOUND:
+            setattr(old, name, getattr(told, name))
         if file.touched:
             others = {known.now.path for other in file.others if (known := self._known.get(other)) is not None}
             old.rewrite = rewritten(file.first, file.now, file.data, file.done)

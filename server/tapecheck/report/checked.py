@@ -120,6 +120,8 @@ class Checked:
     peak: list[dict[str, object]] = field(default_factory=list)
     """What a recorded run held where most was alive, for each of its processes."""
     incomplete: list[Incomplete] = field(default_factory=list)
+    retained: frozenset[tuple[str, int]] = frozenset()
+    """The lines of other files where its program needs the graph that a backward retains."""
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""
 
