@@ -11,7 +11,7 @@ import ast
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
-from tapecheck.interpret.objects import containers, methods, syntax
+from tapecheck.interpret.objects import containers, exceptions, methods, syntax
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -237,6 +237,7 @@ class Machine:
     elements = loops.elements
     gathered = comprehensions.gathered
     trained = comprehensions.trained
+    exception_info = staticmethod(exceptions.info)
     enter = statements.enter
     leave = statements.leave
     caught = statements.caught

@@ -18,15 +18,12 @@ from tapecheck.interpret.values import (
     NO_DEFAULT,
     BaseValue,
     Class,
-    Dict,
     Env,
     Function,
     Instance,
     Lib,
-    List,
     Module,
     Native,
-    Set,
     Tensor,
     Unknown,
     Value,
@@ -104,7 +101,7 @@ class Present:
             return Graph.NONE
         if isinstance(value, Tensor) or type(value) is Unknown:
             return self._graph_of(value)
-        if _has_members(value):
+        if behaviour(value).has_members:
             known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:
@@ -226,11 +223,6 @@ def _has_leaves(value: Value) -> bool:
     return is_module(value) or (carry.has_graph(value) and value.is_leaf)
 
 
-def _has_members(value: Value) -> bool:
-    """Whether a value is a container, or an object that is no module."""
-    return isinstance(value, (tuple, List, Dict, Set)) or (isinstance(value, Instance) and not value.module)
-
-
 _STEPPING = frozenset(("step", "zero_grad"))
 
 
@@ -240,9 +232,8 @@ def _steps(value: Value, named: bool, depth: int) -> bool:
         return value.name in _STEPPING and _steps(value.receiver, True, 0)
     if state_of(value, OptimizerState) is not None:
         return named
-    return (
-        depth > 0 and _has_members(value) and any(_steps(one, named, depth - 1) for one in behaviour(value).children())
-    )
+    owner = behaviour(value)
+    return depth > 0 and owner.has_members and any(_steps(one, named, depth - 1) for one in owner.children())
 
 
 def _builds_nothing(function: Function, seen: set[int]) -> bool:

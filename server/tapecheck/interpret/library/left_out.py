@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, state_of
-from tapecheck.interpret.values import Class, Dict, Instance, List, Set, Tensor, Value, is_parameter, items_of
+from tapecheck.interpret.values import Class, Instance, Tensor, Value, behaviour, is_module, is_parameter
 from tapecheck.tape import LeftOut, Named
 
 _NUMBERED = re.compile(r"(?:\w+\.)*?layers\.\d+")
@@ -193,17 +193,9 @@ def _leaves_of(
         return
     seen.add(id(value))
     inner, lost_below = depth - 1, True
-    parts: Iterable[tuple[str, Value]] = ()
     if state_of(value, OptimizerState) is not None:
         return
-    if isinstance(value, Instance):
-        if value.module:
-            inner, lost_below, holder = depth, lost, holder if lost else value.cls
-        parts = [(f"{path}.{name}" if path else name, item) for name, item in value.attrs.items()]
-    elif isinstance(value, Dict):
-        parts = [(f"{path}[{k!r}]" if isinstance(k, (str, int)) else path, item) for k, item in value.items.items()]
-    elif isinstance(value, (List, tuple, Set)):
-        items = items_of(value)
-        parts = [(f"{path}[{index}]", item) for index, item in enumerate(items)]
-    for name, item in parts:
+    if is_module(value):
+        inner, lost_below, holder = depth, lost, holder if lost else value.cls
+    for name, item in behaviour(value).named_parts(path):
         yield from _leaves_of(item, name, inner, seen, holder, lost_below)

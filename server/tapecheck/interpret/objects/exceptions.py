@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins as python
 
-from tapecheck.interpret.values import Class, Instance, Lib, Signal, Unknown, Value, behaviour, user_class
+from tapecheck.interpret.values import Args, Class, Instance, Lib, Signal, Unknown, Value, behaviour, user_class
 
 NAMES = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -41,6 +41,14 @@ def object_of(raised: Signal) -> Value:
 def class_of(raised: Signal) -> Value:
     value = object_of(raised)
     return user_class(value) or Lib(f"builtins.{raised.kind}")
+
+
+def info(raised: Signal | None) -> Args:
+    """Return what the `__exit__` of a context manager is given: class, object and traceback, or three times None."""
+    if raised is None:
+        return [None, None, None]
+    value = object_of(raised)
+    return [class_of(raised), value, Unknown("traceback")]
 
 
 def stop_iteration(result: Value) -> Instance:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.values import Cached, Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
+from tapecheck.interpret.values import Env, Lib, Module, Unknown, Value, behaviour
 from tapecheck.source.modules import Modules
 from tapecheck.source.search import Found
 
@@ -115,23 +115,6 @@ def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
     return not any(line.lstrip().startswith("global ") for line in module.lines) and all(
         name.startswith("__")
         or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
-        or _inert(value, module)
+        or behaviour(value).is_inert()
         for name, value in module.env.vars.items()
     )
-
-
-def _inert(value: Value, module: Module) -> bool:
-    """Whether a value holds nothing that a run could change."""
-    if isinstance(value, Cached):
-        return False
-    if isinstance(value, Wrapped):
-        return value.state is None and _inert(value.function, module) and _inert(value.extra, module)
-    if isinstance(value, Function):
-        given = (*value.defaults, *value.kw_defaults, *value.attrs.values())
-        return value.env is value.env.globals and all(isinstance(default, _PLAIN) for default in given)
-    if isinstance(value, Class):
-        return all(_inert(member, module) for member in value.namespace.values())
-    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(_inert(item, module) for item in value))
-
-
-_PLAIN = (int, float, complex, str, bytes, type(None), type(...), Lib, Module)

@@ -13,12 +13,10 @@ from tapecheck.interpret.objects import exceptions, records, unknowns
 from tapecheck.interpret.python import conditions, expressions, flow, functions, guards, loops
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
-    Args,
     ByKind,
     Class,
     Context,
     Env,
-    Generator,
     Instance,
     Lib,
     Module,
@@ -133,40 +131,12 @@ def _with(machine: Engine, node: ast.With | ast.AsyncWith, env: Env) -> Run:
 
 def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
     """Enter a context; answers what `as` binds."""
-    if isinstance(manager, Context):
-        return manager.enter(machine)
-    if isinstance(manager, Instance):
-        for name in ("__enter__", "__aenter__"):
-            method = machine.special(manager, name)
-            if method is not None:
-                return machine.call(method, [], {}, node)
-        return manager
-    if isinstance(manager, Unknown):
-        machine.library.trusted_context(manager, node)
-        return manager.part_named("__enter__()")
-    if isinstance(manager, Generator):
-        # A decorator that is not visible has made a context manager of it.
-        machine.world.assumptions.enter(manager, "context", "the generator leaves recording as it is", node)
-    return manager
+    return behaviour(manager).entered(machine, node)
 
 
 def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
     """Leave a context that was entered; answers whether it swallows the exception its block ended in."""
-    if isinstance(manager, Context):
-        return manager.leave(machine, raised) is True
-    if isinstance(manager, Instance):
-        for name in ("__exit__", "__aexit__"):
-            method = machine.special(manager, name)
-            if method is not None:
-                args: Args = [None, None, None]
-                if raised is not None:
-                    if manager.cls is None:
-                        manager.raised = raised
-                    value = exceptions.object_of(raised)
-                    args = [exceptions.class_of(raised), value, Unknown("traceback")]
-                return machine.known_truth(machine.call(method, args, {}, node)) is True
-    machine.world.assumptions.leave(manager)
-    return False
+    return behaviour(manager).left(machine, raised, node)
 
 
 def caught(machine: Engine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
 from enum import Enum
 from types import EllipsisType
-from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar, Union
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, TypeVar, Union
 
 from tapecheck.interpret import limits
 from tapecheck.tape import Fact, Site
@@ -95,6 +95,13 @@ class Loops(Protocol):
     def note_entry(self, owner: BaseValue, key: Hashable) -> None: ...
 
 
+class Assumptions(Protocol):
+    """What is taken for granted while a context manager is entered, as far as values say so."""
+
+    def enter(self, manager: object, kind: Literal["context"], text: str, node: ast.AST) -> None: ...
+    def leave(self, manager: object) -> None: ...
+
+
 class Stores(Protocol):
     """How often something was stored, as far as values count it."""
 
@@ -107,7 +114,8 @@ class State(Protocol):
 
     @property
     def stores(self) -> Stores: ...
-
+    @property
+    def assumptions(self) -> Assumptions: ...
     @property
     def position(self) -> Position: ...
     @property
@@ -140,6 +148,8 @@ class Models(Protocol):
     def trusted_decorator(self, decorator: Value, function: Value) -> None: ...
     @property
     def hidden_method(self) -> Callable[..., None]: ...
+    @property
+    def trusted_context(self) -> Callable[..., None]: ...
     @property
     def operator(self) -> Callable[..., Value]: ...
     @property
@@ -186,6 +196,7 @@ class Interpreter(Protocol):
     def find_method(self) -> Callable[..., Value]: ...
     @property
     def special(self) -> Callable[..., Value]: ...
+    def exception_info(self, raised: Signal | None) -> Args: ...
     @property
     def instance_attribute(self) -> Callable[..., Value]: ...
     @property
@@ -263,6 +274,10 @@ class BaseValue:
 
     is_container: ClassVar[bool] = False
     """Whether it is a tuple, list, set or dict."""
+    has_members: bool = False
+    """Whether it is a container, or an object that is no module."""
+    is_fixed: ClassVar[bool] = False
+    """Whether it is the same in every run: a constant, a name of a library, a module."""
     is_iterator: ClassVar[bool] = False
     """Whether going over its elements uses it up."""
 
@@ -273,6 +288,14 @@ class BaseValue:
     def reached(self) -> Iterable[Value]:
         """Return what whoever has the value can come to by it."""
         return self.children()
+
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        """Return its elements or attributes, each with its name where `path` is that of the value."""
+        return ()
+
+    def is_inert(self) -> bool:
+        """Whether it holds nothing that a run could change."""
+        return self.is_fixed
 
     def mapped(self, each: Callable[[Value], Value], born: int) -> Value | None:
         """Return the container like this one of what `each` makes of its elements; None of what is no container."""
@@ -363,6 +386,17 @@ class BaseValue:
         # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
         machine.library.trusted_decorator(self.itself(), function)
         return function
+
+    # -- as a context manager -------------------------------------------------------------------------------
+
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        """Return what `as` binds where a `with` enters it."""
+        return self.itself()
+
+    def left(self, machine: Interpreter, raised: Signal | None, node: ast.AST) -> bool:
+        """Leave it at the end of a block; return whether it swallows the exception that the block ended in."""
+        machine.world.assumptions.leave(self)
+        return False
 
     # -- items ----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ class Cached(Wrapped):
     bound: int | None = None
     memory: Dict = field(default_factory=lambda: Dict({}))
 
+    def is_inert(self) -> bool:
+        return False
+
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name == "cache_clear" and behaviour(self.function).own_attribute(name) is None:
             return Native(name, lambda m, args, kwargs, at: self.memory.items.clear())

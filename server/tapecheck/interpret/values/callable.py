@@ -48,6 +48,9 @@ class Wrapped(BaseValue):
     def reached(self) -> Iterable[Value]:
         return (self.function,)
 
+    def is_inert(self) -> bool:
+        return self.state is None and behaviour(self.function).is_inert() and behaviour(self.extra).is_inert()
+
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if self.kind == "property" and name in ("setter", "getter", "deleter"):
             return machine.property_part(self, name)
@@ -143,6 +146,7 @@ class Lib(BaseValue):
 
     typical: ClassVar[bool] = True
     vague: ClassVar[bool] = True
+    is_fixed: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
 
     def name_as_type(self) -> str:
@@ -223,6 +227,12 @@ class Context(BaseValue):
     decorate: Wrapping | None = None
     swallows: bool = False
     """Whether it is there to swallow exceptions: the program looks out for them inside."""
+
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        return self.enter(machine)
+
+    def left(self, machine: Interpreter, raised: Signal | None, node: ast.AST) -> bool:
+        return self.leave(machine, raised) is True
 
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         if self.decorate is None:

@@ -22,11 +22,19 @@ from tapecheck.interpret.values.base import (
     Value,
     all_equal,
     among,
+    behaviour,
     key_within,
     of_python,
     plain,
 )
-from tapecheck.interpret.values.sequence import SEQUENCE_TYPES, known_slice, like_last, parts_of_slice, sliced
+from tapecheck.interpret.values.sequence import (
+    SEQUENCE_TYPES,
+    known_slice,
+    like_last,
+    numbered_parts,
+    parts_of_slice,
+    sliced,
+)
 from tapecheck.interpret.values.unknown import Unknown, composed
 
 
@@ -58,6 +66,7 @@ class Constant(PythonValue):
     value: int | float | complex | str | bytes | EllipsisType | None
 
     plain_key: ClassVar[bool] = True
+    is_fixed: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = False
     type_names: ClassVar[tuple[str, ...] | None] = ()
 
@@ -215,9 +224,16 @@ class Tuple(PythonValue):
     value: tuple[Value, ...]
 
     is_container: ClassVar[bool] = True
+    has_members = True
 
     def children(self) -> Iterable[Value]:
         return self.value
+
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        return numbered_parts(path, self.value)
+
+    def is_inert(self) -> bool:
+        return all(behaviour(item).is_inert() for item in self.value)
 
     type_path: ClassVar[str] = "builtins.tuple"
     type_names: ClassVar[tuple[str, ...] | None] = ("tuple", *SEQUENCE_TYPES, "Container")

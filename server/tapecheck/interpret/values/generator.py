@@ -42,6 +42,11 @@ class Generator(BaseValue):
     def reached(self) -> Iterable[Value]:
         return self.env.vars.values()
 
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        # A decorator that is not visible has made a context manager of it.
+        machine.world.assumptions.enter(self, "context", "the generator leaves recording as it is", node)
+        return self
+
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         produced: list[Value] = []
 

@@ -136,6 +136,25 @@ class Instance(BaseValue):
     def children(self) -> Iterable[Value]:
         return [*self.attrs.values(), self.inner]
 
+    @property
+    def has_members(self) -> bool:  # type: ignore[override]
+        return not self.module
+
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        return [(f"{path}.{name}" if path else name, item) for name, item in self.attrs.items()]
+
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        method = machine.special(self, "__enter__") or machine.special(self, "__aenter__")
+        return self if method is None else machine.call(method, [], {}, node)
+
+    def left(self, machine: Interpreter, raised: Signal | None, node: ast.AST) -> bool:
+        method = machine.special(self, "__exit__") or machine.special(self, "__aexit__")
+        if method is None:
+            return BaseValue.left(self, machine, raised, node)
+        if raised is not None and self.cls is None:
+            self.raised = raised
+        return machine.known_truth(machine.call(method, machine.exception_info(raised), {}, node)) is True
+
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.instance_attribute(self, name, node)
 

@@ -121,6 +121,10 @@ class Dict(Container):
     def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
         self.items.pop(hashable(index), None)
 
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        for key, item in self.items.items():
+            yield f"{path}[{key!r}]" if isinstance(key, (str, int)) else path, item
+
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         keys = list(self.items)
         return Stream(

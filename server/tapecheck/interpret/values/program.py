@@ -92,6 +92,10 @@ class Function(BaseValue):
         found = [(one.arg, value) for one, value in zip(positional[-len(self.defaults) :], self.defaults)]
         return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, self.kw_defaults)]
 
+    def is_inert(self) -> bool:
+        given = (*self.defaults, *self.kw_defaults, *self.attrs.values())
+        return self.env is self.env.globals and all(behaviour(default).is_fixed for default in given)
+
     def own_attribute(self, name: str) -> tuple[Value] | None:
         if name in self.attrs:
             return (self.attrs[name],)
@@ -151,6 +155,8 @@ class Module(BaseValue):
     folders: tuple[str, ...] = ()
     lines: list[str] = field(init=False)
     notes: Notes = field(init=False)
+
+    is_fixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.env.module = self
@@ -252,6 +258,9 @@ class Class(BaseValue):
 
     def name_as_type(self) -> str:
         return self.name
+
+    def is_inert(self) -> bool:
+        return all(behaviour(member).is_inert() for member in self.namespace.values())
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         return machine.class_attribute(self, name, self, node)

@@ -50,6 +50,7 @@ class Container(BaseValue):
 
     is_callable: ClassVar[bool | None] = False
     is_container: ClassVar[bool] = True
+    has_members = True
 
     def type_of(self) -> BaseValue | str:
         return f"collections.{self.kind}"
@@ -91,6 +92,9 @@ class List(Container):
 
     def children(self) -> Iterable[Value]:
         return self.items
+
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        return numbered_parts(path, self.items)
 
     def replace_held(self, each: Callable[[Value], Value]) -> None:
         self.items[:] = map(each, self.items)
@@ -426,6 +430,11 @@ Order = Literal["first", "last", "least"]
 """Which of its elements a queue gives first."""
 
 
+def numbered_parts(path: str, items: Iterable[Value]) -> Iterable[tuple[str, Value]]:
+    """Return the elements of what stands at a path, each with its own path."""
+    return ((f"{path}[{index}]", item) for index, item in enumerate(items))
+
+
 def items_of(value: List | Set | tuple[Value, ...]) -> Sequence[Value]:
     """Return the known elements of a list, set or tuple."""
     return value if isinstance(value, tuple) else value.items
@@ -495,6 +504,9 @@ class Set(Container):
 
     def children(self) -> Iterable[Value]:
         return self.items
+
+    def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
+        return numbered_parts(path, self.items)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items

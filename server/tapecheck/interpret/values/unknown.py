@@ -308,6 +308,10 @@ class Unknown(BaseValue):
         kwargs.pop(MORE_KEYWORDS, None)
         return machine.library.call_unknown(self, args, kwargs, node)
 
+    def entered(self, machine: Interpreter, node: ast.AST) -> Value:
+        machine.library.trusted_context(self, node)
+        return self.part_named("__enter__()")
+
     def as_python(self, depth: int) -> object:
         if self.concrete is None:
             raise NotPlain
