@@ -18,12 +18,13 @@ from tapecheck.interpret.values import (
     Args,
     Instance,
     Kwargs,
-    List,
     Native,
     Signal,
     Unknown,
     Value,
     is_constant,
+    is_whole_list,
+    items_of,
 )
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
@@ -76,8 +77,8 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         return None
     if name == "parse_args" and (args or "args" in kwargs):
         words = args[0] if args else kwargs["args"]
-        whole = len(args) < 2 and "namespace" not in kwargs and isinstance(words, List) and not words.more
-        return _namespace(torch, owner, words.items, node) if whole and isinstance(words, List) else NO_MODEL
+        whole = len(args) < 2 and "namespace" not in kwargs
+        return _namespace(torch, owner, words.items, node) if whole and is_whole_list(words) else NO_MODEL
     if name == "parse_args":
         given = cast(Unknown, owner.part_named("parse_args()"))
         given.data = True
@@ -190,10 +191,8 @@ def _default(value: Value) -> object:
 
 
 def _plain(value: Value) -> Any:
-    if isinstance(value, List) and not value.more:
-        return [_plain(item) for item in value.items]
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
     if is_constant(value):
         return value
+    if isinstance(value, tuple) or is_whole_list(value):
+        return [_plain(item) for item in items_of(value)]
     raise _Refused("not a constant")

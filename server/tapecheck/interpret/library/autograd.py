@@ -33,6 +33,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    as_given,
+    behaviour,
     concrete,
     function_of,
     known_elements,
@@ -40,6 +42,7 @@ from tapecheck.interpret.values import (
     marked,
     may_carry,
     node_of,
+    noted_tensor,
     on_graph,
     only_tensors,
     requires_any,
@@ -466,7 +469,7 @@ class Autograd:
         hidden = visible.option(self.world, value, name, node)
         truth = None if isinstance(value, Lib) else self.machine.known_truth(concrete(value))
         if truth is None:
-            likely = isinstance(value, Unknown) and value.default.likely is False
+            likely = behaviour(value).default.likely is False
             truth = self.world.choices.choose(node, not likely, name, hidden=hidden)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"
@@ -619,10 +622,10 @@ class Autograd:
             self.world.writer.emit(GradientCleared(self.world.position.site(node), number, "no", kept))
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
-        owner = (value.extra or {}).get(Mark.GRADIENT_OF) if isinstance(value, Tensor) else None
-        source = _leaf_of(owner) if isinstance(owner, Tensor) and owner is not tensor else None
+        owner = noted_tensor(value, Mark.GRADIENT_OF)
+        source = None if owner is None or owner is tensor else _leaf_of(owner)
         # The gradient of the other one, which a backward may add to, and not what it is now.
-        tensor.grad = owner.grad if isinstance(owner, Tensor) and source is not None else value
+        tensor.grad = value if owner is None or source is None else owner.grad
         leaf = _leaf_of(tensor)
         if leaf is not None:
             at = self.world.position.site(node)
@@ -691,7 +694,7 @@ class Autograd:
         if own != "yes" and built.node is not None:
             self._own_gradients[built.node] = own
         made = [self._output(value, built, carriers[0], constant, dirty, node) for value in outputs]
-        return tuple(made) if isinstance(result, tuple) else made[0]
+        return as_given(made, result)
 
     def _output(
         self, value: Value, built: Tensor, carrier: Value, constant: list[Value], dirty: list[Value], node: ast.AST

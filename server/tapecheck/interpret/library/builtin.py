@@ -139,8 +139,8 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if stop is None or not by:
         return Unknown("range")
     # Settled on or not: that is for this way only.
-    default = default_of(last)
-    usual = default - start if isinstance(default, int) and step == 1 else None
+    default = known_int(default_of(last))
+    usual = default - start if default is not None and step == 1 else None
     return Range(start, stop, by, usual, settled, usual is None and unseen)
 
 

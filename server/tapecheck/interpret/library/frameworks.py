@@ -135,9 +135,8 @@ def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     given = [model] if is_module(model) else [each for each in known_elements(model) or () if is_module(each)]
     # Which parameters it is to leave alone nobody works out here.
     for each in given if "ignored_params" not in kwargs else ():
-        if isinstance(each, Instance):
-            torch.nn.renew_parameters(each, node)
-            torch.world.modes.sharded.update(tensor.storage.id for _, tensor in torch.nn.named_parameters(each))
+        torch.nn.renew_parameters(each, node)
+        torch.world.modes.sharded.update(tensor.storage.id for _, tensor in torch.nn.named_parameters(each))
     return model
 
 

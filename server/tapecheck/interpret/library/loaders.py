@@ -7,6 +7,7 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, kept, state_of
+from tapecheck.interpret.objects.carry import has_graph
 from tapecheck.interpret.values import (
     Args,
     Instance,
@@ -79,16 +80,12 @@ def _batch_of(torch: Torch, state: DatasetState, node: ast.AST) -> Value:
     """Return a batch of a `TensorDataset`, whose samples are indexed out of its tensors."""
     return tuple(
         _stacked(torch, torch.op("getitem.int", [value, 0], {}, node), node)
-        if _requires(value)
+        if has_graph(value)
         else torch.world.graph.data(value.name, dtype=value.dtype)
         if isinstance(value, Tensor)
         else torch.world.graph.data()
         for value in state.tensors
     )
-
-
-def _requires(sample: Value) -> bool:
-    return isinstance(sample, Tensor) and sample.node is not None
 
 
 def _stacked(torch: Torch, sample: Value, node: ast.AST) -> Value:
@@ -100,7 +97,7 @@ def _collated(torch: Torch, sample: Value, node: ast.AST) -> Value:
     made = behaviour(sample).mapped(lambda item: _collated(torch, item, node), 0)
     if made is not None:
         return made
-    if _requires(sample):
+    if has_graph(sample):
         return _stacked(torch, sample, node)
     if isinstance(sample, (Tensor, int, float)):
         return torch.world.graph.data(dtype=getattr(sample, "dtype", "float"))

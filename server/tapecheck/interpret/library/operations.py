@@ -39,6 +39,7 @@ from tapecheck.interpret.values import (
     listed,
     marked,
     may_carry,
+    noted_tensor,
     on_graph,
     only_tensors,
 )
@@ -457,7 +458,7 @@ def written_through(
     """Note that a tensor is written to through its `.data`, where what is changed is that: the version of the data
     counts the change, which may give it a graph; that of the tensor does not, and it gets none.
     """
-    target = changed.noted_tensor(Mark.DATA_OF) if isinstance(changed, Tensor) else None
+    target = noted_tensor(changed, Mark.DATA_OF)
     if target is not None:
         torch.world.graph.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=written)
         changed.cuts = merge_cuts(cuts_of(*written), changed.cuts)

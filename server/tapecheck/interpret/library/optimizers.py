@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     is_module,
+    is_whole_list,
     known_int,
     only_tensors,
 )
@@ -181,12 +182,12 @@ class Optimizers:
         `group["params"][0] = new` is how a parameter is replaced under an optimizer that goes on.
         """
         state, groups = _state(owner), owner.attrs.get("param_groups")
-        if not state.number or not isinstance(groups, List) or groups.more:
+        if not state.number or not is_whole_list(groups):
             return state
         members: list[list[Tensor]] = []
         for group in groups.items:
             params = group.items.get("params") if isinstance(group, Dict) else None
-            if not isinstance(params, List) or params.more:
+            if not is_whole_list(params):
                 return state
             members.append(only_tensors(params.items))
         if [list(map(id, group)) for group in members] == [list(map(id, group)) for group in state.groups]:

@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
     known_int,
     known_keywords,
     known_numbers,
+    known_slice,
     plain,
     positional,
 )
@@ -245,21 +246,20 @@ def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    start = concrete(argument(args, kwargs, 0, "start", 0))
-    step = concrete(argument(args, kwargs, 1, "step", 1))
-    if not isinstance(start, (int, float)) or not isinstance(step, (int, float)):
+    given = known_numbers([argument(args, kwargs, 0, "start", 0), argument(args, kwargs, 1, "step", 1)])
+    if given is None:
         return Stream(lambda: None, lambda index: Unknown.plain("count"), endless=True)
+    start, step = given
     return Stream(lambda: None, lambda index: start + index * step, endless=True)
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     inner = m.stream(positional(args, 0, Unknown()), node)
     bounds = [concrete(arg) for arg in args[1:]]
-    start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
-    start, step = (0 if start is None else start), (1 if step is None else step)
-    if not isinstance(start, int) or not isinstance(step, int) or not (stop is None or isinstance(stop, int)):
+    part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
+    if part is None:
         return Stream(lambda: None, inner.item, inner.sequential, inner.next)
-    base = inner.next
+    base, start, stop, step = inner.next, part.start or 0, part.stop, 1 if part.step is None else part.step
 
     def length() -> int | None:
         whole = inner.length()

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     is_buffer,
     is_constant,
     is_module,
+    is_whole_list,
     known_int,
     known_slice,
     known_text,
@@ -154,8 +155,9 @@ def _set(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
     modules.world.stores.kept += 1
     key, value, layer = concrete(args[0]), _entry(modules, owner, args[1], node), layer_of(owner)
     known = names(owner)
-    if layer.container not in _KEYED and isinstance(key, int) and -len(known) <= key < len(known):
-        key = known[key]
+    place = known_int(key)
+    if layer.container not in _KEYED and place is not None and -len(known) <= place < len(known):
+        key = known[place]
     # Which entry an unknown key replaces, nobody knows.
     layer.more = layer.more or isinstance(key, Unknown)
     owner.attrs[str(key)] = value
@@ -168,8 +170,8 @@ def _delete(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     modules.world.stores.kept += 1
     key, layer, known = concrete(args[0]) if args else None, layer_of(owner), names(owner)
     if layer.container in _KEYED:
-        if isinstance(key, str):
-            owner.attrs.pop(key, None)
+        if (name := known_text(key)) is not None:
+            owner.attrs.pop(name, None)
             return None
     elif isinstance(key, (int, slice)):
         values = [owner.attrs[name] for name in known]
@@ -245,10 +247,10 @@ def _repeat(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     modules.world.stores.kept += 1
     values = modules.machine.new_list([owner.attrs[name] for name in names(owner)], node)
     repeated = modules.machine.binary(ast.Mult(), values, positional(args, 0, 1), node)
-    if not isinstance(repeated, List) or repeated.more:
-        layer_of(owner).more = True
-    else:
+    if is_whole_list(repeated):
         _renumber(owner, names(owner), repeated.items)
+    else:
+        layer_of(owner).more = True
     return owner
 
 

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     argument,
     behaviour,
     concrete,
+    is_whole_list,
     items_of,
     known_elements,
     known_int,
@@ -458,7 +459,7 @@ def _measure(torch: Torch, result: Tensor, name: str, args: Args, sizes: Value, 
             result.note("shape", tuple(map(concrete, first)))
     elif name == "arange" and len(args) == 1 and known_int(given) is not None:
         result.length = concrete(given)
-    elif name == "tensor" and isinstance(given, List) and not given.more:
+    elif name == "tensor" and is_whole_list(given):
         result.length = len(given.items)
     elif name in ("randn_like", "zeros_like", "ones_like", "rand_like") and isinstance(given, Tensor):
         result.length = given.length

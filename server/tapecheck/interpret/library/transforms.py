@@ -14,6 +14,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    as_given,
     behaviour,
     known_elements,
     listed,
@@ -138,8 +139,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         constant = (torch.autograd.cut(world.position.site(node), roots),)
         if short in _DERIVATIVES:
             return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
-        made = tuple(world.graph.data(short, constant) for _ in listed(wanted))
-        return (outer, made if isinstance(wanted, tuple) else made[0])
+        return (outer, as_given([world.graph.data(short, constant) for _ in listed(wanted)], wanted))
     computed = [] if create is False else torch.tensors(result)
     if short not in _DERIVATIVES:
         return (outer, _derivative(torch, short, computed, wanted, node))

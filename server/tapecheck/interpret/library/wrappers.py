@@ -28,7 +28,9 @@ from tapecheck.interpret.values import (
     is_buffer,
     is_function,
     is_module,
+    known_text,
     layer_of,
+    only_tensors,
 )
 from tapecheck.tape import (
     Cut,
@@ -107,14 +109,14 @@ def prepared(torch: Torch, value: Value, node: ast.AST, unused: Fact) -> Value:
 
 def redirecting(value: Value) -> None:
     """Let a wrapped model be Lightning Fabric's: the steps of a LightningModule come through its forward, too."""
-    state = state_of(value, ParallelState) if isinstance(value, Instance) else None
+    state = state_of(value, ParallelState)
     if state is not None:
         state.redirected = {"training_step", "validation_step", "test_step", "predict_step"}
 
 
 def unwrapped(value: Value) -> Value:
     """Return the model in one that was wrapped; anything else as it is."""
-    while isinstance(value, Instance) and (state := wrapped(value)) is not None:
+    while (state := wrapped(value)) is not None:
         value = state.model
     return value
 
@@ -146,7 +148,7 @@ def no_sync(owner: Instance) -> Context:
 def collective(torch: Torch, path: str, args: Args, node: ast.AST) -> None:
     """Note a call of torch.distributed that may make gradients the same in all processes."""
     if path.startswith(("torch.distributed.", "horovod.", "xm.")) and any(name in path for name in _COLLECTIVES):
-        given = [value for value in torch.tensors(tuple(args)) if isinstance(value, Tensor)]
+        given = only_tensors(torch.tensors(tuple(args)))
         torch.world.writer.emit(GradientsReduced(torch.world.position.site(node), tuple(_leaves(torch.world, given))))
 
 
@@ -190,16 +192,15 @@ def compile_(target: Value, options: Kwargs) -> Value:
 
 def synced(owner: Value, name: str, value: Value) -> None:
     """Take `model.require_backward_grad_sync = value` for what it says of the next forwards."""
-    if name == "require_backward_grad_sync" and isinstance(owner, Instance):
-        state = state_of(owner, ParallelState)
-        if state is not None:
-            state.reduces = fact_of(value)
+    state = state_of(owner, ParallelState) if name == "require_backward_grad_sync" else None
+    if state is not None:
+        state.reduces = fact_of(value)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-def wrapped(owner: Instance) -> CompiledState | ParallelState | None:
+def wrapped(owner: Value) -> CompiledState | ParallelState | None:
     """Return what is kept of a wrapped model; None of any other."""
     return state_of(owner, CompiledState) or state_of(owner, ParallelState)
 
@@ -227,8 +228,8 @@ def attribute(modules: Modules, owner: Instance, name: str, node: ast.AST) -> Va
 
 def _redirect(state: ParallelState, method: Value) -> Value:
     """`mark_forward_method(name or method)` of Lightning Fabric."""
-    function, known = function_of(method), concrete(method)
-    name = known if isinstance(known, str) else getattr(function and function.node, "name", None)
+    function, name = function_of(method), known_text(method)
+    name = name if name is not None else getattr(function and function.node, "name", None)
     if name is None:
         state.redirected = None
     elif state.redirected is not None:

@@ -11,7 +11,18 @@ from contextlib import suppress
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.state import World
-from tapecheck.interpret.values import Default, Kind, Lib, Settlings, Unknown, Value, is_constant, settle_on
+from tapecheck.interpret.values import (
+    Default,
+    Kind,
+    Lib,
+    Settlings,
+    Unknown,
+    Value,
+    behaviour,
+    is_constant,
+    known_numbers,
+    settle_on,
+)
 from tapecheck.tape import NOTHING, Setting
 
 _DRAWN = "drawn by chance"
@@ -83,28 +94,28 @@ def usually(value: Unknown, default: Value, flag: str = "") -> None:
 
 def has_default(value: Value) -> bool:
     """Return whether a value is an unknown setting of which it is known what it is by default."""
-    return isinstance(value, Unknown) and value.default.usual is not None
+    return behaviour(value).default.usual is not None
 
 
 def default_of(value: Value, otherwise: Value = None) -> Value:
     """Return what an unknown setting is by default; `otherwise` of what has no default."""
-    usual = value.default.usual if isinstance(value, Unknown) else None
+    usual = behaviour(value).default.usual
     return otherwise if usual is None else usual[0]
 
 
 def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None:
     """Note what an operator makes of an option and a number where the option keeps its default."""
-    first, second = (default_of(one, one) for one in (left, right))
-    if op in _ARITHMETIC and isinstance(first, (int, float)) and isinstance(second, (int, float)):
+    given = known_numbers([default_of(one, one) for one in (left, right)]) if op in _ARITHMETIC else None
+    if given is not None:
         with suppress(ArithmeticError):
-            usually(value, _ARITHMETIC[op](first, second))
+            usually(value, _ARITHMETIC[op](*given))
 
 
 def counts_by_option(value: Value) -> bool:
     """Return whether a test asks for every so many of what a loop counts, and an option says how many."""
-    test = (value.asks.negated or value) if isinstance(value, Unknown) else value
     return any(
-        one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins(test)
+        one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None
+        for one in origins(asked(value))
     )
 
 

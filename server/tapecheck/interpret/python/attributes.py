@@ -149,11 +149,3 @@ def find_method(machine: Engine, owner: Instance, name: str) -> Value:
 def special(machine: Engine, owner: Instance, name: str) -> Value:
     """Return a special method: of the user's class, or one that the dry run gave a library's object."""
     return owner.attrs.get(name) if owner.cls is None else find_method(machine, owner, name)
-
-
-def operator_method(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
-    """Return the method of an operator: of the user's class, or what the class of torch's containers has."""
-    method = find_method(machine, owner, name)
-    if method is None and owner.module:
-        return machine.library.object_attribute(owner, name, node)
-    return method

@@ -215,13 +215,14 @@ def _is_path(side: ast.expr) -> bool:
     """Whether a side of a test is a name, or attributes of one: it can be looked up without an effect."""
     while isinstance(side, ast.Attribute):
         side = side.value
-    return isinstance(side, ast.Name)
+    return bool(id_of(side))
 
 
 def _likelier(machine: Engine, expression: ast.expr, value: Value, env: Env, default: bool) -> bool:
     """Return the likelier answer of an undecided test, by what it comes to."""
-    if isinstance(value, Unknown) and value.default.likely is not None and not _counted(machine, expression):
-        return value.default.likely
+    likely = behaviour(value).default.likely
+    if likely is not None and not _counted(machine, expression):
+        return likely
     unlike = _equated(machine, expression, env) if isinstance(value, Tensor) else None
     return default if unlike is None else unlike
 

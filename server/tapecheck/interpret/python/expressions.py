@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, constants, exceptions, methods, syntax, unknowns
-from tapecheck.interpret.python import attributes, comprehensions, conditions
+from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -115,14 +115,12 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         _not_read(machine, node.func.value)
     function = machine.eval(node.func, env)
     args, kwargs = _given(machine, node, env)
-    if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
+    if id_of(node.func) and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
         receiver = machine.eval(node.func.value, env)
-        stored = (
-            isinstance(receiver, Instance) and node.func.attr in receiver.attrs and function.part_of.within is not None
-        )
-        if isinstance(receiver, Instance) and not stored:
+        within = function.part_of.within is not None
+        if isinstance(receiver, Instance) and not (within and node.func.attr in receiver.attrs):
             # A method of a base class that was not found has the whole object; a library's model that is kept has not.
             machine.library.given_away([receiver], node, node.func.attr)
     return machine.call(function, args, kwargs, node)
@@ -226,22 +224,16 @@ def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) 
         return machine.library.augmented(type(node.op).__name__, current, value, node)
     if algebra.augment(machine, node.op, current, value, node):
         return current
-    if isinstance(current, Instance):
-        method = attributes.operator_method(machine, current, f"__i{_DUNDER.get(type(node.op), '')}__", node)
-        if method is not None:
-            return machine.call(method, [value], {}, node)
-    return binary(machine, node.op, current, value, node)
+    method = behaviour(current).operator_method(machine, f"__i{_DUNDER.get(type(node.op), '')}__", node)
+    return binary(machine, node.op, current, value, node) if method is None else machine.call(method, [value], {}, node)
 
 
 def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     name = _DUNDER.get(type(op), "")
     for owner, prefix, other in ((left, "__", right), (right, "__r", left)):
-        if isinstance(owner, Instance):
-            method = attributes.operator_method(machine, owner, f"{prefix}{name}__", node)
-            if method is not None:
-                result = machine.call(method, [other], {}, node)
-                if not declines(result):
-                    return result
+        method = behaviour(owner).operator_method(machine, f"{prefix}{name}__", node)
+        if method is not None and not declines(result := machine.call(method, [other], {}, node)):
+            return result
     return None
 
 

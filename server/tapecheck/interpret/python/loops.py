@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -17,7 +17,6 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
-    List,
     Range,
     Run,
     Stream,
@@ -299,17 +298,8 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
         key = hashable(item[0] if isinstance(item, tuple) and item else item)
-        if loop.older([_entry(owner, key) for owner in holders]) or loop.older([item]):
+        if loop.older([owner.held_under(key) for owner in holders]) or loop.older([item]):
             return place
-    return None
-
-
-def _entry(owner: BaseValue, key: Hashable) -> Value:
-    """Return what a dict or a list holds under a key, None where it holds nothing there."""
-    if isinstance(owner, Dict):
-        return owner.items.get(key)
-    if isinstance(owner, List) and isinstance(key, int) and 0 <= key < len(owner.items):
-        return owner.items[key]
     return None
 
 

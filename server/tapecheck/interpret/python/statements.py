@@ -6,7 +6,7 @@ Those that hold other statements are generators, see `Engine.block`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
@@ -32,7 +32,7 @@ from tapecheck.interpret.values import (
     is_function,
 )
 from tapecheck.source import expects
-from tapecheck.source.nodes import given_to, taken_apart
+from tapecheck.source.nodes import given_to, id_of, taken_apart
 from tapecheck.tape import Raised
 
 _HOOK = "__init_subclass__"
@@ -60,17 +60,15 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
             loops.note_count(machine, target, value, env)
         elif isinstance(node.value, ast.Call) and machine.world.position.iteration:
             for part in _given_back(target, node.value):
-                loops.note_count(machine, part, env.vars.get(part.id), env)
-        if isinstance(target, ast.Name) and machine.world.position.iteration:
-            guards.note_flag(machine, target.id, node.value, env)
+                loops.note_count(machine, part, env.vars.get(id_of(part)), env)
+        if (name := id_of(target)) and machine.world.position.iteration:
+            guards.note_flag(machine, name, node.value, env)
 
 
-def _given_back(target: ast.expr, call: ast.Call) -> Iterator[ast.Name]:
-    """Yield the names that a call is given and gives a new value: `seen, step = play(step)`."""
-    given = {part.id for part in given_to(call) if isinstance(part, ast.Name)}
-    for part in taken_apart([target]):
-        if isinstance(part, ast.Name) and part.id in given:
-            yield part
+def _given_back(target: ast.expr, call: ast.Call) -> list[ast.expr]:
+    """Return the names that a call is given and gives a new value: `seen, step = play(step)`."""
+    given = set(filter(None, map(id_of, given_to(call))))
+    return [part for part in taken_apart([target]) if id_of(part) in given]
 
 
 def watched_if(

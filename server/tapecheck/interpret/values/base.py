@@ -13,7 +13,7 @@ from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
 from enum import Enum
 from types import EllipsisType
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard, TypeVar, Union
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, TypeVar, Union
 
 from tapecheck.interpret import limits
 from tapecheck.tape import Fact, Site
@@ -230,6 +230,20 @@ class Interpreter(Protocol):
     def unknown(self, name: str) -> Value: ...
 
 
+class Default(NamedTuple):
+    """What a value is by default: whether it is `likely` true, and the `usual` value itself, in a tuple.
+
+    `flag` is what sets an option on the command line, such as `--mode`.
+    """
+
+    likely: bool | None = None
+    usual: tuple[Value] | None = None
+    flag: str = ""
+
+
+NO_DEFAULT = Default()
+
+
 class NotPlain(Exception):
     """A value is not all constants, or not all known."""
 
@@ -267,6 +281,8 @@ class BaseValue:
     plain_key: ClassVar[bool] = False
     """Whether a dict whose keys are all known surely lacks it where it is not found."""
 
+    default: Default = NO_DEFAULT
+    """What it is where it is an option that nobody has set."""
     can_hold: ClassVar[bool] = False
     """Whether a tensor can be in it, or it can be one."""
     decides: ClassVar[Decides] = Decides.OTHER
@@ -387,6 +403,10 @@ class BaseValue:
         machine.library.trusted_decorator(self.itself(), function)
         return function
 
+    def operator_method(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        """Return the method that its class has for an operator; None where it has none."""
+        return None
+
     # -- as a context manager -------------------------------------------------------------------------------
 
     def entered(self, machine: Interpreter, node: ast.AST) -> Value:
@@ -425,6 +445,10 @@ class BaseValue:
     def kind_as_index(self) -> str:
         """Return what it is as an index of a tensor, as the facts name it."""
         return "int"
+
+    def held_under(self, key: Hashable) -> Value:
+        """Return what a container has under a key; None where it has nothing there."""
+        return None
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         """Store under an index."""

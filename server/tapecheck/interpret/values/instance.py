@@ -190,6 +190,13 @@ class Instance(BaseValue):
             return machine.library.decorated(self, function)
         return machine.call(self, [function], {}, node)
 
+    def operator_method(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        method = machine.find_method(self, name)
+        if method is None and self.module:
+            # What the class of torch's containers has.
+            return machine.library.object_attribute(self, name, node)
+        return method
+
     def unary(self, machine: Interpreter, op: str, node: ast.AST) -> Value:
         method = machine.find_method(self, _UNARY[op])
         return machine.call(method, [], {}, node) if method is not None else Unknown("unary")

@@ -107,6 +107,9 @@ class Dict(Container):
             return next(iter(self.items.values()))
         return Unknown("item")
 
+    def held_under(self, key: Hashable) -> Value:
+        return self.items.get(key)
+
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         key = hashable(index)
         if key in self.items:

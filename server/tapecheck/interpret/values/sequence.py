@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -276,6 +276,9 @@ class List(Container):
             left -= place - begin + (missing or 0)
         return None
 
+    def held_under(self, key: Hashable) -> Value:
+        return self.items[key] if isinstance(key, int) and 0 <= key < len(self.items) else None
+
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         index = concrete(index)
         place = known_int(index)
@@ -448,6 +451,16 @@ def known_elements(value: Value) -> Sequence[Value] | None:
 def listed(value: Value) -> list[Value]:
     """Return the elements of a tuple, or the value alone."""
     return [*value] if isinstance(value, tuple) else [value]
+
+
+def is_whole_list(value: Value) -> TypeGuard[List]:
+    """Whether a value is a list of whose elements all are known."""
+    return isinstance(value, List) and not value.more
+
+
+def as_given(made: Sequence[Value], given: Value) -> Value:
+    """Return what was made of the elements that `listed` gives of a value: a tuple where that is one."""
+    return tuple(made) if isinstance(given, tuple) else made[0]
 
 
 class Queue(List):

@@ -264,6 +264,11 @@ def marked(value: Value, mark: Mark) -> bool:
     return isinstance(value, Tensor) and value.extra is not None and mark in value.extra
 
 
+def noted_tensor(value: Value, mark: Mark) -> Tensor | None:
+    """Return the tensor that is noted of a value under a mark."""
+    return value.noted_tensor(mark) if isinstance(value, Tensor) else None
+
+
 def only_tensors(values: Iterable[Value]) -> list[Tensor]:
     """Return those of some values that are tensors."""
     return [value for value in values if isinstance(value, Tensor)]

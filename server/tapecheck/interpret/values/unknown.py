@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeGuard
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
     MORE_KEYWORDS,
+    NO_DEFAULT,
     Args,
     BaseValue,
     Decides,
@@ -78,17 +79,6 @@ class Question(NamedTuple):
     negated: Unknown | None = None
 
 
-class Default(NamedTuple):
-    """What an unknown is by default: whether it is `likely` true, and the `usual` value itself, in a tuple.
-
-    `flag` is what sets an option on the command line, such as `--mode`.
-    """
-
-    likely: bool | None = None
-    usual: tuple[Value] | None = None
-    flag: str = ""
-
-
 class Kept(NamedTuple):
     """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
     `graphs` that calls of it and of its methods gave, each with what was called.
@@ -100,7 +90,7 @@ class Kept(NamedTuple):
 
 NO_WHOLE = Whole()
 NO_QUESTION = Question()
-NO_DEFAULT = Default()
+
 NOTHING_KEPT = Kept()
 
 
