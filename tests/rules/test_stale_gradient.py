@@ -447,3 +447,41 @@ def test_what_clears_a_gradient_that_was_given_away_clears_it_where_it_comes_fro
         f"    {clear}\n    a(torch.randn(2, 3)).pow(2).sum().backward()\n    optimizer.step()\n"
     )
     assert check(from_text(text, "train.py")).findings == []
+
+
+_OWN_OPTIMIZER = """\
+import torch
+from torch import nn
+
+
+class Signs(torch.optim.SGD):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    CHANGE
+
+
+net = nn.Linear(3, 1)
+optimizer = Signs(net.parameters(), lr=0.1)
+for step in range(10):
+    loss = net(torch.randn(4, 3)).pow(2).mean()
+    CLEAR
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "clear", "told"),
+    [
+        ("p.data.add_(p.grad.sign(), alpha=-group['lr'])", "pass", True),
+        ("p.data.add_(p.grad.sign(), alpha=-group['lr'])", "optimizer.zero_grad()", False),
+        ("p.data.add_(p.grad.sign(), alpha=-group['lr']); p.grad = None", "pass", False),
+        ("p.data = p.data - group['lr'] * p.grad.sign()", "pass", True),
+        ("group['lr'] *= 0.9", "pass", False),
+    ],
+)
+def test_the_step_of_an_optimizer_that_the_program_writes(change: str, clear: str, told: bool) -> None:
+    program = _OWN_OPTIMIZER.replace("CHANGE", change).replace("CLEAR", clear)
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == (["TAPE403"] if told else [])

@@ -243,6 +243,9 @@ class Library(Protocol):
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         """Run the constructor of the library base of a user's class."""
 
+    def stepped(self, owner: Instance, begun: int, node: ast.AST) -> None:
+        """Note that the `step` of an object's class has run; `begun` is the number of events before it."""
+
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return an object of a class whose objects are something else, as of enums; None for the usual ones."""
 

@@ -31,7 +31,7 @@ from tapecheck.interpret.values import (
     only_tensors,
 )
 from tapecheck.source.nodes import is_literal, walk
-from tapecheck.tape import Fact, Optimizer, Site, Step, both
+from tapecheck.tape import Fact, InPlace, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
 _SWITCH = "requires_grad"
@@ -216,9 +216,7 @@ class Optimizers:
             if owner.attrs.get("grad_scale") is not None or kwargs.keys() - {"closure"}:
                 # It is given the scale, and divides the gradients by it itself.
                 scalers.divided(self.world, owner, node)
-            self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
-            self.world.graph.stepped = True
-            left_out.look(self.torch, state, node)
+            self._note_step(state, node)
             bumps = self._bumps(owner)
             for tensor in state.params:
                 if tensor.grad is not None:
@@ -227,6 +225,22 @@ class Optimizers:
                         grad_mode="no",
                     )  # fmt: skip
         return result
+
+    def _note_step(self, state: OptimizerState, node: ast.AST) -> None:
+        self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
+        self.world.graph.stepped = True
+        left_out.look(self.torch, state, node)
+
+    def stepped(self, owner: Instance, begun: int, node: ast.AST) -> None:
+        """Note the step of an optimizer whose class the program writes: it changes its parameters itself, by none of
+        torch's optimizers. `begun` is the number of events before it.
+        """
+        done = self.world.writer.tape.events[begun:]
+        state = self._regrouped(owner, node)
+        own = {tensor.node for tensor in state.params if tensor.grad is not None and tensor.node is not None}
+        changed = any(isinstance(event, InPlace) and event.leaf in own for event in done)
+        if changed and not any(isinstance(event, Step) for event in done):
+            self._note_step(state, node)
 
     def _hooked(self, owner: Instance, name: str, node: ast.AST) -> Value:
         # The hook gets the optimizer at each step: it may clear what the step has used.

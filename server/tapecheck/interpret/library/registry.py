@@ -157,6 +157,11 @@ class Libraries:
         """Note that code nobody can look into got values, and the leaves in them; `told` where it is modelled."""
         leaves.escape(self.torch, values, node, to, told=told)
 
+    def stepped(self, owner: Instance, begun: int, node: ast.AST) -> None:
+        """Note that the `step` of an object's class has run; `begun` is the number of events before it."""
+        if state_of(owner, OptimizerState) is not None:
+            self.torch.optimizers.stepped(owner, begun, node)
+
     def stored(self, owner: Value, value: Value, node: ast.AST) -> None:
         """Note that an attribute or item of an object is set, as far as a model has to know."""
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):

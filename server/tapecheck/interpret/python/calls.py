@@ -122,11 +122,14 @@ def _run_body(
         if isinstance(body, ast.Lambda):
             return machine.eval(body.body, env)
         run = machine.block(body.body, env)
+        begun = len(world.writer.tape.events)
         try:
             while True:
                 next(run)
         except StopIteration as stop:
             signal = stop.value
+        if function.owner is not None and body.name == "step" and args and isinstance(args[0], Instance):
+            machine.library.stepped(args[0], begun, node)
         return signal.value if isinstance(signal, flow.Returned) else None
     finally:
         world.position.pop()
