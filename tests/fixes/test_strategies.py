@@ -180,6 +180,45 @@ def test_an_attribute_that_starts_as_none_is_detached_before_it_is_read() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("make", "call", "owner"),
+    [("Attend()", "model(x)", "model"), ("Outer()", "model(x)", "model.inner"), ("Attend()", "model.go(x)", "model")],
+)
+def test_a_state_that_each_batch_reads_many_times_is_detached_by_its_object(make: str, call: str, owner: str) -> None:
+    text, fixes = _fixes(
+        f"""
+        class Attend(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.key, self.seen = nn.Linear(4, 4), torch.zeros(3, 4)
+            def forward(self, x):
+                weights = (self.key(x) - self.seen).softmax(1)
+                self.seen = self.seen + weights
+                return weights
+            def go(self, x):
+                return self.forward(x)
+        class Outer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = Attend()
+            def forward(self, x):
+                return self.inner(x)
+        model = {make}
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in range(4):
+            x, loss = torch.randn(3, 4), 0
+            for step in range(3):
+                loss = loss + ({call} * torch.randn(3, 4)).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    assert _lines_changed(text, fixes[0]) == [f"{owner}.seen = {owner}.seen.detach()"]
+    assert fixes[0].applicability == "safe"
+
+
 def test_a_window_keeps_the_gradients_within_it() -> None:
     text, fixes = _fixes(
         RECURRENT.format(kind="GRUCell")

@@ -60,7 +60,9 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
     if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
         return [_where_made] if learned else [_where_made, _at_read]
-    places: list[Placing] = [_at_store, _after_backward, _at_read, _before_read, _after_store, _at_loop_start]
+    places: list[Placing] = [
+        _at_store, _after_backward, _at_read, _before_read, _after_store, _at_loop_start, _of_the_object,
+    ]  # fmt: skip
     first = collision.first
     if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
         # Read between the backward and the end of its iteration: the shortest way is there.
@@ -546,6 +548,33 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
         return None
     change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape))
     return None if change is None else _Place([change, *_needed(code, shape)], _START)
+
+
+def _of_the_object(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
+    """Detach an attribute after the backward by the object that has it there: `model.state` for `self.state`."""
+    code, function = context.code, carrier.function
+    base, _, path = carrier.text.partition(".")
+    for frame in frames(carrier.consumer.at)[1:]:
+        call = context.call_at(frame)
+        receiver = _called_on(call, function) if call is not None and base == "self" else None
+        if call is None or receiver is None:
+            return None
+        base, _, outer = receiver.partition(".")
+        path = f"{outer}.{path}" if outer else path
+        function = code.function(call)
+        last = after_backward(code, collision.first or collision.second, function)
+        if last is not None and _shared_loop(code, last, call) is not None:
+            change = code.insert_after(last, detaching(f"{base}.{path}", shape))
+            return None if change is None else _Place([change, *_needed(code, shape)], _AFTER)
+    return None
+
+
+def _called_on(call: ast.Call, function: ast.AST) -> str | None:
+    """Return the text of the object whose method a call runs: of a module what is called itself."""
+    method = getattr(function, "name", "")
+    if isinstance(call.func, ast.Attribute) and call.func.attr == method:
+        return dotted(call.func.value)
+    return dotted(call.func) if method in ("forward", "__call__") else None
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:
