@@ -76,12 +76,13 @@ class _Held(TypedDict):
 
 
 class Held(_Held, total=False):
-    """Bytes by kind at a moment, and the lines whose graphs saved most of them."""
+    """Bytes by kind at a moment, and the lines whose graphs hold most of them."""
 
     parameters: int
     optimizer: int
     gradients: int
     saved: int
+    graph: int
     other: int
 
 

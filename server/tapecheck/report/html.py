@@ -298,7 +298,7 @@ def _call_at(known: list[tuple[int, int]], index: int, otherwise: int) -> int:
 
 
 def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[Held]:
-    """Return bytes by kind at moments of the run, each with the lines whose graphs saved most of them."""
+    """Return bytes by kind at moments of the run, each with the lines whose graphs hold most of them."""
     moments = moments_of(reading.tape)
     peak = peak_of(moments)
     found: list[Held] = []

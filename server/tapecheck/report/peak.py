@@ -1,4 +1,4 @@
-"""What a recorded run held where most tensors were alive: bytes by kind, and of saved tensors by source line."""
+"""What a recorded run held where most tensors were alive: bytes by kind, and of graphs by source line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tapecheck.source.cells import split_cell
 from tapecheck.tape import Loop, Measure, Site, Tape
 from tapecheck.tape.ranks import parts
 
-Kind = Literal["parameters", "optimizer", "gradients", "saved", "other"]
-KINDS: tuple[Kind, ...] = ("parameters", "optimizer", "gradients", "saved", "other")
-"""What a storage counts as, once: `saved` is what graphs hold for a backward."""
+Kind = Literal["parameters", "optimizer", "gradients", "saved", "graph", "other"]
+KINDS: tuple[Kind, ...] = ("parameters", "optimizer", "gradients", "saved", "graph", "other")
+"""What a storage counts as, once: `saved` is what graphs hold for a backward, `graph` their nodes, estimated."""
 
 
 @dataclass(slots=True)
 class Moment:
-    """What was alive at one moment of a run: `kinds` in bytes, `lines` the lines whose graphs saved most of it."""
+    """What was alive at one moment of a run: `kinds` in bytes, `lines` the lines whose graphs hold most of it."""
 
     moment: str
     at: Site
