@@ -51,6 +51,41 @@ def test_a_program_that_is_not_followed_to_its_end_says_where() -> None:
     assert 1 < limit.line <= len(report.source.lines)
 
 
+def batches(condition: str) -> str:
+    return f"""{HEAD}
+def batches(samples, size, most):
+    batch, count = [], 0
+    while True:
+        for sample in samples:
+            batch.append(sample)
+            if {condition}:
+                continue
+            yield batch
+            batch = []
+            count += 1
+            if count == most:
+                return
+
+def train(samples, size, most):
+    for batch in batches(samples, size, most):
+        loss = sum(net(one).mean() for one in batch)
+        loss.backward()
+        loss.backward()
+"""
+
+
+def test_a_generator_that_yields_nothing_is_left_like_any_loop() -> None:
+    report = check(from_text(batches("len(batch) < size"), "batches.py"))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
+    assert limits_of(report) == []
+    assert report.interpretation.work < 4 * limits.LOOP_WORK
+
+
+def test_a_generator_may_go_round_often_before_it_yields() -> None:
+    report = check(from_text(batches("len(batch) < 200"), "batches.py"))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
+
+
 def call_chain(depth: int) -> str:
     functions = "def f0(x):\n    return net(x).tanh().mean()\n" + "".join(
         f"def f{level}(x):\n    return f{level - 1}(x)\n" for level in range(1, depth)

@@ -130,6 +130,7 @@ class Machine:
     def suspend(self, node: ast.Yield | ast.YieldFrom, env: Env) -> PyGenerator[Value, Value, None]:
         """Run a yield ahead of the statement it stands in; the statement then finds what it gave."""
         value = self.eval(node.value, env) if node.value is not None else None
+        env.yielded += 1
         if isinstance(node, ast.Yield):
             result = yield value
         elif isinstance(value, Generator):

@@ -69,6 +69,8 @@ class _Loop:
         """Where in `Comparisons.counted` the loop's own entries begin."""
         self.feeding = env.sent is not None and world.position.notes.of(node, syntax.has_yield)
         """Whether it yields to whoever says how often it goes round."""
+        self.yielded = env.yielded
+        """How often its function had yielded before the last iteration."""
         self.key = (id(node), world.position.call_stack)
         self.enough = max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(self.key), 1)
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
@@ -98,6 +100,9 @@ class _Loop:
         """Whether who takes what it yields says how often it goes round; `unbounded` where nothing else does."""
         if not self.feeding or self.done < self.enough or self.done >= limits.MAX_FED:
             return False
+        if self.yielded == self.env.yielded and self.work > limits.LOOP_WORK:
+            # It yields nothing, with the answers of this way: nobody ends it.
+            return False
         if unbounded and self.env.sent is not None:
             self.env.sent[OPEN] = True
         return True
@@ -122,6 +127,7 @@ class _Loop:
     def look(self) -> None:
         """Note what was compared before an iteration."""
         self.varying, self.guarded = self.world.comparisons.varying, self.world.comparisons.guarded
+        self.yielded = self.env.yielded
         self.world.loops.entries = []
 
     def entered_by(self, element: Value) -> list[BaseValue]:

@@ -32,7 +32,7 @@ class Env:
 
     __slots__ = (
         "cell", "globals", "inner", "module", "names_global", "names_outer", "parent", "sent", "slots", "starred",
-        "vars", "watched",
+        "vars", "watched", "yielded",
     )  # fmt: skip
 
     def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
@@ -44,6 +44,8 @@ class Env:
         self.slots: dict[Hashable, Slot] = {}
         self.sent: dict[ast.AST, Value] | None = None
         """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
+        self.yielded = 0
+        """How often it has yielded."""
         self.cell: tuple[Class, Value] | None = None
         """Of a method's call: the class that defines it and its first argument, which `super()` takes."""
         self.module: Module | None = None
