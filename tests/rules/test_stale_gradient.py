@@ -480,6 +480,8 @@ for step in range(10):
         ("p.data.add_(p.grad.sign(), alpha=-group['lr']); p.grad = None", "pass", False),
         ("p.data = p.data - group['lr'] * p.grad.sign()", "pass", True),
         ("group['lr'] *= 0.9", "pass", False),
+        ("m = self.state[p].setdefault('m', torch.zeros_like(p)).add_(p.grad); p.data.sub_(0.1 * m)", "pass", True),
+        ("super().step(); self.state[p]['old'].add_(p.grad)", "pass", False),
     ],
 )
 def test_the_step_of_an_optimizer_that_the_program_writes(change: str, clear: str, told: bool) -> None:

@@ -84,7 +84,9 @@ class Optimizers:
         owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
         owner.state.at = self.world.position.site(node)
         owner.attrs["param_groups"] = List([*groups])
-        owner.attrs.setdefault("state", Dict({}, more=True))
+        # A class of the program's own has there what it puts there: torch's steps alone fill it otherwise.
+        factory = self.machine.library.builtins["dict"] if owner.cls is not None else None
+        owner.attrs.setdefault("state", Dict({}, more=True, factory=factory))
         owner.attrs.setdefault("defaults", defaults)
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
         self._emit(owner.state, name, owner.state.at, complete)
@@ -156,6 +158,8 @@ class Optimizers:
             return Native(name, lambda m, args, kwargs, at: known[name](owner, args, kwargs, at), receiver=owner)
         if name in ("register_step_post_hook", "register_step_pre_hook"):
             return Native(name, lambda m, args, kwargs, at: self._hooked(owner, name, at))
+        if name == "load_state_dict":
+            self._fill(owner)
         if name in ("state_dict", "load_state_dict", "train", "eval"):
             return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         return None
@@ -217,6 +221,7 @@ class Optimizers:
                 # It is given the scale, and divides the gradients by it itself.
                 scalers.divided(self.world, owner, node)
             self._note_step(state, node)
+            self._fill(owner)
             bumps = self._bumps(owner)
             for tensor in state.params:
                 if tensor.grad is not None:
@@ -225,6 +230,16 @@ class Optimizers:
                         grad_mode="no",
                     )  # fmt: skip
         return result
+
+    def _fill(self, owner: Instance) -> None:
+        """Note that one of torch's steps, or what was loaded, has put something into the state of each parameter."""
+        held = owner.attrs.get("state")
+        if not isinstance(held, Dict):
+            return
+        held.factory = None
+        for each in held.items.values():
+            if isinstance(each, Dict):
+                each.more = True
 
     def _note_step(self, state: OptimizerState, node: ast.AST) -> None:
         self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))
