@@ -27,6 +27,7 @@ from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import join, line
 from tapecheck.source import Source, from_text
+from tapecheck.source.nodes import negated
 from tapecheck.tape import (
     Cut,
     Decision,
@@ -403,8 +404,8 @@ def _left_out(code: Code, call: Span, answers: set[tuple[Span, bool]]) -> bool:
     while child is not None and (parent := code.parent(child)) is not None:
         if isinstance(parent, ast.If):
             asked, side = parent.test, child in parent.body
-            while isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
-                asked, side = asked.operand, not side
+            while (opposite := negated(asked)) is not None:
+                asked, side = opposite, not side
             test = code.index.span(code.source.path, code.start(asked), code.end(asked))
             if (test, not side) in answers and (test, side) not in answers:
                 return True

@@ -112,6 +112,11 @@ def is_literal(node: ast.AST | None, value: bool | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is value
 
 
+def negated(node: ast.AST) -> ast.expr | None:
+    """Return what an expression is the `not` of; None where it is anything else."""
+    return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else None
+
+
 def written_argument(node: ast.AST, place: int) -> ast.expr | None:
     """Return an argument by its place as it is written at a call; None where it is none, or where it is no call."""
     return node.args[place] if isinstance(node, ast.Call) and len(node.args) > place else None

@@ -27,7 +27,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
-from tapecheck.source.nodes import last_name, of_kind, taken_apart, walk
+from tapecheck.source.nodes import id_of, last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
@@ -193,8 +193,8 @@ def _flags(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, bool]:
 def _copied(maker: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the attributes of its object that a constructor gives the value of a name, each with that name."""
     for statement in of_kind(maker, ast.Assign):
-        if isinstance(statement.value, ast.Name):
-            yield from ((name, statement.value.id) for name in map(_own, statement.targets) if name is not None)
+        if given := id_of(statement.value):
+            yield from ((name, given) for name in map(_own, statement.targets) if name is not None)
 
 
 def _mentioned(test: ast.expr) -> set[str]:

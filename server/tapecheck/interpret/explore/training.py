@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, FunctionNode, facts_of
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.source import Source
-from tapecheck.source.nodes import id_of, of_kind, walk
+from tapecheck.source.nodes import attr_of, id_of, of_kind, walk
 from tapecheck.torchfacts import Facts, load
 
 _BUILTINS = frozenset(dir(builtins)) - {"__import__", "compile", "eval", "exec"}
@@ -113,16 +113,12 @@ def _opaque(bodies: tuple[ast.AST, ...], own: frozenset[str], imported: dict[str
 
 def _is_visible(function: ast.expr, own: frozenset[str], imported: dict[str, str], facts: Facts) -> bool:
     """Return whether the text of a file shows what is called: a function of its own, of Python's, or of torch's."""
-    if isinstance(function, ast.Name):
-        if function.id in imported:
-            return imported[function.id] in _KNOWN
-        return function.id in own or function.id in _BUILTINS
-    if not isinstance(function, ast.Attribute):
-        return False
-    root: ast.expr = function.value
+    root: ast.expr = function
     while isinstance(root, ast.Attribute):
         root = root.value
     if (library := imported.get(id_of(root))) is not None:
         return library in _KNOWN
-    name = function.attr
-    return name in own or name in _OF_PLAIN or name in _OF_MODULES or facts.op(name) is not None
+    if name := id_of(function):
+        return name in own or name in _BUILTINS
+    name = attr_of(function)
+    return bool(name) and (name in own or name in _OF_PLAIN or name in _OF_MODULES or facts.op(name) is not None)

@@ -30,7 +30,7 @@ from tapecheck.interpret.values import (
     known_int,
     only_tensors,
 )
-from tapecheck.source.nodes import is_literal, walk
+from tapecheck.source.nodes import id_of, is_literal, walk
 from tapecheck.tape import Fact, InPlace, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
@@ -290,7 +290,7 @@ def _called(node: ast.AST) -> str:
     called = node.func
     while isinstance(called, ast.Attribute):
         called = called.value
-    return ast.unparse(node.func) if isinstance(called, ast.Name) else ""
+    return ast.unparse(node.func) if id_of(called) else ""
 
 
 def _may_unfreeze(tree: ast.Module) -> bool:

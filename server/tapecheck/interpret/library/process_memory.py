@@ -100,11 +100,11 @@ class Memory:
         """Yield the leaves that got, lost or were given a gradient."""
         writer = self._world.writer
         for event in writer.tape.events[self._began :]:
-            if isinstance(event, (GradientCleared, GradientSet)):
-                yield event.leaf
-            elif isinstance(event, Backward) and event.accumulates and event.id in writer.ledger.traversals:
-                executed = writer.ledger.traversals[event.id].executed
-                yield from (number for number in executed if number in writer.ledger.leaves)
+            match event:
+                case GradientCleared(leaf=leaf) | GradientSet(leaf=leaf):
+                    yield leaf
+                case Backward(id=number, accumulates=True) if number in writer.ledger.traversals:
+                    yield from writer.ledger.traversals[number].executed.keys() & writer.ledger.leaves.keys()
 
 
 def _fields(one: object) -> Iterator[tuple[str, object]]:

@@ -92,10 +92,10 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
             # It is frozen now, and need not be afterwards.
             return "anything"
         return "data" if value.itself() is value else "nothing"
-    if isinstance(value, Instance) and _is_data(value):
-        state = state_of(value, DatasetState)
-        return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
     if isinstance(value, Instance):
+        if _is_data(value):
+            state = state_of(value, DatasetState)
+            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
         only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)

@@ -58,8 +58,14 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
 
 
 def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
-    joined = isinstance(left, tuple) and isinstance(right, tuple)
-    return _joined(machine, left, right, node) if joined or isinstance(left, List) or isinstance(right, List) else None
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        most = limits.MOST_KEPT
+        both = left + right
+        return both if len(both) <= most else machine.new_list([*left[:most]], node, True)
+    if not isinstance(left, List) and not isinstance(right, List):
+        return None
+    known = [behaviour(side).known_items(machine, node) for side in (left, right)]
+    return machine.new_list([item for items in known for item in items or ()], node, None in known)
 
 
 def _product(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -82,16 +88,6 @@ _OF_OPERATOR: dict[type[ast.operator], Callable[[Engine, ast.operator, Value, Va
     ast.Add: _sum, ast.Mult: _product, ast.Mod: _formatted,
 }  # fmt: skip
 """What an operator does with sequences and text; None where it is given neither."""
-
-
-def _joined(machine: Engine, left: Value, right: Value, node: ast.AST) -> Value:
-    """Return the sum of two tuples, or of two values one of which is a list."""
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        if len(left) + len(right) > limits.MOST_KEPT:
-            return machine.new_list(list(left[: limits.MOST_KEPT]), node, True)
-        return left + right
-    known = [behaviour(side).known_items(machine, node) for side in (left, right)]
-    return machine.new_list([item for items in known for item in items or ()], node, None in known)
 
 
 def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value, node: ast.AST) -> Value:

@@ -114,6 +114,6 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
 
 def _unsure(key: object) -> bool:
     """Whether nobody knows which object a key is."""
-    if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
-        return isinstance(unkey(key), Unknown)
-    return isinstance(key, tuple) and any(map(_unsure, key))
+    if not isinstance(key, tuple):
+        return False
+    return isinstance(unkey(key), Unknown) if len(key) == 2 and key[0] == "?" else any(map(_unsure, key))

@@ -32,6 +32,7 @@ from tapecheck.interpret.values import (
     positional,
     user_class,
 )
+from tapecheck.source.nodes import id_of
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
 _ENUMS = frozenset(("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ReprEnum"))
@@ -82,7 +83,7 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
     fields: list[Field] = []
     keyword = False
     for statement in node.body:
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+        if not isinstance(statement, ast.AnnAssign) or not (name := id_of(statement.target)):
             continue
         annotation = ast.unparse(statement.annotation).strip("'\"")
         kind = annotation.split("[")[0].rsplit(".", 1)[-1]
@@ -91,7 +92,6 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
         if kind == "KW_ONLY":
             keyword = True
             continue
-        name = statement.target.id
         field = Field(name, keyword=keyword, annotation=annotation)
         if statement.value is not None:
             default = namespace.vars.get(name)

@@ -291,12 +291,13 @@ class Rounds:
         """Return the nodes from before the loop that were cut or walked between two events."""
         found: set[int] = set()
         for event in self.machine.world.writer.tape.events[start:end]:
-            if isinstance(event, Cut):
-                found.update(event.nodes)
-            elif isinstance(event, Backward):
-                found.update(root.node for root in event.roots if root.node is not None)
-        nodes = self.machine.world.writer.ledger.nodes
-        return {number for number in found if number <= self.first.ids and number in nodes}
+            match event:
+                case Cut(nodes=nodes):
+                    found.update(nodes)
+                case Backward(roots=roots):
+                    found.update(root.node for root in roots if root.node is not None)
+        built = self.machine.world.writer.ledger.nodes
+        return {number for number in found if number <= self.first.ids and number in built}
 
     def end(self, done: int) -> None:
         """Note the end of the loop: what it did after it repeated itself may be something else."""

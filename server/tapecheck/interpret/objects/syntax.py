@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import attr_of, children, id_of, of_kind, walk
+from tapecheck.source.nodes import attr_of, children, id_of, negated, of_kind, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
@@ -85,7 +85,7 @@ def _says(call: ast.expr) -> bool:
 
 def asks_for_accelerator(test: ast.expr) -> bool:
     """Whether a test asks nothing but whether something is available, or is not: `not torch.cuda.is_available()`."""
-    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    asked = negated(test) or test
     return attr_of(getattr(asked, "func", None)) == "is_available" and not getattr(asked, "args", None)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, syntax
-from tapecheck.interpret.python import flow, functions, summaries
+from tapecheck.interpret.python import functions, summaries
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.state.assumptions import Begun
 from tapecheck.interpret.values import (
@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Signal,
     Unknown,
     Value,
+    WayOut,
     Wrapped,
     behaviour,
 )
@@ -127,10 +128,10 @@ def _run_body(
             while True:
                 next(run)
         except StopIteration as stop:
-            signal = stop.value
+            signal: WayOut | None = stop.value
         if function.owner is not None and body.name == "step" and args and isinstance(args[0], Instance):
             machine.library.stepped(args[0], begun, node)
-        return signal.value if isinstance(signal, flow.Returned) else None
+        return None if signal is None else signal.value
     finally:
         world.position.pop()
         machine.envs.pop()
@@ -171,7 +172,7 @@ def _run_generator(
         try:
             value = run.send(sent) if thrown is None else run.throw(thrown)
         except StopIteration as stop:
-            return stop.value.value if isinstance(stop.value, flow.Returned) else None
+            return None if stop.value is None else stop.value.value
         finally:
             if begun is not None:
                 machine.world.assumptions.pause(begun)

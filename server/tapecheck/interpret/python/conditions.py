@@ -37,7 +37,7 @@ from tapecheck.interpret.values import (
     is_constant,
     known_elements,
 )
-from tapecheck.source.nodes import attr_of, id_of, name_called, of_kind
+from tapecheck.source.nodes import attr_of, id_of, name_called, negated, of_kind
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
@@ -67,8 +67,8 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         wanted = type(expression.op) is ast.Or
         parts = expression.values
         return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
-    if isinstance(expression, ast.UnaryOp) and type(expression.op) is ast.Not:
-        return not test(machine, expression.operand, env, node, not _default(node, default))
+    if (opposite := negated(expression)) is not None:
+        return not test(machine, opposite, env, node, not _default(node, default))
     if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
         return _test_chain(machine, expression, env, node, _default(node, default))
     _keep_defaults(machine, expression, env)

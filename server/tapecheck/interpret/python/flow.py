@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import ClassVar
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
@@ -20,17 +21,29 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 
-BREAK = WayOut()
-CONTINUE = WayOut()
+
+class _Break(WayOut):
+    """The way out of a loop."""
+
+    __slots__ = ()
+    ends_loop: ClassVar[bool] = True
 
 
 class Returned(WayOut):
     """The way out of a function, with what it gives back."""
 
     __slots__ = ("value",)
+    ends_loop: ClassVar[bool] = True
 
     def __init__(self, value: Value) -> None:
         self.value = value
+
+    def beyond_loop(self) -> WayOut | None:
+        return self
+
+
+BREAK = _Break()
+CONTINUE = WayOut()
 
 
 def match_pattern(machine: Engine, pattern: ast.pattern, subject: Value, env: Env) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, repeats, syntax, unknowns
-from tapecheck.interpret.python import flow, guards
+from tapecheck.interpret.python import guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     hashable,
     is_number,
 )
+from tapecheck.source.nodes import id_of, negated
 from tapecheck.tape import Fact
 
 
@@ -219,16 +220,16 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         index += 1
         stream.next = index
         loop.end()
-        if signal is flow.BREAK or isinstance(signal, flow.Returned):
+        if signal is not None and signal.ends_loop:
             break
         signal = None
         length = stream.length()
         if not _of_layers(loop, stream, length, element):
             loop.compare(goes_on=length is not None and length > index)
     _leave_for(loop, node, stream, signal)
-    if signal is None and node.orelse:
+    if signal is None:
         return (yield from machine.block(node.orelse, env))
-    return signal if isinstance(signal, flow.Returned) else None
+    return signal.beyond_loop()
 
 
 def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal: WayOut | None) -> None:
@@ -342,7 +343,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.begin()
         signal = yield from _body(machine, node, leaving, env)
         loop.end()
-        if signal is flow.BREAK or isinstance(signal, flow.Returned):
+        if signal is not None and signal.ends_loop:
             break
         signal = None
         if leaving:
@@ -351,9 +352,9 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     if not known and signal is None:
         _forget_counters(loop, None)
     loop.leave("no" if known or signal is not None else "may")
-    if signal is None and node.orelse and not always:
-        return (yield from machine.block(node.orelse, env))
-    return signal if isinstance(signal, flow.Returned) else None
+    if signal is None:
+        return (yield from machine.block([] if always else node.orelse, env))
+    return signal.beyond_loop()
 
 
 def _body(machine: Engine, node: ast.For | ast.AsyncFor | ast.While, leaving: dict[ast.AST, bool], env: Env) -> Run:
@@ -414,8 +415,8 @@ def _truth(machine: Engine, test: ast.expr, env: Env) -> _Truth:
     """Return whether a `while` goes on, None where nobody knows: no part of its condition is decided for that; and
     whether it does where options keep their defaults.
     """
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        answer, by_default = _truth(machine, test.operand, env)
+    if (opposite := negated(test)) is not None:
+        answer, by_default = _truth(machine, opposite, env)
         return None if answer is None else not answer, None if by_default is None else not by_default
     if not isinstance(test, ast.BoolOp):
         value = machine.eval(test, env)
@@ -438,15 +439,15 @@ def _joined(answers: list[bool | None], wanted: bool) -> bool | None:
 
 def _end_of(node: ast.For | ast.AsyncFor, stream: Stream, env: Env) -> None:
     """End a loop that was cut short: its variable has the last value that the real loop gives it."""
-    target = node.target
-    if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
+    name = id_of(node.target)
+    if not isinstance(env.vars.get(name), (int, float)):
         return
     length = stream.length()
     last: Value = Unknown.number()
     if length is not None and length > 0 and not stream.sequential:
         last = stream.item(length - 1)
     if isinstance(last, (int, float, Unknown)):
-        env.vars[target.id] = last
+        env.vars[name] = last
 
 
 def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> None:

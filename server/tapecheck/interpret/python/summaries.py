@@ -434,13 +434,11 @@ def _speaks(events: list[Event], names: list[str], results: list[str]) -> bool:
     """Whether events or results say a name that was given; a part of one is taken for it."""
     said = set(results)
     for event in events:
-        if isinstance(event, Node):
-            said.add(event.op)
-            said.update([one.name for one in event.saved])
-        elif isinstance(event, (Bind, InPlace, Cut)):
-            said.add(event.name)
-        elif isinstance(event, Assumed):
-            said.add(event.text)
+        match event:
+            case Node(op=op, saved=saved):
+                said.update([op, *(one.name for one in saved)])
+            case Bind(name=text) | InPlace(name=text) | Cut(name=text) | Assumed(text=text):
+                said.add(text)
     words = {word for name in said for word in _WORD.findall(name)}
     return any(not words.isdisjoint(_WORD.findall(name)) for name in names if name)
 

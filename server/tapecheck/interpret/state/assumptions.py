@@ -70,14 +70,15 @@ class Assumptions:
         hanging: dict[int, None] = {}
         recorded: dict[int, None] = {}
         for event in self._writer.tape.events[begun.start :]:
-            if isinstance(event, Node):
-                hanging[event.id] = None
-            elif isinstance(event, Leaf):
-                recorded[event.id] = None
-            elif isinstance(event, InPlace) and event.leaf is not None:
-                (recorded if event.grad_mode == "no" else hanging)[event.leaf] = None
-            elif isinstance(event, Backward):
-                recorded.update((root.node, None) for root in event.roots if root.node is not None)
+            match event:
+                case Node(id=node):
+                    hanging[node] = None
+                case Leaf(id=leaf):
+                    recorded[leaf] = None
+                case InPlace(leaf=int(leaf), grad_mode=recording):
+                    (recorded if recording == "no" else hanging)[leaf] = None
+                case Backward(roots=roots):
+                    recorded.update((root.node, None) for root in roots if root.node is not None)
         return hanging, recorded
 
     def enter(self, block: object, kind: AssumptionKind, text: str, node: ast.AST) -> None:

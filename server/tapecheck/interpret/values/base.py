@@ -41,6 +41,15 @@ class WayOut:
 
     __slots__ = ()
 
+    ends_loop: ClassVar[bool] = False
+    """Whether the loop around it has no further iteration."""
+    value: Value = None
+    """What the function around it gives back."""
+
+    def beyond_loop(self) -> WayOut | None:
+        """Return how it leaves the block that the loop around it stands in; None where it ends in the loop."""
+        return None
+
 
 Run = PyGenerator[Value, Value, WayOut | None]
 """A statement being run: it gives what the program yields and takes what is sent; its result is the way out, if any."""
