@@ -121,7 +121,7 @@ def test_nothing_saved(case: str) -> None:
     assert fact is not None
     narrowed = fact.for_call(kinds)
     assert not freed_twice(call)
-    assert (narrowed.saves, narrowed.may_save, narrowed.second_backward_raises) == ({}, {}, "no")
+    assert (narrowed.saving.saves, narrowed.saving.may_save, narrowed.raising.second_backward) == ({}, {}, "no")
 
 
 @pytest.mark.parametrize("case", SAVERS)
@@ -130,8 +130,8 @@ def test_something_saved(case: str) -> None:
     fact = FACTS.op(name)
     assert fact is not None
     assert freed_twice(call)
-    assert fact.for_call(kinds).saves
-    assert fact.for_call(kinds).second_backward_raises == "yes"
+    assert fact.for_call(kinds).saving.saves
+    assert fact.for_call(kinds).raising.second_backward == "yes"
 
 
 def test_slice_assignment_is_freed() -> None:
@@ -141,14 +141,14 @@ def test_slice_assignment_is_freed() -> None:
     assert FREED in backward([base])
     fact = FACTS.op("setitem.slice")
     assert fact is not None
-    assert fact.saves == {"buffer": ("self", "value")}
-    assert fact.mutates == ("self",)
+    assert fact.saving.saves == {"buffer": ("self", "value")}
+    assert fact.writing.mutates == ("self",)
 
 
 def test_linear_on_an_input_without_grad_does_not_save_its_weight() -> None:
     fact = FACTS.module("Linear")
     assert fact is not None
-    assert fact.train.saves["weight"] == ("input",)
+    assert fact.train.saving.saves["weight"] == ("input",)
     layer = nn.Linear(3, 3)
     out = layer(torch.rand(2, 3))
     change_in_place(layer.weight)
@@ -161,7 +161,7 @@ def test_linear_on_an_input_without_grad_does_not_save_its_weight() -> None:
 def test_siblings_of_a_view_share_the_version() -> None:
     fact = FACTS.op("getitem.int")
     assert fact is not None
-    assert (fact.view, fact.view_of) == ("yes", "self")
+    assert (fact.aliasing.view, fact.aliasing.view_of) == ("yes", "self")
     masks = torch.zeros(2, 3)
     out = leaf(3) * masks[0]
     masks[1] = 1.0
@@ -171,10 +171,10 @@ def test_siblings_of_a_view_share_the_version() -> None:
 def test_running_statistics() -> None:
     fact = FACTS.module("BatchNorm1d")
     assert fact is not None
-    assert "running_mean" in fact.train.saves
-    assert "running_mean" in fact.eval.saves
-    assert fact.train.for_call(("nonzero",)).writes_unversioned == ("running_mean", "running_var")
-    assert fact.eval.writes_unversioned == ()
+    assert "running_mean" in fact.train.saving.saves
+    assert "running_mean" in fact.eval.saving.saves
+    assert fact.train.for_call(("nonzero",)).writing.writes_unversioned == ("running_mean", "running_var")
+    assert fact.eval.writing.writes_unversioned == ()
     layer = nn.BatchNorm1d(3)
     out = layer(torch.rand(4, 3))
     layer.running_mean.mul_(0.5)
@@ -189,8 +189,8 @@ def test_gradient_of_a_linear_function_has_no_graph() -> None:
     cube = FACTS.op("pow")
     assert fact is not None
     assert cube is not None
-    assert fact.grad_graph == {"input": ("weight",), "weight": ("input",)}
-    assert cube.for_call(("tensor", "nonzero")).grad_graph == {"self": ("self",)}
+    assert fact.gradient.inputs == {"input": ("weight",), "weight": ("input",)}
+    assert cube.for_call(("tensor", "nonzero")).gradient.inputs == {"self": ("self",)}
     value = leaf(2, 3)
     (gradient,) = torch.autograd.grad(F.linear(value, torch.rand(4, 3)).sum(), value, create_graph=True)
     assert not gradient.requires_grad
@@ -255,8 +255,8 @@ def test_augmented_assignment_is_its_op(operator: str) -> None:
 def test_a_leaf_may_be_changed_only_where_the_fact_says_so(name: str, call: Callable[[Any], Any]) -> None:
     fact = FACTS.op(name)
     assert fact is not None
-    assert fact.mutates
-    assert fact.allows_leaf == ("leaf" not in error_of(lambda: call(leaf(3, 3))))
+    assert fact.writing.mutates
+    assert fact.writing.allows_leaf == ("leaf" not in error_of(lambda: call(leaf(3, 3))))
 
 
 class Run:
@@ -302,27 +302,27 @@ def contradictions(sample: Sample, fact: OpFact, owner: dict[int, str]) -> Itera
         try:
             run = Run(sample, owner, grad)
         except (RuntimeError, ValueError, NotImplementedError):
-            if fact.raises_on_grad == "no":
+            if fact.raising.call == "no":
                 yield f"{set(grad)}: the call raises"
             continue
-        carrying = grad & set(fact.carries)
+        carrying = grad & set(fact.result.carries)
         if carrying and not run.trained:
             yield f"{carrying} should carry a graph"
-        if run.trained and not grad & {*fact.carries, *fact.may_carry}:
+        if run.trained and not grad & {*fact.result.carries, *fact.result.may_carry}:
             yield f"{set(grad)} should carry no graph"
         if not run.trained:
             continue
         if backward(run.trained):
-            if fact.backward_raises == "no":
+            if fact.raising.backward == "no":
                 yield f"{set(grad)}: the first backward raises"
             continue
         freed = FREED in backward(run.trained)
-        if freed and not grad & {*fact.frees, *fact.may_free}:
+        if freed and not grad & {*fact.saving.frees, *fact.saving.may_free}:
             yield f"{set(grad)}: a second backward raises"
-        if not freed and grad & set(fact.frees):
+        if not freed and grad & set(fact.saving.frees):
             yield f"{set(grad)}: a second backward raises nothing"
         for name in names:
-            if name in (*fact.mutates, *fact.may_mutate):
+            if name in (*fact.writing.mutates, *fact.writing.may_mutate):
                 continue
             for index in range(len(run.inputs[name])):
                 again = Run(sample, owner, grad)
@@ -331,9 +331,10 @@ def contradictions(sample: Sample, fact: OpFact, owner: dict[int, str]) -> Itera
                 error = backward(roots)
                 stale = STALE in error or "has been modified inplace" in error
                 listed = len(run.inputs[name]) > 1
-                saved = grad & set(fact.saves.get(name, ()))
+                saved = grad & set(fact.saving.saves.get(name, ()))
                 possible = grad & {
-                    t.removesuffix(".other") for t in (*fact.saves.get(name, ()), *fact.may_save.get(name, ()))
+                    t.removesuffix(".other")
+                    for t in (*fact.saving.saves.get(name, ()), *fact.saving.may_save.get(name, ()))
                 }
                 if saved and not stale and not listed:
                     yield f"{set(grad)}: {name} should be saved"
@@ -442,20 +443,20 @@ def test_module_does_what_its_fact_says(name: str, training: bool) -> None:
         if trained in whole:
             continue
         outs, _ = run(trained)
-        if (trained in fact.carries) != bool(outs) and trained not in fact.may_carry:
+        if (trained in fact.result.carries) != bool(outs) and trained not in fact.result.may_carry:
             wrong.append(f"{trained}: carries {bool(outs)}")
         if not outs:
             continue
         assert backward(outs) == ""
         freed = FREED in backward(outs)
-        if freed != (trained in fact.frees) and trained not in fact.may_free:
+        if freed != (trained in fact.saving.frees) and trained not in fact.saving.may_free:
             wrong.append(f"{trained}: second backward raises {freed}")
         for changed in (*names, *buffers):
             outs, _ = run(trained, changed)
             stale = STALE in backward(outs)
-            if trained in fact.may_save.get(changed, ()):
+            if trained in fact.saving.may_save.get(changed, ()):
                 continue
-            if stale != (trained in fact.saves.get(changed, ())):
+            if stale != (trained in fact.saving.saves.get(changed, ())):
                 wrong.append(f"{trained}: {changed} stale {stale}")
     assert not wrong
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tapecheck
 from tapecheck import torchfacts
 from tapecheck.torchfacts import OpFact, Overload, compatible, join, kind_of
-from tapecheck.torchfacts.stored import read_module, read_op, write_op
+from tapecheck.torchfacts.stored import op_fact, read_module, read_op, write_op
 
 FACTS = torchfacts.load()
 OPS = sorted(FACTS.op_names())
@@ -49,8 +49,8 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 from tapecheck import torchfacts
 facts = torchfacts.load()
-assert facts.op("mul").saves == {"self": ("other",), "other": ("self",)}, facts.op("mul").saves
-assert facts.module("Linear").train.saves == {"input": ("weight",), "weight": ("input",)}
+assert facts.op("mul").saving.saves == {"self": ("other",), "other": ("self",)}, facts.op("mul").saving.saves
+assert facts.module("Linear").train.saving.saves == {"input": ("weight",), "weight": ("input",)}
 assert facts.optimizer("Adam").step_mutates == "yes"
 assert "torch" not in sys.modules
 """
@@ -93,20 +93,20 @@ def test_op_is_consistent(name: str) -> None:
     for each in (fact, *leaves):
         params = {p.lstrip("*") for overload in fact.overloads for p in overload.params}
         assert set(each.inputs) <= params
-        assert {*each.carries, *each.may_carry} <= set(each.inputs)
-        for table in (each.saves, each.may_save):
+        assert {*each.result.carries, *each.result.may_carry} <= set(each.inputs)
+        for table in (each.saving.saves, each.saving.may_save):
             for thing, triggers in table.items():
                 assert thing in each.inputs or thing == "buffer" or thing.split(".")[0] == "result", thing
-                assert {t.removesuffix(".other") for t in triggers} <= {*each.carries, *each.may_carry}
-        assert (each.view_of is None) == (each.view == "no")
-        assert each.view_of is None or each.view_of in each.inputs
-        assert {*each.mutates, *each.may_mutate} <= set(each.inputs)
-        if each.differentiable == "no":
-            assert not each.saves
-            assert not each.carries
-        if each.saves and each.differentiable == "yes" and each.backward_raises == "no":
-            assert each.second_backward_raises != "no"
-            assert each.frees or each.may_free
+                assert {t.removesuffix(".other") for t in triggers} <= {*each.result.carries, *each.result.may_carry}
+        assert (each.aliasing.view_of is None) == (each.aliasing.view == "no")
+        assert each.aliasing.view_of is None or each.aliasing.view_of in each.inputs
+        assert {*each.writing.mutates, *each.writing.may_mutate} <= set(each.inputs)
+        if each.result.differentiable == "no":
+            assert not each.saving.saves
+            assert not each.result.carries
+        if each.saving.saves and each.result.differentiable == "yes" and each.raising.backward == "no":
+            assert each.raising.second_backward != "no"
+            assert each.saving.frees or each.saving.may_free
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -115,7 +115,7 @@ def test_module_is_consistent(name: str) -> None:
     assert fact is not None
     assert fact.name == name
     for mode in (fact.train, fact.eval):
-        for table in (mode.saves, mode.may_save):
+        for table in (mode.saving.saves, mode.saving.may_save):
             assert all(t == "buffer" or t.split(".")[0] == "result" or t in mode.inputs for t in table)
 
 
@@ -138,29 +138,29 @@ def test_every_row_is_written_as_it_was_read() -> None:
 def test_a_scalar_factor_is_narrowed() -> None:
     mul = FACTS.op("mul")
     assert mul is not None
-    assert mul.for_call(("tensor", "nonzero")).saves == {"buffer": ("self",)}
-    assert mul.for_call(("tensor", "tensor")).saves == {"self": ("other",), "other": ("self",)}
+    assert mul.for_call(("tensor", "nonzero")).saving.saves == {"buffer": ("self",)}
+    assert mul.for_call(("tensor", "tensor")).saving.saves == {"self": ("other",), "other": ("self",)}
     unknown = mul.for_call(("tensor", "?"))
-    assert unknown.may_save == {"buffer": ("self",)}
+    assert unknown.saving.may_save == {"buffer": ("self",)}
 
 
 def test_rank_decides_what_matmul_keeps() -> None:
     matmul = FACTS.op("matmul")
     assert matmul is not None
-    assert matmul.saves == {}
-    assert set(matmul.may_save) == {"buffer", "other", "self"}
-    assert matmul.frees == ("self", "other")
-    assert matmul.for_call(("tensor", "matrix")).saves == {"self": ("other",), "other": ("self",)}
+    assert matmul.saving.saves == {}
+    assert set(matmul.saving.may_save) == {"buffer", "other", "self"}
+    assert matmul.saving.frees == ("self", "other")
+    assert matmul.for_call(("tensor", "matrix")).saving.saves == {"self": ("other",), "other": ("self",)}
 
 
 def test_overloads_are_told_apart_by_kinds() -> None:
     fact = FACTS.op("max")
     assert fact is not None
-    assert fact.outputs == "may"
-    assert fact.for_call(("tensor",)).outputs == "tensor"
-    assert fact.for_call(("tensor", "0")).outputs == "tuple"
-    assert fact.for_call(("tensor",), {"dim": "nonzero"}).differentiable_outputs == (0,)
-    assert fact.for_call(("tensor", "tensor")).outputs == "tensor"
+    assert fact.result.outputs == "may"
+    assert fact.for_call(("tensor",)).result.outputs == "tensor"
+    assert fact.for_call(("tensor", "0")).result.outputs == "tuple"
+    assert fact.for_call(("tensor",), {"dim": "nonzero"}).result.differentiable_outputs == (0,)
+    assert fact.for_call(("tensor", "tensor")).result.outputs == "tensor"
 
 
 def test_flags_decide() -> None:
@@ -168,11 +168,11 @@ def test_flags_decide() -> None:
     relu = FACTS.op("nn.functional.relu")
     assert dropout is not None
     assert relu is not None
-    assert dropout.for_call(("tensor",), {"training": "False"}).saves == {}
-    assert dropout.for_call(("tensor",)).saves == {"buffer": ("input",)}
-    assert dropout.for_call(("tensor",), {"training": "?"}).may_save == {"buffer": ("input",)}
-    assert relu.for_call(("tensor",), {"inplace": "True"}).mutates == ("input",)
-    assert relu.for_call(("tensor",)).mutates == ()
+    assert dropout.for_call(("tensor",), {"training": "False"}).saving.saves == {}
+    assert dropout.for_call(("tensor",)).saving.saves == {"buffer": ("input",)}
+    assert dropout.for_call(("tensor",), {"training": "?"}).saving.may_save == {"buffer": ("input",)}
+    assert relu.for_call(("tensor",), {"inplace": "True"}).writing.mutates == ("input",)
+    assert relu.for_call(("tensor",)).writing.mutates == ()
 
 
 def test_synonyms_and_packed_sizes_bind() -> None:
@@ -180,8 +180,8 @@ def test_synonyms_and_packed_sizes_bind() -> None:
     total = FACTS.op("sum")
     assert view is not None
     assert total is not None
-    assert view.for_call(("tensor", "nonzero", "nonzero")).view == "yes"
-    assert total.for_call((), {"input": "tensor", "axis": "0", "keepdims": "True"}).saves == {}
+    assert view.for_call(("tensor", "nonzero", "nonzero")).aliasing.view == "yes"
+    assert total.for_call((), {"input": "tensor", "axis": "0", "keepdims": "True"}).saving.saves == {}
 
 
 def test_arguments_that_fit_nothing_give_the_whole_fact() -> None:
@@ -196,46 +196,46 @@ def test_module_is_narrowed_by_construction_and_call() -> None:
     assert attention is not None
     assert norm is not None
     built = ("nonzero", "nonzero")
-    assert attention.for_call(built).train.outputs == "may"
-    assert attention.for_call(built, {"forward.need_weights": "False"}).train.outputs == "(tensor, none)"
-    assert attention.for_call(built, {"forward.need_weights": "True"}).train.outputs == "(tensor, tensor)"
+    assert attention.for_call(built).train.result.outputs == "may"
+    assert attention.for_call(built, {"forward.need_weights": "False"}).train.result.outputs == "(tensor, none)"
+    assert attention.for_call(built, {"forward.need_weights": "True"}).train.result.outputs == "(tensor, tensor)"
     bare = norm.for_call(("nonzero",), {"track_running_stats": "False"})
-    assert bare.train.mutates == ()
-    assert norm.for_call(("nonzero",)).train.mutates == ("num_batches_tracked",)
+    assert bare.train.writing.mutates == ()
+    assert norm.for_call(("nonzero",)).train.writing.mutates == ("num_batches_tracked",)
 
 
 def _fact(**values: object) -> OpFact:
-    return OpFact("op", params=("a", "b"), inputs=("a", "b"), **values)  # type: ignore[arg-type]
+    return op_fact("op", {"params": ("a", "b"), "inputs": ("a", "b"), **values})
 
 
 def test_join_keeps_only_what_all_agree_on() -> None:
     left = _fact(saves={"a": ("b",), "result": ("a",)}, carries=("a", "b"), view="yes", view_of="a", nodes=("N",))
     right = _fact(saves={"a": ("b",)}, carries=("a",), differentiable="yes", outputs="tuple")
     both = join([left, right])
-    assert both.saves == {"a": ("b",)}
-    assert both.may_save == {"result": ("a",)}
-    assert both.carries == ("a",)
-    assert both.may_carry == ("b",)
-    assert both.view == "may"
-    assert both.view_of == "a"
-    assert both.outputs == "may"
+    assert both.saving.saves == {"a": ("b",)}
+    assert both.saving.may_save == {"result": ("a",)}
+    assert both.result.carries == ("a",)
+    assert both.result.may_carry == ("b",)
+    assert both.aliasing.view == "may"
+    assert both.aliasing.view_of == "a"
+    assert both.result.outputs == "may"
 
 
 def test_join_takes_a_fact_about_an_absent_tensor_from_those_that_had_it() -> None:
     with_b = _fact(saves={"b": ("a",), "a": ("b",)}, carries=("a", "b"))
-    without_b = OpFact("op", params=("a",), inputs=("a",), carries=("a",))
+    without_b = op_fact("op", {"params": ("a",), "inputs": ("a",), "carries": ("a",)})
     both = join([with_b, without_b])
-    assert both.saves == {"b": ("a",), "a": ("b",)}
-    assert both.may_save == {}
+    assert both.saving.saves == {"b": ("a",), "a": ("b",)}
+    assert both.saving.may_save == {}
 
 
 def test_join_asks_nothing_of_a_tensor_that_could_not_require_grad() -> None:
     probabilities = _fact(saves={"a": ("a", "b")}, carries=("a", "b"), frees=("a", "b"))
     indices = _fact(saves={"a": ("a",)}, carries=("a",), frees=("a",), fixed=("b",))
     both = join([probabilities, indices])
-    assert (both.carries, both.may_carry) == (("a", "b"), ())
-    assert (both.saves, both.may_save) == ({"a": ("a", "b")}, {})
-    assert (both.frees, both.fixed) == (("a", "b"), ())
+    assert (both.result.carries, both.result.may_carry) == (("a", "b"), ())
+    assert (both.saving.saves, both.saving.may_save) == ({"a": ("a", "b")}, {})
+    assert (both.saving.frees, both.fixed) == (("a", "b"), ())
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ def test_for_call_never_claims_more_than_some_case(name: str, args: list[str]) -
         (thing, trigger)
         for overload in fact.overloads
         for _, leaf in overload.cases
-        for thing, triggers in leaf.saves.items()
+        for thing, triggers in leaf.saving.saves.items()
         for trigger in triggers
     }
-    assert {(thing, t) for thing, triggers in narrowed.saves.items() for t in triggers} <= seen
+    assert {(thing, t) for thing, triggers in narrowed.saving.saves.items() for t in triggers} <= seen
 
 
 def test_binding_counts_what_is_missing() -> None:

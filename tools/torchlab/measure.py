@@ -138,7 +138,7 @@ def measure_op(samples: Sequence[Sample]) -> list[Measured]:
     """Return the measured calls among `samples`."""
     chosen = pick(samples)
     found = [m for sample in chosen if (m := measure_sample(sample)) is not None]
-    if any(m.fact.view != "no" and not m.fact.mutates for m in found):
+    if any(m.fact.aliasing.view != "no" and not m.fact.writing.mutates for m in found):
         # Whether reshape, flatten or contiguous give a view depends on the strides.
         found += [m for sample in with_layouts(chosen) if (m := measure_sample(sample)) is not None]
     return found

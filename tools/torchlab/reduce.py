@@ -10,7 +10,19 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from tapecheck.torchfacts.model import OpFact, Overload, Tri, coarse, join
+from tapecheck.torchfacts.model import (
+    Aliasing,
+    GradientGraph,
+    OpFact,
+    Overload,
+    Raising,
+    Result,
+    Saving,
+    Tri,
+    Writing,
+    coarse,
+    join,
+)
 from tools.torchlab.probe import Observation
 from tools.torchlab.signatures import Bound, Signature
 
@@ -71,36 +83,48 @@ def fact_of(
         inputs=tuple(inputs),
         lists=ordered(seen.lists),
         fixed=ordered(set(inputs) - seen.candidates),
-        saves=saves,
-        may_save=dict(sorted(may_save.items())),
-        frees=() if seen.second_backward == "no" else frees,
-        may_free=frees if seen.second_backward == "no" else (),
-        view_of=(view_of or ordered(seen.returns) or (None,))[0],
-        view="yes" if view_of or seen.returns else "no",
-        unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],
-        returns_input="yes" if seen.returns else "no",
-        mutates=ordered(seen.mutates),
-        allows_leaf=seen.allows_leaf,
-        writes_unversioned=ordered(seen.writes_unversioned),
-        inplace_flag="inplace" in params,
-        outputs=seen.structure,
-        n_outputs=seen.outputs,
-        differentiable_outputs=seen.differentiable_outputs,
-        differentiable=differentiable,
-        carries=ordered(seen.carries),
-        zero_gradient=ordered(seen.zero_gradient),
-        grad_graph={k: ordered(v) for k, v in sorted(seen.grad_graph.items())},
-        grad_saves={k: ordered(v) for k, v in sorted(seen.grad_saves.items())},
-        grad_chain_saves={k: ordered(v) for k, v in sorted(seen.grad_chain_saves.items())},
-        grad_frees=ordered(seen.grad_frees),
-        grad_chain_frees=ordered(seen.grad_chain_frees),
-        grad_chain_ends=ordered(seen.grad_chain_ends),
-        factory=is_factory(name, inputs, seen),
-        requires_grad_flag=requires_grad_flag,
+        saving=Saving(
+            saves=saves,
+            may_save=dict(sorted(may_save.items())),
+            frees=() if seen.second_backward == "no" else frees,
+            may_free=frees if seen.second_backward == "no" else (),
+        ),
+        aliasing=Aliasing(
+            view_of=(view_of or ordered(seen.returns) or (None,))[0],
+            view="yes" if view_of or seen.returns else "no",
+            unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],
+            returns_input="yes" if seen.returns else "no",
+        ),
+        writing=Writing(
+            mutates=ordered(seen.mutates),
+            allows_leaf=seen.allows_leaf,
+            writes_unversioned=ordered(seen.writes_unversioned),
+            inplace_flag="inplace" in params,
+        ),
+        result=Result(
+            outputs=seen.structure,
+            n_outputs=seen.outputs,
+            differentiable_outputs=seen.differentiable_outputs,
+            differentiable=differentiable,
+            carries=ordered(seen.carries),
+            zero_gradient=ordered(seen.zero_gradient),
+            factory=is_factory(name, inputs, seen),
+            requires_grad_flag=requires_grad_flag,
+        ),
+        gradient=GradientGraph(
+            inputs={k: ordered(v) for k, v in sorted(seen.grad_graph.items())},
+            saves={k: ordered(v) for k, v in sorted(seen.grad_saves.items())},
+            chain_saves={k: ordered(v) for k, v in sorted(seen.grad_chain_saves.items())},
+            frees=ordered(seen.grad_frees),
+            chain_frees=ordered(seen.grad_chain_frees),
+            chain_ends=ordered(seen.grad_chain_ends),
+        ),
         nodes=seen.nodes[:MOST_NODES],
-        second_backward_raises=seen.second_backward if seen.carries else "no",  # type: ignore[arg-type]
-        raises_on_grad="yes" if seen.forward_error and seen.candidates else "no",
-        backward_raises="yes" if seen.backward_error else "no",
+        raising=Raising(
+            second_backward=seen.second_backward if seen.carries else "no",  # type: ignore[arg-type]
+            call="yes" if seen.forward_error and seen.candidates else "no",
+            backward="yes" if seen.backward_error else "no",
+        ),
         samples=1,
     )
 
@@ -115,20 +139,26 @@ def is_factory(name: str, inputs: Sequence[str], seen: Observation) -> bool:
 
 def certain(fact: OpFact) -> bool:
     """Whether nothing in a fact is left open."""
-    tri = (fact.view, fact.returns_input, fact.differentiable, fact.second_backward_raises)
-    return not (fact.may_save or fact.may_carry or fact.may_mutate or "may" in tri or fact.outputs == "may")
+    tri = (fact.aliasing.view, fact.aliasing.returns_input, fact.result.differentiable, fact.raising.second_backward)
+    return not (
+        fact.saving.may_save
+        or fact.result.may_carry
+        or fact.writing.may_mutate
+        or "may" in tri
+        or fact.result.outputs == "may"
+    )
 
 
 def doubt(fact: OpFact) -> int:
     """How much in a fact is left open."""
-    tri = (fact.view, fact.returns_input, fact.differentiable, fact.second_backward_raises)
+    tri = (fact.aliasing.view, fact.aliasing.returns_input, fact.result.differentiable, fact.raising.second_backward)
     return (
-        sum(len(v) for v in fact.may_save.values())
-        + len(fact.may_free)
-        + len(fact.may_carry)
-        + len(fact.may_mutate)
+        sum(len(v) for v in fact.saving.may_save.values())
+        + len(fact.saving.may_free)
+        + len(fact.result.may_carry)
+        + len(fact.writing.may_mutate)
         + sum(t == "may" for t in tri)
-        + (fact.outputs == "may")
+        + (fact.result.outputs == "may")
     )
 
 
@@ -200,10 +230,10 @@ def with_scalars(rows: Sequence[Measured], fact: OpFact) -> OpFact:
         scalar = [row.fact for row in rows if coarse(row.kinds.get(param, "")) == "number"]
         if scalar:
             joined = join(scalar)
-            sure[param] = joined.saves
-            if joined.may_save:
-                possible[param] = joined.may_save
-    return replace(fact, scalar_saves=sure, scalar_may_save=possible)
+            sure[param] = joined.saving.saves
+            if joined.saving.may_save:
+                possible[param] = joined.saving.may_save
+    return replace(fact, saving=replace(fact.saving, scalar_saves=sure, scalar_may_save=possible))
 
 
 def summarise(name: str, rows: Sequence[Measured]) -> tuple[Overload, ...]:

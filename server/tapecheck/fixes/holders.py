@@ -189,7 +189,7 @@ class _Holders:
         fact = self._op(call)
         if fact is None:
             return False
-        return (_is_new(fact) and not fact.mutates) or self._only_reads(call)
+        return (_is_new(fact) and not fact.writing.mutates) or self._only_reads(call)
 
     def _op(self, call: ast.Call) -> OpFact | None:
         """Return the op of torch that a call is by its path, or by the name of a method that is nobody else's."""
@@ -233,5 +233,9 @@ def _may_be_in_place(call: ast.Call) -> bool:
 
 def _is_new(fact: OpFact) -> bool:
     """Return whether the result of an op shares no memory with anything."""
-    shares = fact.view != "no" or fact.returns_input != "no" or fact.unversioned_view_of is not None
-    return not shares and fact.name not in _SHARED_WITH_ARRAYS and not fact.mutates
+    shares = (
+        fact.aliasing.view != "no"
+        or fact.aliasing.returns_input != "no"
+        or fact.aliasing.unversioned_view_of is not None
+    )
+    return not shares and fact.name not in _SHARED_WITH_ARRAYS and not fact.writing.mutates

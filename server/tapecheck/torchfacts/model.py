@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -87,37 +87,73 @@ PARAMETER_SYNONYMS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class OpFact:
-    """What one op does to the autograd graph.
+class Saving:
+    """What a call saves for its backward.
+
+    A saved thing is an input's name, "result" (of several "result.0", "result.1", ...), or "buffer": anything else a
+    backward frees, so that a second backward raises (inner buffers, masks, index lists, Python scalars).
 
     Attributes:
-        name: the canonical name.
-        params: all parameters in positional order; ``*name`` takes the remaining positional arguments.
-        inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of
-            `params`.
-        lists: those of them that were measured holding several tensors.
-        fixed: those of them that could not require grad (integers, booleans; of a module, its buffers).
-        saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
-            "result" (of several "result.0", "result.1", ...), or "buffer": anything else a backward frees, so
-            that a second backward raises (inner buffers, masks, index lists, Python scalars). In a
-            list-valued input a trigger of the thing's own name means the element itself, with ".other"
-            ("tensors.other") another element of the list; any other pair of names holds for at least one
-            element.
+        saves: saved thing -> inputs any one of whose requires_grad has it saved. In a list-valued input a trigger of
+            the thing's own name means the element itself, with ".other" ("tensors.other") another element of the
+            list; any other pair of names holds for at least one element.
         may_save: the same, for what only some of the measured calls saved.
         frees: inputs any one of whose requires_grad makes a second backward raise. Surer than `saves`: a call
             may save this or that (``matmul`` an operand or a copy of it) and always save something.
         may_free: the same, in some of the calls.
         scalar_saves: parameter -> its own `saves` table for calls where that parameter is a Python number.
         scalar_may_save: parameter -> its own `may_save` table, likewise.
+    """
+
+    saves: Saves = field(default_factory=dict)
+    may_save: Saves = field(default_factory=dict)
+    frees: tuple[str, ...] = ()
+    may_free: tuple[str, ...] = ()
+    scalar_saves: Mapping[str, Saves] = field(default_factory=dict)
+    scalar_may_save: Mapping[str, Saves] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Aliasing:
+    """Whose memory the output of a call has.
+
+    Attributes:
         view_of: the input whose storage and version counter the output shares, if any.
         view: whether it does.
         unversioned_view_of: the input whose storage, but not version counter, the output shares (``.data``).
         returns_input: whether the very input object comes back, not a new tensor ("may" for ``contiguous``).
+    """
+
+    view_of: str | None = None
+    view: Tri = "no"
+    unversioned_view_of: str | None = None
+    returns_input: Tri = "no"
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What a call changes in place.
+
+    Attributes:
         mutates: inputs changed in place, their version counter bumped.
         may_mutate: the same, in some of the calls.
         allows_leaf: whether it changes a leaf that requires grad without raising (``nn.init``: under no_grad).
         writes_unversioned: inputs whose values change without a bump of the version counter.
         inplace_flag: whether there is a parameter ``inplace`` that makes it change its input.
+    """
+
+    mutates: tuple[str, ...] = ()
+    may_mutate: tuple[str, ...] = ()
+    allows_leaf: bool = False
+    writes_unversioned: tuple[str, ...] = ()
+    inplace_flag: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call returns, and which inputs give that a graph.
+
+    Attributes:
         outputs: "tensor", "tuple", "list", "dict", "none", "number", "bool", "str", "size", "other"; "may"
             if it depends on the call.
         n_outputs: the number of tensors in the result where fixed.
@@ -128,23 +164,74 @@ class OpFact:
         carries: inputs whose requires_grad gives the result a graph.
         may_carry: the same, in some of the calls.
         zero_gradient: inputs whose gradient was zero in every measured call.
-        grad_graph: input -> inputs that its gradient has a graph to under create_graph=True, by its formula
-            alone (a gradient coming in that has a graph of its own adds to that). "result" there means that the
-            way leads through nodes of the call itself, which a backward then frees; "result.other" that it
-            does so if some other input requires grad as well. An input that is missing has a
-            constant gradient: differentiating it again raises "does not require grad".
-        grad_saves: input -> inputs (or "result") that the graph of its gradient has saved; with ".other" if some
-            other input requires grad as well.
-        grad_chain_saves: the same where the gradient that comes in has a graph of its own.
-        grad_frees: inputs whose gradient's graph raises when a second backward runs through it.
-        grad_chain_frees: the same where the gradient that comes in has a graph of its own.
-        grad_chain_ends: inputs whose gradient has no graph even then (it is always zero, say).
         factory: makes a new tensor whose values depend on no tensor's values (``zeros``, ``randn_like``).
         requires_grad_flag: whether there is a keyword ``requires_grad`` (the result is then a leaf).
+    """
+
+    outputs: str = "tensor"
+    n_outputs: int | None = None
+    differentiable_outputs: tuple[int, ...] = ()
+    differentiable: Tri = "no"
+    carries: tuple[str, ...] = ()
+    may_carry: tuple[str, ...] = ()
+    zero_gradient: tuple[str, ...] = ()
+    factory: bool = False
+    requires_grad_flag: bool = False
+
+
+@dataclass(frozen=True)
+class GradientGraph:
+    """The graphs of the gradients of a call, under create_graph=True.
+
+    Attributes:
+        inputs: input -> inputs that its gradient has a graph to, by its formula alone (a gradient coming in that has
+            a graph of its own adds to that). "result" there means that the way leads through nodes of the call
+            itself, which a backward then frees; "result.other" that it does so if some other input requires grad as
+            well. An input that is missing has a constant gradient: differentiating it again raises "does not require
+            grad".
+        saves: input -> inputs (or "result") that the graph of its gradient has saved; with ".other" if some
+            other input requires grad as well.
+        chain_saves: the same where the gradient that comes in has a graph of its own.
+        frees: inputs whose gradient's graph raises when a second backward runs through it.
+        chain_frees: the same where the gradient that comes in has a graph of its own.
+        chain_ends: inputs whose gradient has no graph even then (it is always zero, say).
+    """
+
+    inputs: Saves = field(default_factory=dict)
+    saves: Saves = field(default_factory=dict)
+    chain_saves: Saves = field(default_factory=dict)
+    frees: tuple[str, ...] = ()
+    chain_frees: tuple[str, ...] = ()
+    chain_ends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Raising:
+    """Where autograd refuses.
+
+    Attributes:
+        second_backward: whether a second backward, all inputs requiring grad, raises.
+        call: whether the call itself raises when an input requires grad (``numpy``).
+        backward: whether the first backward already raises (no derivative).
+    """
+
+    second_backward: Tri = "no"
+    call: Tri = "no"
+    backward: Tri = "no"
+
+
+@dataclass(frozen=True)
+class OpFact:
+    """What one op does to the autograd graph.
+
+    Attributes:
+        name: the canonical name.
+        params: all parameters in positional order; ``*name`` takes the remaining positional arguments.
+        inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of
+            `params`.
+        lists: those of them that were measured holding several tensors.
+        fixed: those of them that could not require grad (integers, booleans; of a module, its buffers).
         nodes: the grad_fn nodes built when every input requires grad, outermost first.
-        second_backward_raises: whether a second backward, all inputs requiring grad, raises.
-        raises_on_grad: whether the call itself raises when an input requires grad (``numpy``).
-        backward_raises: whether the first backward already raises (no derivative).
         samples: number of calls measured.
     """
 
@@ -153,40 +240,13 @@ class OpFact:
     inputs: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    saves: Saves = field(default_factory=dict)
-    may_save: Saves = field(default_factory=dict)
-    frees: tuple[str, ...] = ()
-    may_free: tuple[str, ...] = ()
-    scalar_saves: Mapping[str, Saves] = field(default_factory=dict)
-    scalar_may_save: Mapping[str, Saves] = field(default_factory=dict)
-    view_of: str | None = None
-    view: Tri = "no"
-    unversioned_view_of: str | None = None
-    returns_input: Tri = "no"
-    mutates: tuple[str, ...] = ()
-    may_mutate: tuple[str, ...] = ()
-    allows_leaf: bool = False
-    writes_unversioned: tuple[str, ...] = ()
-    inplace_flag: bool = False
-    outputs: str = "tensor"
-    n_outputs: int | None = None
-    differentiable_outputs: tuple[int, ...] = ()
-    differentiable: Tri = "no"
-    carries: tuple[str, ...] = ()
-    may_carry: tuple[str, ...] = ()
-    zero_gradient: tuple[str, ...] = ()
-    grad_graph: Saves = field(default_factory=dict)
-    grad_saves: Saves = field(default_factory=dict)
-    grad_chain_saves: Saves = field(default_factory=dict)
-    grad_frees: tuple[str, ...] = ()
-    grad_chain_frees: tuple[str, ...] = ()
-    grad_chain_ends: tuple[str, ...] = ()
-    factory: bool = False
-    requires_grad_flag: bool = False
+    saving: Saving = Saving()
+    aliasing: Aliasing = Aliasing()
+    writing: Writing = Writing()
+    result: Result = Result()
+    gradient: GradientGraph = GradientGraph()
     nodes: tuple[str, ...] = ()
-    second_backward_raises: Tri = "no"
-    raises_on_grad: Tri = "no"
-    backward_raises: Tri = "no"
+    raising: Raising = Raising()
     samples: int = 0
     overloads: tuple[Overload, ...] = ()
 
@@ -213,7 +273,7 @@ class OpFact:
     @property
     def inplace(self) -> bool:
         """Whether every call changes its first input (``add_``)."""
-        return bool(self.params) and self.params[0] in self.mutates
+        return bool(self.params) and self.params[0] in self.writing.mutates
 
     @property
     def always_zero(self) -> bool:
@@ -221,7 +281,9 @@ class OpFact:
 
         What changes an input in place puts another value there, as is meant.
         """
-        return bool(self.zero_gradient) and not (self.saves or self.may_save or self.mutates or self.may_mutate)
+        saving, writing = self.saving, self.writing
+        looks = saving.saves or saving.may_save or writing.mutates or writing.may_mutate
+        return bool(self.result.zero_gradient) and not looks
 
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> OpFact:
         """Return the fact for calls with arguments of these kinds (see the module's docstring).
@@ -337,12 +399,12 @@ class ModuleFact:
         parameters: names of the module's own nn.Parameters, over the measured configurations. The names in
             `train` and `eval` leave out a recurrent module's layer and direction ("weight_ih" for all of
             "weight_ih_l0", "weight_ih_l1_reverse", ...), and in modules of very many parameters all but the
-            last part ("*.weight"); such a name is a list, see `OpFact.saves`.
+            last part ("*.weight"); such a name is a list, see `Saving.saves`.
         buffers: names of its registered buffers.
         train, eval: what forward does in either mode, all configurations joined. `OpFact.params` are
             forward's, `OpFact.inputs` also has the names of parameters and buffers, which are inputs like
-            any other here: `OpFact.saves` can name them, `OpFact.mutates` and `OpFact.writes_unversioned`
-            name the buffers that forward changes. `OpFact.outputs` is the nested structure: "tensor",
+            any other here: `Saving.saves` can name them, `Writing.mutates` and `Writing.writes_unversioned`
+            name the buffers that forward changes. `Result.outputs` is the nested structure: "tensor",
             "(tensor, (tensor, tensor))", "(tensor, none)".
         container: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict: what it does is what its
             children do.
@@ -485,7 +547,7 @@ def _join_tables(
     """
     entries: set[tuple[str, str]] = set()
     for leaf in leaves:
-        for table in (leaf.saves, leaf.may_save):
+        for table in (leaf.saving.saves, leaf.saving.may_save):
             entries.update((thing, trigger) for thing, triggers in table.items() for trigger in triggers)
     certain: dict[str, list[str]] = {}
     possible: dict[str, list[str]] = {}
@@ -499,23 +561,33 @@ def _join_tables(
             and (thing in present or thing not in every)
             and (base == trigger or base in leaf.lists)
         ]
-        sure = bool(asked) and all(trigger in leaf.saves.get(thing, ()) for leaf in asked)
+        sure = bool(asked) and all(trigger in leaf.saving.saves.get(thing, ()) for leaf in asked)
         (certain if sure else possible).setdefault(thing, []).append(trigger)
     return {k: tuple(v) for k, v in certain.items()}, {k: tuple(v) for k, v in possible.items()}
 
 
 def _join_inputs(
-    leaves: Sequence[OpFact], inputs: Sequence[frozenset[str]], sure_field: str, may_field: str
+    leaves: Sequence[OpFact],
+    able: Sequence[frozenset[str]],
+    sure: Sequence[tuple[str, ...]],
+    possible: Sequence[tuple[str, ...]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Two fields that list inputs, joined: those in the first of every leaf with the input, and the rest."""
-    names = {n for leaf in leaves for n in (*getattr(leaf, sure_field), *getattr(leaf, may_field))}
-    sure = {
-        n
-        for n in names
-        if all(n in getattr(leaf, sure_field) for leaf, present in zip(leaves, inputs, strict=True) if n in present)
+    """Join lists of inputs, a sure and a possible one of each leaf: those that are sure in every leaf with the input,
+    and the rest.
+    """
+    names = {name for listed in (*sure, *possible) for name in listed}
+    always = {
+        name
+        for name in names
+        if all(name in listed for listed, present in zip(sure, able, strict=True) if name in present)
     }
-    order = _ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs)))
-    return tuple(n for n in order if n in sure), tuple(n for n in order if n in names - sure)
+    order = _inputs_of(leaves)
+    return tuple(n for n in order if n in always), tuple(n for n in order if n in names - always)
+
+
+def _inputs_of(leaves: Sequence[OpFact]) -> tuple[str, ...]:
+    """Return the inputs of all leaves, those of the leaf with most of them first."""
+    return _ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs)))
 
 
 _Item = TypeVar("_Item")
@@ -533,7 +605,7 @@ def _union(tables: Iterable[Saves]) -> dict[str, tuple[str, ...]]:
     return result
 
 
-def _join_scalars(leaves: Sequence[OpFact]) -> tuple[dict[str, Saves], dict[str, Saves]]:
+def _join_scalars(leaves: Sequence[Saving]) -> tuple[dict[str, Saves], dict[str, Saves]]:
     """Return what is saved where an input is a number: of all leaves alike, and of some."""
     scalar: dict[str, Saves] = {}
     scalar_may: dict[str, Saves] = {}
@@ -549,18 +621,6 @@ def _in_all(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(name for name in lists[0] if all(name in other for other in lists))
 
 
-_JOINED: dict[str, Callable[[Sequence[Any]], Any]] = {
-    **dict.fromkeys(("grad_chain_frees", "grad_frees", "lists", "nodes", "writes_unversioned"), _ordered),
-    **dict.fromkeys(("backward_raises", "differentiable", "raises_on_grad", "second_backward_raises"), join_tri),
-    **dict.fromkeys(("grad_chain_saves", "grad_graph", "grad_saves"), _union),
-    **dict.fromkeys(("grad_chain_ends", "zero_gradient"), _in_all),
-    **dict.fromkeys(("inplace_flag", "requires_grad_flag"), any),
-    **dict.fromkeys(("allows_leaf", "factory"), all),
-    "differentiable_outputs": _ordered, "returns_input": join_tri, "samples": sum,
-}  # fmt: skip
-"""How the fields are joined that hang on no other one."""
-
-
 def join(leaves: Sequence[OpFact]) -> OpFact:
     """One fact that holds for calls any of `leaves` describes."""
     first = leaves[0]
@@ -568,35 +628,85 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         return first
     inputs = [frozenset(leaf.inputs) for leaf in leaves]
     able = [present - frozenset(leaf.fixed) for leaf, present in zip(leaves, inputs, strict=True)]
-    saves, may_save = _join_tables(leaves, inputs, able)
-    carries, may_carry = _join_inputs(leaves, able, "carries", "may_carry")
-    frees, may_free = _join_inputs(leaves, able, "frees", "may_free")
-    views = {leaf.view_of for leaf in leaves} - {None}
-    mutated = {name for leaf in leaves for name in (*leaf.mutates, *leaf.may_mutate)}
-    always = {n for n in mutated if all(n in leaf.mutates for leaf in leaves)}
-    structures = {leaf.outputs for leaf in leaves}
-    counts = {leaf.n_outputs for leaf in leaves}
-    scalar, scalar_may = _join_scalars(leaves)
     longest = max(leaves, key=lambda leaf: len(leaf.params))
     return OpFact(
         name=first.name,
         params=longest.params,
-        inputs=_ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs))),
+        inputs=_inputs_of(leaves),
+        lists=_ordered(leaf.lists for leaf in leaves),
         fixed=tuple(sorted(frozenset().union(*inputs) - frozenset().union(*able))),
-        saves=saves,
-        may_save=may_save,
-        frees=frees,
-        may_free=may_free,
-        scalar_saves=scalar,
-        scalar_may_save=scalar_may,
-        view_of=min((v for v in views if v), default=None),
-        view=join_tri(leaf.view for leaf in leaves) if len(views) < 2 else "may",
-        unversioned_view_of=next((leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None),
+        saving=_join_saving(leaves, inputs, able),
+        aliasing=_join_aliasing([leaf.aliasing for leaf in leaves]),
+        writing=_join_writing([leaf.writing for leaf in leaves]),
+        result=_join_result(leaves, able),
+        gradient=_join_gradients([leaf.gradient for leaf in leaves]),
+        nodes=_ordered(leaf.nodes for leaf in leaves),
+        raising=_join_raising([leaf.raising for leaf in leaves]),
+        samples=sum(leaf.samples for leaf in leaves),
+    )
+
+
+def _join_saving(leaves: Sequence[OpFact], inputs: Sequence[frozenset[str]], able: Sequence[frozenset[str]]) -> Saving:
+    parts = [leaf.saving for leaf in leaves]
+    saves, may_save = _join_tables(leaves, inputs, able)
+    frees, may_free = _join_inputs(leaves, able, [one.frees for one in parts], [one.may_free for one in parts])
+    return Saving(saves, may_save, frees, may_free, *_join_scalars(parts))
+
+
+def _join_aliasing(parts: Sequence[Aliasing]) -> Aliasing:
+    views = {one.view_of for one in parts} - {None}
+    return Aliasing(
+        view_of=min((view for view in views if view), default=None),
+        view=join_tri(one.view for one in parts) if len(views) < 2 else "may",
+        unversioned_view_of=next((one.unversioned_view_of for one in parts if one.unversioned_view_of), None),
+        returns_input=join_tri(one.returns_input for one in parts),
+    )
+
+
+def _join_writing(parts: Sequence[Writing]) -> Writing:
+    mutated = {name for one in parts for name in (*one.mutates, *one.may_mutate)}
+    always = {name for name in mutated if all(name in one.mutates for one in parts)}
+    return Writing(
         mutates=tuple(sorted(always)),
         may_mutate=tuple(sorted(mutated - always)),
+        allows_leaf=all(one.allows_leaf for one in parts),
+        writes_unversioned=_ordered(one.writes_unversioned for one in parts),
+        inplace_flag=any(one.inplace_flag for one in parts),
+    )
+
+
+def _join_result(leaves: Sequence[OpFact], able: Sequence[frozenset[str]]) -> Result:
+    parts = [leaf.result for leaf in leaves]
+    carries, may_carry = _join_inputs(leaves, able, [one.carries for one in parts], [one.may_carry for one in parts])
+    structures = {one.outputs for one in parts}
+    counts = {one.n_outputs for one in parts}
+    return Result(
         outputs=structures.pop() if len(structures) == 1 else "may",
         n_outputs=counts.pop() if len(counts) == 1 else None,
+        differentiable_outputs=_ordered(one.differentiable_outputs for one in parts),
+        differentiable=join_tri(one.differentiable for one in parts),
         carries=carries,
         may_carry=may_carry,
-        **{name: joined([getattr(leaf, name) for leaf in leaves]) for name, joined in _JOINED.items()},
+        zero_gradient=_in_all([one.zero_gradient for one in parts]),
+        factory=all(one.factory for one in parts),
+        requires_grad_flag=any(one.requires_grad_flag for one in parts),
+    )
+
+
+def _join_gradients(parts: Sequence[GradientGraph]) -> GradientGraph:
+    return GradientGraph(
+        inputs=_union(one.inputs for one in parts),
+        saves=_union(one.saves for one in parts),
+        chain_saves=_union(one.chain_saves for one in parts),
+        frees=_ordered(one.frees for one in parts),
+        chain_frees=_ordered(one.chain_frees for one in parts),
+        chain_ends=_in_all([one.chain_ends for one in parts]),
+    )
+
+
+def _join_raising(parts: Sequence[Raising]) -> Raising:
+    return Raising(
+        second_backward=join_tri(one.second_backward for one in parts),
+        call=join_tri(one.call for one in parts),
+        backward=join_tri(one.backward for one in parts),
     )

@@ -6,9 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, replace
 from typing import Any
 
-from tapecheck.torchfacts.model import OTHER, ModuleFact, OpFact, OptimizerFact, Overload, join
+from tapecheck.torchfacts.model import (
+    OTHER,
+    Aliasing,
+    GradientGraph,
+    ModuleFact,
+    OpFact,
+    OptimizerFact,
+    Overload,
+    Raising,
+    Result,
+    Saving,
+    Writing,
+    join,
+)
 
 _NOT_STORED = frozenset({"name", "overloads", "train", "eval"})
+_PARTS: dict[str, type[Any]] = {
+    "saving": Saving, "aliasing": Aliasing, "writing": Writing, "result": Result, "gradient": GradientGraph,
+    "raising": Raising,
+}  # fmt: skip
+"""The parts of an op's fact, whose fields stand beside each other in a row."""
+_KEYS = {
+    ("raising", "second_backward"): "second_backward_raises", ("raising", "call"): "raises_on_grad",
+    ("raising", "backward"): "backward_raises", ("gradient", "inputs"): "grad_graph",
+    **{("gradient", one.name): f"grad_{one.name}" for one in fields(GradientGraph) if one.name != "inputs"},
+}  # fmt: skip
+"""What fields of parts are called in a row, where that is not their name."""
 _TABLES = ("saves", "may_save", "grad_graph", "grad_saves", "grad_chain_saves")
 _ALL = "*"
 """In a stored table: every input that carries a gradient."""
@@ -22,16 +46,44 @@ def _default(entry: Field[object]) -> object:
     return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
+_FIELDS: dict[str, tuple[str, str]] = {
+    _KEYS.get((part, one.name), one.name): (part, one.name) for part, kind in _PARTS.items() for one in fields(kind)
+}
+"""The part and the field of an op's fact that a key of a row is about."""
+
+
 def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, object]:
     """Return the fields of a fact that differ from their defaults, as JSON takes them."""
     row: dict[str, object] = {}
     for entry in fields(fact):
-        if entry.name in _NOT_STORED:
-            continue
         value = getattr(fact, entry.name)
-        if value != _default(entry):
+        if entry.name in _PARTS:
+            row.update({_KEYS.get((entry.name, key), key): inner for key, inner in _differing(value).items()})
+        elif entry.name not in _NOT_STORED and value != _default(entry):
             row[entry.name] = value
     return row
+
+
+def _differing(part: Any) -> dict[str, object]:
+    """Return the fields of a part that differ from their defaults."""
+    values = {entry.name: (getattr(part, entry.name), _default(entry)) for entry in fields(part)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def op_fact(name: str, row: Mapping[str, Any]) -> OpFact:
+    """Return the fact of one case of an op, whose parts have the fields that a row gives by its own keys."""
+    own: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for key, value in row.items():
+        if key in _FIELDS:
+            part, inner = _FIELDS[key]
+            parts.setdefault(part, {})[inner] = _frozen(value)
+        elif key in _OWN:
+            own[key] = _frozen(value)
+    return OpFact(name=name, **own, **{part: _PARTS[part](**given) for part, given in parts.items()})
+
+
+_OWN = frozenset(one.name for one in fields(OpFact)) - _NOT_STORED - _PARTS.keys()
 
 
 def _triggers(row: Mapping[str, Any], inputs: Sequence[str]) -> set[str]:
@@ -94,7 +146,7 @@ def write_op_fact(fact: OpFact, params: Sequence[str]) -> dict[str, Any]:
     """`write_fact` for one case of an op whose overload has `params`."""
     row = write_fact(fact)
     row.pop("params", None)
-    row.update({key: _packed(getattr(fact, key), fact.carries) for key in _TABLES if key in row})
+    row.update({key: _packed(_stored(fact, key), fact.result.carries) for key in _TABLES if key in row})
     chained = row.pop("grad_chain_saves", {})
     if chained != row.get("grad_saves", {}):
         row["grad_chain_saves"] = chained
@@ -103,14 +155,20 @@ def write_op_fact(fact: OpFact, params: Sequence[str]) -> dict[str, Any]:
     else:
         row["inputs"] = fact.inputs
     for key, usual in _implied(row, params).items():
-        value = getattr(fact, key)
         if key == "inputs":
             continue
+        value = _stored(fact, key)
         if value == usual:
             row.pop(key, None)
         else:
             row[key] = value
     return row
+
+
+def _stored(fact: OpFact, key: str) -> Any:
+    """Return what a fact has under a key of its row."""
+    part, name = _FIELDS[key]
+    return getattr(getattr(fact, part), name)
 
 
 def _read(cls: type[Any], name: str, row: Mapping[str, Any]) -> Any:
@@ -160,10 +218,8 @@ def read_op(name: str, rows: list[dict[str, Any]], params: tuple[str, ...] | Non
         own = tuple(row["params"])
         cases = []
         for case in row["cases"]:
-            fact: OpFact = replace(
-                _read(OpFact, name, _unpacked({**_implied(case[-1], own), **case[-1]})),
-                params=own if params is None else params,
-            )
+            given = _unpacked({**_implied(case[-1], own), **case[-1]})
+            fact = op_fact(name, {**given, "params": own if params is None else params})
             cases.append((case[0] if len(case) > 1 else {}, fact))
         overloads.append(
             Overload(

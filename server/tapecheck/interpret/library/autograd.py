@@ -216,17 +216,17 @@ class Autograd:
     ) -> tuple[int, Fact] | None:
         """Return the gradient of one input of a node: its own graph's node, None where it has no graph."""
         fact = known[0]
-        if name in fact.grad_chain_ends and name not in fact.grad_graph:
+        if name in fact.gradient.chain_ends and name not in fact.gradient.inputs:
             return None
         others = _has_others(known, name, position)
         inputs = [chain[0]] if chain is not None else []
-        for thing in fact.grad_graph.get(name, ()):
+        for thing in fact.gradient.inputs.get(name, ()):
             if others or thing != "result.other":
                 members = _members(number, known, name, position, thing)
                 inputs += [node for node, _ in members if node is not None]
         if not inputs:
             return None
-        saves = (fact.grad_saves if chain is None else fact.grad_chain_saves).get(name, ())
+        saves = (fact.gradient.saves if chain is None else fact.gradient.chain_saves).get(name, ())
         saved = [
             Saved(storage.id, self.world.writer.ledger.version(storage.id), thing.removesuffix(".other"), node)
             for thing in saves
@@ -234,7 +234,9 @@ class Autograd:
             for node, storage in _members(number, known, name, position, thing)
             if storage is not None
         ]
-        keeps: Fact = "yes" if name in (fact.grad_frees if chain is None else fact.grad_chain_frees) or saved else "no"
+        keeps: Fact = (
+            "yes" if name in (fact.gradient.frees if chain is None else fact.gradient.chain_frees) or saved else "no"
+        )
         if chain is not None and keeps == "no" and inputs == [chain[0]]:
             return chain
         certain: Fact = "yes" if chain is None or len(inputs) > 1 else chain[1]

@@ -52,7 +52,7 @@ class Distributions:
         given.update(dict(zip(names, args)))
         spare = args[len(names) :] if names else args
         owner.attrs.update(given)
-        if fact is not None and fact.second_backward_raises != "no":
+        if fact is not None and fact.raising.second_backward != "no":
             made = torch.op(f"distributions.{name}", [], dict(given), node)
             computed = next((one for one in listed(made) if has_graph(one)), None)
             if computed is not None:

@@ -529,11 +529,11 @@ class Modules:
         groups = self._own_tensors(owner, what, node)
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
-        for name in what.mutates:
+        for name in what.writing.mutates:
             changed = bound.get(name)
             if isinstance(changed, Tensor) and name not in fact.forward_params:
                 self.world.graph.change(changed, node, f"update of {name}", grad_mode="no")
-        if what.returns_input == "yes" and not what.mutates and args:
+        if what.aliasing.returns_input == "yes" and not what.writing.mutates and args:
             return args[0]
         target: Value = None
         given = layer_of(owner).given

@@ -140,13 +140,13 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         made = torch.factory(name, args, kwargs, node)
         return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
     bound = bind(narrowed, args, kwargs)
-    if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
-        return bound[narrowed.view_of]
-    asked = narrowed.inplace_flag and bound.get("inplace") is True and not narrowed.mutates
+    if narrowed.aliasing.returns_input == "yes" and not narrowed.writing.mutates and narrowed.aliasing.view_of in bound:
+        return bound[narrowed.aliasing.view_of]
+    asked = narrowed.writing.inplace_flag and bound.get("inplace") is True and not narrowed.writing.mutates
     inner = torch.facts.op(f"{name.rpartition('.')[2]}_") if asked else None
     if inner is not None:
         return op(torch, inner.name, args[:1], {}, node)
-    changed = narrowed.mutates or ((narrowed.inputs or narrowed.params) if asked else ())
+    changed = narrowed.writing.mutates or ((narrowed.inputs or narrowed.params) if asked else ())
     target = bound.get(changed[0]) if changed else None
     result = apply(torch, narrowed, bound, node, target)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
@@ -177,8 +177,8 @@ def _into_out(torch: Torch, name: str, result: Tensor, kwargs: Kwargs, node: ast
 def _makes(fact: OpFact, name: str, args: Args, kwargs: Kwargs) -> bool:
     """Return whether a call makes a tensor out of what is none: of numbers `linspace` does, of tensors it computes."""
     if name == "tensor":
-        return fact.factory and not only_tensors(args)
-    return fact.factory or (name in _SPACES and not only_tensors((*args, *kwargs.values())))
+        return fact.result.factory and not only_tensors(args)
+    return fact.result.factory or (name in _SPACES and not only_tensors((*args, *kwargs.values())))
 
 
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
@@ -197,8 +197,12 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         call.give_own_graphs()
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
-    if fact.name in _COPIES_ACROSS and fact.view == "may" and lies_across(bound.get(fact.view_of or "")):
-        call.fact = dataclasses.replace(fact, view="no", view_of=None)
+    if (
+        fact.name in _COPIES_ACROSS
+        and fact.aliasing.view == "may"
+        and lies_across(bound.get(fact.aliasing.view_of or ""))
+    ):
+        call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
     call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None and value.cuts])
     call.storage = _result_storage(torch, call.fact, bound, target)
     exists = both(plan.exists, world.modes.grad_modes[-1])
@@ -229,7 +233,7 @@ class _Call:
     def gather(self) -> list[str] | None:
         """Find the tensors among the arguments; return what a plan depends on, None where that is not known yet."""
         inputs, every = self.inputs, self.every
-        shape: list[str] | None = [] if not self.fact.scalar_saves else None
+        shape: list[str] | None = [] if not self.fact.saving.scalar_saves else None
         for name, value in self.bound.items():
             if isinstance(value, Tensor):
                 inputs[name] = [value]
@@ -271,10 +275,10 @@ class _Call:
             result.note(Mark.TAKEN_FOR_DATA)
         if self.storage is not None:
             result.storage = self.storage
-            for value in self.inputs.get(fact.view_of or "", ()):
+            for value in self.inputs.get(fact.aliasing.view_of or "", ()):
                 result.views(value)
-            if fact.name != "detach" and fact.view_of in self.inputs:
-                self._make_view(result, self.inputs[fact.view_of][0])
+            if fact.name != "detach" and fact.aliasing.view_of in self.inputs:
+                self._make_view(result, self.inputs[fact.aliasing.view_of][0])
         if not isinstance(target, Tensor):
             return result
         target.cuts = merge_cuts(cuts, target.cuts)
@@ -284,7 +288,7 @@ class _Call:
 
     def _taken_for_data(self) -> bool:
         """Whether it hangs on something that is taken for data alone: a parameter would be reason enough."""
-        differentiable = self.fact.name != "detach" and self.fact.differentiable != "no"
+        differentiable = self.fact.name != "detach" and self.fact.result.differentiable != "no"
         if self.world.modes.grad_mode == "no" or not differentiable:
             return False
         return any(one.taken_for_data() for one in self.every) and not any(one.parameter for one in self.every)
@@ -297,7 +301,7 @@ class _Call:
             how = "no_grad"
         elif name == "detach":
             how = "detach"
-        elif self.fact.differentiable == "no" and any(value.node is not None for value in self.every):
+        elif self.fact.result.differentiable == "no" and any(value.node is not None for value in self.every):
             how = "nondifferentiable"
         else:
             return _constant_cuts(self.torch, name, self.cuts)
@@ -317,7 +321,7 @@ class _Call:
             carriers.append(world.graph.unknown_source(self.node))
         saved = _saves(torch, fact, plan, self.every, self.target, self.storage)
         cuts = self.cuts
-        for name in fact.zero_gradient if fact.always_zero else ():
+        for name in fact.result.zero_gradient if fact.always_zero else ():
             for value in self.inputs.get(name, ()):
                 cuts = merge_cuts(world.graph.cut("zero", self.node, value, name=value.name), cuts)
         built = world.graph.build(
@@ -328,14 +332,14 @@ class _Call:
             self._mark_terms(built)
         place = torch.pending_storage or self.storage or built.storage
         torch.autograd.remember_gradient(built.node, fact, self.inputs, place)
-        if "result" in fact.saves or "result" in fact.may_save:
+        if "result" in fact.saving.saves or "result" in fact.saving.may_save:
             built.storage = self.storage or built.storage
         if may_carry(self.target):
             torch.pending_storage = None
             self._move_to(self.target, built)
             return self.target
-        if fact.view != "no" and fact.view_of in self.inputs:
-            viewed = self.inputs[fact.view_of][0]
+        if fact.aliasing.view != "no" and fact.aliasing.view_of in self.inputs:
+            viewed = self.inputs[fact.aliasing.view_of][0]
             if isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
                 built.views(viewed)
@@ -366,7 +370,7 @@ class _Call:
     def _make_view(self, result: Tensor, viewed: Value) -> None:
         """Have a result follow the history of what it is a view of."""
         _register_view(self.torch, result, viewed)
-        if self.target is None and self.fact.view == "yes" and isinstance(viewed, Tensor):
+        if self.target is None and self.fact.aliasing.view == "yes" and isinstance(viewed, Tensor):
             _mark(self.torch, result, viewed, self.fact.name, self.node)
 
 
@@ -488,9 +492,9 @@ def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None,
 
 def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Storage | None:
     source = target
-    if source is None and fact.view != "no":
-        source = bound.get(fact.view_of or "")
-    if source is None and fact.unversioned_view_of:
+    if source is None and fact.aliasing.view != "no":
+        source = bound.get(fact.aliasing.view_of or "")
+    if source is None and fact.aliasing.unversioned_view_of:
         return None
     return torch.world.graph.storage_of(source) if may_carry(source) else None
 
@@ -522,15 +526,15 @@ class _Plan:
         self.saves: list[tuple[str, int, Fact, bool]] = []
         self.keeps: Fact = "no"
         self.result: Fact = "no"
-        certain = fact.saves
-        for name, table in fact.scalar_saves.items():
+        certain = fact.saving.saves
+        for name, table in fact.saving.scalar_saves.items():
             if name in bound and name not in requires:
                 certain = table
         self._settle(fact, certain, "yes", requires, places)
-        self._settle(fact, fact.may_save, "may", requires, places)
+        self._settle(fact, fact.saving.may_save, "may", requires, places)
         if self.keeps == "may":  # type: ignore[comparison-overlap]
             # A call may save this or that, and always something.
-            for name in fact.frees:
+            for name in fact.saving.frees:
                 for required in requires.get(name, ()):
                     self.keeps = either(self.keeps, required)
 
@@ -538,11 +542,11 @@ class _Plan:
         """Note the tensors that the result has its graph from."""
         for name, facts in requires.items():
             measured = name in fact.inputs
-            if measured and name not in fact.carries and name not in fact.may_carry:
+            if measured and name not in fact.result.carries and name not in fact.result.may_carry:
                 continue
-            if not measured and fact.differentiable == "no":
+            if not measured and fact.result.differentiable == "no":
                 continue
-            sure: Fact = "yes" if name in fact.carries or not measured else "may"
+            sure: Fact = "yes" if name in fact.result.carries or not measured else "may"
             for position, required in enumerate(facts):
                 required = both(required, sure)
                 if required == "yes" or (measured and required == "may"):
@@ -574,7 +578,7 @@ class _Plan:
                 elif thing.startswith("result"):
                     self.result = either(self.result, fired)
                 elif base in requires:
-                    self.saves.append((thing, places[base] + position, fired, thing in fact.mutates))
+                    self.saves.append((thing, places[base] + position, fired, thing in fact.writing.mutates))
 
 
 def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]]) -> list[str]:
@@ -583,8 +587,8 @@ def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]
     for name, values in inputs.items():
         shape.append(name)
         shape += [value.borne() for value in values]
-    if fact.scalar_saves:
-        shape += [f"{name}=" for name in fact.scalar_saves if name in bound and name not in inputs]
+    if fact.saving.scalar_saves:
+        shape += [f"{name}=" for name in fact.saving.scalar_saves if name in bound and name not in inputs]
     return shape
 
 
@@ -647,7 +651,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
     if torch.pending_storage is not None:
         result.storage = torch.pending_storage
         torch.pending_storage = None
-    if fact.outputs == "tensor":
+    if fact.result.outputs == "tensor":
         return result
     locked = torch.world.modes.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
 
@@ -655,28 +659,32 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         """One of several: a view like all of them, or a tensor of its own."""
         part = alias(torch, result)
         part.extra = dict(result.extra) if result.extra else None
-        if fact.view == "no" and number:
+        if fact.aliasing.view == "no" and number:
             part.storage = others.get(number) or torch.world.writer.new_storage()
         elif locked:
             part.note(Mark.PART_OF_SEVERAL, torch.world.writer.ledger.version(part.storage.id))
         return part
 
-    if fact.outputs in ("tuple", "list"):
+    if fact.result.outputs in ("tuple", "list"):
         return _several(torch, fact, result, bound, node, output)
-    if fact.outputs.startswith("("):
-        return _structured(fact.outputs, output)
-    if fact.outputs == "number":
+    if fact.result.outputs.startswith("("):
+        return _structured(fact.result.outputs, output)
+    if fact.result.outputs == "number":
         return Unknown.number(result.cuts)
-    if fact.outputs == "none":
+    if fact.result.outputs == "none":
         return None
-    return Unknown.named(fact.outputs) if fact.outputs in ("bool", "str", "size", "other", "dict") else result
+    return (
+        Unknown.named(fact.result.outputs)
+        if fact.result.outputs in ("bool", "str", "size", "other", "dict")
+        else result
+    )
 
 
 def _several(
     torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST, output: Callable[[int], Tensor]
 ) -> Value:
     """Return several results: as many as the op always has, or as it is asked for."""
-    count = fact.n_outputs
+    count = fact.result.n_outputs
     if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
         sections = bound.get("split_size", bound.get("split_size_or_sections"))
         count = known_int(bound.get("chunks"))
@@ -691,9 +699,9 @@ def _several(
             return tuple(parts)
     if count is None or count > limits.MOST_OUTPUTS:
         return List([output(index) for index in range(2)], more=True, alike=2)
-    if fact.n_outputs is None or len(fact.differentiable_outputs) >= count:
+    if fact.result.n_outputs is None or len(fact.result.differentiable_outputs) >= count:
         return tuple([output(index) for index in range(count)])
-    cuts, live = result.cuts, fact.differentiable_outputs
+    cuts, live = result.cuts, fact.result.differentiable_outputs
     if result.node is not None:
         # The indices of `topk`, `sort` and `max`: chosen by the values, without a way back to them.
         cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, result, name=""), cuts)
@@ -772,9 +780,9 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
 
 
 def _dtype(torch: Torch, fact: OpFact, bound: Kwargs) -> str:
-    if fact.differentiable == "no" and fact.name != "detach":
+    if fact.result.differentiable == "no" and fact.name != "detach":
         return "int"
-    inputs = [value for name in fact.carries for value in torch.tensors(bound.get(name))]
+    inputs = [value for name in fact.result.carries for value in torch.tensors(bound.get(name))]
     source = torch.tensors(bound.get(fact.params[0])) if fact.params else []
     kinds = {tensor.dtype for tensor in only_tensors(inputs or source)}
     return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
