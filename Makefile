@@ -19,7 +19,7 @@ help:
 	@echo "make vsix    build the VS Code extension, one for every platform"
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
 	@echo "make docs    build the documentation site, with the playground, into .build/site"
-	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
+	@echo "make bench   measure check, a keystroke, a page, and what recording costs; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
 	@echo "make soak    hours of hostile and random input, and every file of the environment; CORPUS=FOLDER: others"
 	@echo "make clean   remove .venv, node_modules and what was built"
@@ -62,6 +62,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/lsp_keystroke.py --uncalled
 	$(BIN)/python benchmarks/lsp_start.py
 	$(BIN)/python benchmarks/report_page.py
+	$(BIN)/python benchmarks/record_cost.py --rounds 3 --ways recorder
 
 cuda: $(VENV)/.test
 	$(BIN)/python tests/record/cuda.py $(if $(CPU),--cpu)

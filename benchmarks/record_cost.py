@@ -5,12 +5,14 @@
     python benchmarks/record_cost.py --rounds 3 --only lstm --python path/to/python
     python benchmarks/record_cost.py --times 10         # ten times the iterations: what a longer run costs
     python benchmarks/record_cost.py --together         # on a machine that has other work to do (Linux)
+    python benchmarks/record_cost.py --leaks            # with a list of losses that keep their graphs
 
 Every round runs each way once, each in a process of its own; the figure is the median of the rounds' ratios to the
 plain run of the same round. With `--together` the ways of a round run at once and share one core, so that whatever else
 the machine does slows all of them alike. Time is counted from the second iteration on, so that what is loaded at the
 first one is not part of it; nor is the full garbage collection that torch's 300,000 objects bring about sooner or
-later. On a machine with CUDA the programs are run on it, too (wall time, synchronised at the end).
+later. Memory is the most that was resident. On a machine with CUDA the programs are run on it, too (wall time,
+synchronised at the end).
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from record_programs import PROGRAMS as AS_TRAINED
+
 ROOT = Path(__file__).parents[1]
 PROBE = ROOT / "server" / "tapecheck" / "record" / "probe" / "__main__.py"
 
 COMMON = """
-import contextlib, gc, os, sys, time
+import contextlib, gc, os, resource, sys, time
 import torch
 from torch import nn
 torch.set_num_threads(1)
@@ -51,7 +55,7 @@ def clock():
     return time.process_time()
 
 def took(began):
-    print("took", clock() - began, file=sys.stderr)
+    print("took", clock() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 
 PROGRAMS = {
@@ -423,15 +427,20 @@ with around:
     took(began)
 """,
     ),
+    **AS_TRAINED,
 }
 WAYS = ("recorder", "anomaly mode", "profiler")
 
 
-def start(python: str, folder: Path, name: str, way: str, device: str, times: int, core: int) -> subprocess.Popen[str]:
+def start(
+    python: str, folder: Path, name: str, way: str, device: str, options: argparse.Namespace, core: int
+) -> subprocess.Popen[str]:
     """Start a program in a process of its own, on one core unless that is negative."""
     script = folder / f"{name}.py"
     steps, body = PROGRAMS[name]
-    script.write_text(COMMON + body.replace("STEPS", str(steps * times)))
+    if options.leaks:
+        body = body.replace("# keep", "losses.append(loss)")
+    script.write_text(COMMON + body.replace("STEPS", str(steps * options.times)))
     command = [python, str(script)]
     if way == "recorder":
         command = [python, str(PROBE), "--tape", str(folder / "tape.jsonl"), str(script)]
@@ -442,26 +451,28 @@ def start(python: str, folder: Path, name: str, way: str, device: str, times: in
     return process
 
 
-def seconds(process: subprocess.Popen[str], what: str) -> float:
-    """The time of a program's iterations but the first."""
+def taken(process: subprocess.Popen[str], what: str) -> tuple[float, float]:
+    """The time of a program's iterations but the first, and the most memory that it had."""
     _, told = process.communicate()
     if process.returncode:
         sys.exit(f"{what}: {told.strip()[-1000:]}")
-    return float(next(line for line in told.splitlines() if line.startswith("took ")).split()[1])
+    _, time, memory = next(line for line in told.splitlines() if line.startswith("took ")).split()
+    return float(time), float(memory)
 
 
 def measured(
-    python: str, folder: Path, name: str, ways: list[str], device: str, times: int, core: int
-) -> dict[str, float]:
-    """The seconds of each way, all at once on one core or, where that is negative, one after the other."""
+    python: str, folder: Path, name: str, ways: list[str], device: str, options: argparse.Namespace, core: int
+) -> dict[str, tuple[float, float]]:
+    """The seconds and memory of each way, all at once on one core or, where that is negative, one after the other."""
+    where = python, folder, name
     if core < 0:
-        return {way: seconds(start(python, folder, name, way, device, times, core), f"{name}, {way}") for way in ways}
-    running = {way: start(python, folder, name, way, device, times, core) for way in ways}
-    return {way: seconds(process, f"{name}, {way}") for way, process in running.items()}
+        return {way: taken(start(*where, way, device, options, core), f"{name}, {way}") for way in ways}
+    running = {way: start(*where, way, device, options, core) for way in ways}
+    return {way: taken(process, f"{name}, {way}") for way, process in running.items()}
 
 
 def main() -> None:
-    """Print one row for each program and device."""
+    """Print one row for each program and device, and the median and the worst of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--times", type=int, default=1, help="so many times the iterations")
@@ -469,6 +480,9 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(WAYS), help="parted by commas")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
     parser.add_argument("--together", action="store_true", help="the ways at once, on one core")
+    parser.add_argument(
+        "--leaks", action="store_true", help="keep the losses, in the programs that have a place for it"
+    )
     options = parser.parse_args()
     ask = "import sys, torch; print(sys.version.split()[0], torch.__version__, torch.cuda.is_available())"
     version, torch, cuda = subprocess.check_output([options.python, "-c", ask], text=True).split()
@@ -476,22 +490,36 @@ def main() -> None:
     print(f", {options.times} times the iterations" if options.times > 1 else "")
     ways = options.ways.split(",")
     cores = sorted(os.sched_getaffinity(0)) if options.together else []
-    print(f"{'program':<14}{'device':<8}{'plain, ms an iteration':>24}" + "".join(f"{way:>16}" for way in ways))
+    print(f"{'program':<14}{'device':<8}{'plain, ms an iteration':>24}" + "".join(f"{way:>16}" for way in ways), end="")
+    print(f"{'memory':>10}" if "recorder" in ways else "")
+    named = [options.only] if options.only else [n for n in PROGRAMS if not options.leaks or "# keep" in PROGRAMS[n][1]]
+    times: list[float] = []
+    sizes: list[float] = []
     with tempfile.TemporaryDirectory() as scratch:
         for device in ("cpu", "cuda") if cuda == "True" else ("cpu",):
-            for name in [options.only] if options.only else PROGRAMS:
+            for name in named:
                 plain: list[float] = []
                 ratios: dict[str, list[float]] = {way: [] for way in ways}
+                memory: list[float] = []
                 for number in range(options.rounds):
                     core = cores[number % len(cores)] if options.together else -1
-                    where = options.python, Path(scratch), name
-                    took = measured(*where, ["plain", *ways], device, options.times, core)
-                    plain.append(took["plain"])
+                    took = measured(options.python, Path(scratch), name, ["plain", *ways], device, options, core)
+                    plain.append(took["plain"][0])
                     for way in ways:
-                        ratios[way].append(took[way] / took["plain"])
+                        ratios[way].append(took[way][0] / took["plain"][0])
+                    if "recorder" in ways:
+                        memory.append(took["recorder"][1] / took["plain"][1])
                 each = statistics.median(plain) / (PROGRAMS[name][0] * options.times - 1) * 1000
                 row = "".join(f"{statistics.median(ratios[way]):>16.2f}" for way in ways)
+                if memory:
+                    times.append(statistics.median(ratios["recorder"]))
+                    sizes.append(statistics.median(memory))
+                    row += f"{sizes[-1]:>10.2f}"
                 print(f"{name:<14}{device:<8}{each:>24.3f}{row}", flush=True)
+    if times:
+        print(f"the recorder, median and worst of {len(times)}: ", end="")
+        print(f"time {statistics.median(times):.2f} {max(times):.2f}, ", end="")
+        print(f"memory {statistics.median(sizes):.2f} {max(sizes):.2f}")
 
 
 if __name__ == "__main__":
