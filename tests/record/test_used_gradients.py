@@ -406,5 +406,33 @@ def test_steps_of_others_are_no_comparison_for_a_backward(record: Callable[..., 
             mine(torch.zeros(2, 3)).mul(0).sum().backward()
             optimizer.step()
     """)
-    compared = [event.at.line for event in result.tape.events if getattr(event, "name", "") == "backward-compared"]
+    compared = [
+        event.at.line for event in result.tape.events if getattr(event, "name", "").startswith("backward-compared:")
+    ]
     assert compared == [9]
+
+
+TWO_LOOPS = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(7):
+        optimizer.zero_grad()
+        model(torch.randn(5, 3)).pow(2).mean().backward()
+        optimizer.step()
+        model(torch.randn(5, 3)).abs().mean().backward()
+    for step in range(3):
+        model(torch.randn(5, 3)).pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_steps_of_one_loop_refute_nothing_about_the_next(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    text = textwrap.dedent(TWO_LOOPS).lstrip()
+    found = [one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE403"]
+    watch = {(str(tmp_path / "script.py"), one.span.line) for one in found}
+    judged = judge(found, record(text, watch=watch).tape, directory=str(tmp_path))
+    (mine,) = (one for one in judged if one.code == "TAPE403" and one.span.line == 10)
+    assert mine.evidence is None or mine.evidence.verdict == "confirmed"

@@ -170,8 +170,10 @@ class Story:
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
         self.compared = 0
-        self.looked: list[tuple[Site, int]] = []
-        """Backward calls that came between a step and the next one whose gradients were compared, and how many."""
+        self.looked: list[tuple[Site, int, int]] = []
+        """Backward calls that came between a step and the next one whose gradients were compared, with the line of the
+        next step, and how many.
+        """
         self.scales: list[tuple[Site, int, float]] = []
         """The scale that was on the gradients of an optimizer, by number, where a line ran."""
         self.watched_loops: dict[Site, dict[str, int]] = {}
@@ -273,6 +275,8 @@ class Story:
                 self.frozen_groups.append((event.at, value, number))
             case "gradients-compared":
                 self.compared += value
+            case "backward-compared":
+                self.looked.append((event.at, number, value))
             case "never-a-gradient":
                 self.without_gradient[number] = value
 
@@ -283,8 +287,6 @@ class Story:
                 self.passed = value > 0
             case "gradients-looked-at":
                 self.gradients_looked_at = True
-            case "backward-compared":
-                self.looked.append((event.at, value))
             case "gradients-used":
                 self.gradients_used.append((event.at, value))
             case "looking-stopped":

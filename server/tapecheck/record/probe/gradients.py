@@ -75,8 +75,10 @@ class UsedGradients(GradientsUsed):
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
         self.from_place: Dict[Tuple[int, Optional[Place]], int] = {}
-        self.looked: Dict[Optional[Place], Tuple[Where, int]] = {}
-        """By the place of backward calls: how many came between a step and the next one that were compared."""
+        self.looked: Dict[Tuple[Optional[Place], int], Tuple[Where, int]] = {}
+        """By the place of backward calls, and the line of the step after them: how many came between that and the step
+        before which were compared.
+        """
         # With the parameters whose used gradients were looked at when such a call began, by identity.
         self._between: Dict[Optional[Place], Tuple[Where, Dict[int, weakref.ref[Tensor]]]] = {}
         self._unknown: Set[Optional[Place]] = set()
@@ -149,11 +151,13 @@ class UsedGradients(GradientsUsed):
                     self._tell(entry)
             self.used[other] = left
         self.used.pop(number, None)
+        here = self.recorder.tracer.lines().place
+        line = here.line if here is not None else 0
         for place, (where, looked) in list(self._between.items()):
             given = self.recorder.discarded.given.get(place, ())
             if any(key in stepped and key in given and reference() is not None for key, reference in looked.items()):
-                first, times = self.looked.get(place, (where, 0))
-                self.looked[place] = first, times + 1
+                first, times = self.looked.get((place, line), (where, 0))
+                self.looked[place, line] = first, times + 1
                 del self._between[place]
 
     def _forget_unseen(self) -> None:
@@ -234,9 +238,10 @@ class UsedGradients(GradientsUsed):
                 self.recorder.writer.event(
                     "Measure", at=self.recorder.here(lines), name=name, value=digest, unit="digest"
                 )
-        for where, times in (one for place, one in self.looked.items() if place not in self._unknown):
-            at = self.recorder.site(*where)
-            self.recorder.writer.event("Measure", at=at, name="backward-compared", value=times, unit="calls")
+        for (place, line), (where, times) in self.looked.items():
+            if place not in self._unknown:
+                at, name = self.recorder.site(*where), "backward-compared:%d" % line
+                self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="calls")
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(

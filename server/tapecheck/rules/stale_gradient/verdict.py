@@ -25,7 +25,10 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         )  # fmt: skip
     unlisted = isinstance(finding.facts, StaleGradientFacts) and finding.facts.unlisted
     # What was compared are the gradients of the parameters that an optimizer has.
-    looked = sum(times for at, times in story.looked if story.at(finding.span, at.span))
+    steps = [label.span for label in finding.labels if label.role == "step"]
+    # The last of them is said to use the gradients again: another one may find them cleared.
+    rows = range(steps[-1].line, max(steps[-1].line, steps[-1].end_line) + 1) if steps else ()
+    looked = sum(times for at, line, times in story.looked if line in rows and story.at(finding.span, at.span))
     if looked and not unlisted:
         return Evidence(
             "refuted",
