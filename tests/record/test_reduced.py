@@ -56,6 +56,17 @@ def test_ranks_that_agree_show_nothing(tmp_path: Path, seed: str, call: str) -> 
     assert judged(tmp_path, seed, call, [dataclasses.replace(finding)]).evidence is None
 
 
+def test_why_one_process_shows_nothing_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    joined = 'dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)'
+    text = PROGRAM.format(seed="0", call="model.module").replace('dist.init_process_group("gloo")', joined)
+    script.write_text(text)
+    found = check(read_source(str(script))).findings
+    judged = confirm(str(script), RunRequest(str(script), python=PYTHON, cwd=str(tmp_path), env=QUIET), found)[1]
+    (finding,) = (each for each in judged if each.code == "TAPE601")
+    assert finding.evidence is None and finding.notes[-1].startswith("one process was recorded")
+
+
 WITH_GRAPH = """\
 import torch
 import torch.distributed as dist

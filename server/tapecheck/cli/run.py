@@ -513,6 +513,9 @@ def _is_so(finding: Finding) -> bool:
     return finding.evidence is not None and finding.evidence.verdict in ("confirmed", "found-by-run")
 
 
+_WITHOUT_GPU = ("have NCCL built in", "ProcessGroupNCCL is only supported with GPUs")
+
+
 def _ending(result: RunResult, request: RunRequest) -> str:
     """How the program ended and how far it had come."""
     seen = _seen(result, request)
@@ -536,6 +539,8 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         return f"{ways[result.how_ended]} ({seen})"
     if result.how_ended == "raised" and not request.stdin and said.startswith("EOFError: EOF when reading"):
         detail += "; it read standard input, which it gets with --stdin only"
+    if result.how_ended == "raised" and any(text in said for text in _WITHOUT_GPU):
+        detail += "; nccl needs a GPU, processes on the CPU are joined by gloo"
     colon = "" if detail.startswith("after ") and result.how_ended in ("stopped", "timeout") else ":"
     return f"{ways[result.how_ended]}{colon} {detail} ({seen})"
 

@@ -26,6 +26,7 @@ from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.gradient_discarded.rule import GradientDiscarded
+from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
@@ -79,7 +80,7 @@ def confirm(
     ]
 
 
-def _judged(story: Story, finding: Finding) -> Finding:
+def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     """Return a finding with what a run shows about it, as far as the run saw enough for that."""
     evidence, notes = never_ran(story, finding), finding.notes
     if evidence is None:
@@ -95,6 +96,9 @@ def _judged(story: Story, finding: Finding) -> Finding:
     if story.blind and evidence is not None and not _seen_happen(finding, evidence):
         note = f"{story.blind}: what came later was not seen"
         finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
+    elif evidence is None and alone and finding.code == GradientNotReduced.code:
+        note = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
+        finding = dataclasses.replace(finding, notes=(*finding.notes, note))
     elif evidence is None and finding.notes == notes and (note := _too_little(story, finding)):
         finding = dataclasses.replace(finding, notes=(*finding.notes, f"too little was seen: {note}"))
     return dataclasses.replace(finding, evidence=evidence)
@@ -113,21 +117,24 @@ def _too_little(story: Story, finding: Finding) -> str:
     return ""
 
 
-def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
+def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None, alone: bool = True) -> list[Finding]:
     """Return the findings with what a recorded tape shows about each, and those that only the run made.
 
     Every rank of a tape is judged: what holds on one rank holds, and the evidence names it.
 
     The findings given are left as they are: copies carry the evidence. One on which the run is
-    inconclusive has none. `directory` is the working directory of the run, to which names on the tape are relative.
+    inconclusive has none. `directory` is the working directory of the run, to which names on the tape are relative,
+    and `alone` says that the tape is not that of one of several ranks.
     """
     of_ranks = parts(tape)
     if of_ranks:
-        return ranks.judged(static, of_ranks, lambda findings, part: judge(findings, part, directory=directory))
+        return ranks.judged(
+            static, of_ranks, lambda findings, part: judge(findings, part, directory=directory, alone=False)
+        )
     story = Story(tape, directory)
     judged: list[Finding] = []
     for finding in static:
-        judged.append(_judged(story, finding))
+        judged.append(_judged(story, finding, alone))
     confirmed = [item for item in judged if _is_confirmed(item)]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
