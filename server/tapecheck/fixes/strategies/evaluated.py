@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.noticed import asks_for_graphs, catches
 from tapecheck.fixes.visible import can_train, is_learned_from, trains_unseen
 
 _CHECK = "Check that no code in there which is not visible here differentiates or trains."
+_ASKED = "Check what asks whether values have a graph, or goes on behind an exception: that may come out otherwise."
 SAME = "The values stay the same; no graph is built, which saves memory and time."
 
 
@@ -30,10 +33,11 @@ def without_recording(
     torch, needed = code.torch()
     changes = code.wrap(statement, statement, f"with {torch}.no_grad():")
     if changes is not None:
-        if trains != "no":
-            effect = f"{effect} {_CHECK}"
+        asked = asks_for_graphs(context) or catches(reach_in(context.report, statement).bodies)
+        if trains != "no" or asked:
+            effect = f"{effect} {_ASKED if trains == 'no' else _CHECK}"
         title = f"{what} under `{torch}.no_grad()`"
-        yield Candidate(title, effect, [*changes, *needed], safe=trains == "no", group=group)
+        yield Candidate(title, effect, [*changes, *needed], safe=trains == "no" and not asked, group=group)
 
 
 def is_wrappable(statement: ast.stmt) -> bool:

@@ -8,8 +8,9 @@ from itertools import islice
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
-from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs
+from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs, targets
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.noticed import asks_for_graphs, only_kept
 from tapecheck.fixes.story import frames, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
@@ -29,6 +30,11 @@ _LOGGERS = (
 _LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
 _NO_EARLIER = "no gradient reaches earlier iterations"
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
+_ASKED = f"{_SAME} Check what asks whether it has a graph: it has none any more."
+_HANDED = (
+    "What is stored no longer keeps a graph alive. Check what else the call does with it: through what it makes of it, "
+    "or gives to others, nothing is learned any more."
+)
 
 
 def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
@@ -56,7 +62,9 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     if _learned_from(context):
         return
     stored = _stored(code, statement, context)
-    alone = not _shared_with_unknown_code(context)
+    asked = asks_for_graphs(context)
+    alone = not asked and not _shared_with_unknown_code(context)
+    effect = _ASKED if asked else _SAME
     for value, holder in stored:
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
@@ -73,14 +81,14 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
         for part in parts:
             changes = _detached(code, part)
             if changes:
-                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, alone, "store")
+                yield Candidate(f"Store {_short(code, part)} detached", effect, changes, alone, "store")
         if len(parts) > 1:
             together = [change for part in parts for change in _detached(code, part)]
             if together:
-                yield Candidate("Store the values detached", _SAME, together, alone, "store")
+                yield Candidate("Store the values detached", effect, together, alone, "store")
         whole = _detached(code, value)
         if whole and value not in parts:
-            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, alone, "store")
+            yield Candidate(f"Store {_short(code, value)} detached", effect, whole, alone, "store")
 
 
 def _shared_with_unknown_code(context: Context) -> bool:
@@ -117,6 +125,7 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
         return
     if _learned_from(context):
         return
+    alone = not asks_for_graphs(context) and not _shared_with_unknown_code(context)
     line = context.place.line
     members = [
         member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
@@ -132,7 +141,7 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
                         changes += _detached(code, part)
         if len(changes) > 1:
             yield Candidate(
-                "Store the values detached", _SAME, list(dict.fromkeys(changes)), True, "all", fallback=True
+                "Store the values detached", _SAME, list(dict.fromkeys(changes)), alone, "all", fallback=True
             )
 
 
@@ -178,7 +187,8 @@ def change_without_grad(context: Context) -> Iterator[Candidate]:
     wrapped = code.wrap(statement, statement, f"with {torch}.no_grad():")
     if wrapped is not None:
         title = f"Change `{_short_text(code, call)}` under `{torch}.no_grad()`"
-        yield Candidate(title, _SAME, [*wrapped, *needed], safe=True, group="no_grad")
+        alone = not asks_for_graphs(context) and not _learned_from(context) and not _shared_with_unknown_code(context)
+        yield Candidate(title, _SAME if alone else _ASKED, [*wrapped, *needed], safe=alone, group="no_grad")
 
 
 def _short_text(code: Code, call: ast.Call) -> str:
@@ -258,13 +268,16 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
             parts = given.setdefault(call, [])
             if part not in parts:
                 parts.append(part)
+    kept = given and not asks_for_graphs(context) and not _learned_from(context)
+    alone = {call: bool(kept) and only_kept(context, call, stored) for call in given}
     for call, parts in given.items():
         changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]
         each = [[change] for change in changes]
         for several in [changes, *each] if len(changes) > 1 else each:
             names = [code.segment(part) for part, change in zip(parts, changes, strict=False) if change in several]
             title = f"Hand over {join(f'`{_line(name)}`' for name in names)} detached (line {call.lineno})"
-            yield Candidate(title, _SAME, several, safe=True, group="hand over")
+            effect = _SAME if alone[call] else _HANDED
+            yield Candidate(title, effect, several, safe=alone[call], group="hand over")
 
 
 def _line(text: str) -> str:
@@ -416,23 +429,57 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     return not any(
         (isinstance(node, ast.Attribute) and _within(node.value, name)) for name in names for node in ast.walk(whole)
     ) and not any(
-        last_part(read) in names for node in ast.walk(whole) for part in _handed_on(code, node) for read in reads(part)
+        last_part(read) in names
+        for node in ast.walk(whole)
+        for part in (_handed_on(code, node) if node is not statement else ())
+        for read in reads(part)
     )
 
 
 def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
-    """Return the parts of a node from which a value goes where it may have to be a tensor."""
+    """Return the parts of a node from which a value goes where it may have to be a tensor, or a number of torch's own
+    precision.
+    """
     if isinstance(node, ast.Call):
-        path = code.path(node.func)
-        if path not in _FORMATTING and not path.startswith(_LOGGERS):
-            return _arguments(node)
+        return [] if _is_shown_by(code, node) else _arguments(node)
     if isinstance(node, ast.Compare):
         # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
         return [node]
-    if isinstance(node, ast.Return) and node.value is not None:
+    if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
         # The caller may want the tensor.
         return [node.value]
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)) and not _is_shown(code, node):
+        # Under another name, or in a container, it may be read as a tensor.
+        values = node.values if isinstance(node, ast.Dict) else node.elts
+        return [
+            value
+            for value in values
+            if isinstance(value, ast.expr) and isinstance(getattr(value, "ctx", ast.Load()), ast.Load)
+        ]
+    if isinstance(node, (ast.Assign, ast.AugAssign)) and any(
+        isinstance(target, ast.Subscript) for target in targets(node)
+    ):
+        return [node.value]
     return []
+
+
+def _is_shown_by(code: Code, call: ast.Call) -> bool:
+    path = code.path(call.func)
+    return path in _FORMATTING or path.startswith(_LOGGERS)
+
+
+def _is_shown(code: Code, node: ast.expr) -> bool:
+    """Return whether a container is made to show its values: `"%d %f" % (n, total)`, `wandb.log({"a": total})`."""
+    for parent in code.parents(node):
+        if isinstance(parent, ast.Call):
+            return _is_shown_by(code, parent)
+        if isinstance(parent, (ast.JoinedStr, ast.FormattedValue)):
+            return True
+        if isinstance(parent, ast.BinOp):
+            return isinstance(parent.op, ast.Mod) and code.path(parent.left) == "builtins.str"
+        if not isinstance(parent, (ast.Tuple, ast.List, ast.Dict, ast.keyword)):
+            return False
+    return False
 
 
 def _made_of(scope: ast.AST, name: str) -> list[str]:
@@ -457,6 +504,8 @@ def _within(value: ast.expr, name: str) -> bool:
         return _within(value.left, name) or _within(value.right, name)
     if isinstance(value, ast.UnaryOp):
         return _within(value.operand, name)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("float", "round"):
+        return any(_within(part, name) for part in value.args)
     return last_part(value) == name
 
 

@@ -1,0 +1,133 @@
+"""What of a program notices that a value has no graph any more, though it is the same."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from tapecheck import torchfacts
+from tapecheck.fixes.candidate import Context
+from tapecheck.fixes.code import Code, root_name
+from tapecheck.fixes.story import frames
+from tapecheck.source.modules import SOURCES
+from tapecheck.source.nodes import attr_of, of_kind, walk
+from tapecheck.tape import Hold, Span
+
+_ASKING = frozenset((
+    "grad_fn", "is_grad_enabled", "is_inference", "is_inference_mode_enabled", "is_leaf", "register_hook",
+    "requires_grad", "retain_grad", "retains_grad",
+))  # fmt: skip
+"""Attributes and functions that say whether there is a graph, or need one."""
+_PLAIN = frozenset(
+    f"builtins.{name}"
+    for name in (
+        "abs",
+        "bool",
+        "dict",
+        "float",
+        "int",
+        "isinstance",
+        "len",
+        "max",
+        "min",
+        "print",
+        "range",
+        "round",
+        "str",
+    )
+)
+_STORING = frozenset(("add", "append", "appendleft", "extend", "insert", "popleft", "setdefault", "update"))
+_OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
+
+
+def asks_for_graphs(context: Context) -> bool:
+    """Return whether a file that has a part in the finding asks of a value, not of a parameter, for its graph."""
+    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
+    return any(_asks(tree) for tree in trees.values())
+
+
+def catches(bodies: Iterable[ast.AST]) -> bool:
+    """Return whether code goes on behind an exception: what only a recorded value raises would then be missing."""
+    return any(node.handlers for body in bodies for node in of_kind(body, ast.Try))
+
+
+def _asks(tree: ast.AST) -> bool:
+    asking = [node for node in of_kind(tree, ast.Attribute) if node.attr in _ASKING and isinstance(node.ctx, ast.Load)]
+    named = (alias.name for node in of_kind(tree, ast.ImportFrom) for alias in node.names)
+    if not asking:
+        return not _ASKING.isdisjoint(named)
+    parameters = set(_parameters(tree))
+    return any(not (isinstance(node.value, ast.Name) and node.value.id in parameters) for node in asking)
+
+
+def _parameters(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that loops over parameters bind."""
+    loops: list[ast.For | ast.comprehension] = [*of_kind(tree, ast.For), *of_kind(tree, ast.comprehension)]
+    for node in loops:
+        if any(part.attr in _OF_PARAMETERS for part in of_kind(node.iter, ast.Attribute)):
+            yield from (name.id for name in of_kind(node.target, ast.Name))
+
+
+def only_kept(context: Context, call: ast.Call, stored: Span) -> bool:
+    """Return whether a call does nothing with what it is given but store it, and numbers made of it, where `stored` is.
+
+    Every function on the way to the store must be visible, return nothing, and hand its values to nothing else.
+    """
+    functions: dict[int, tuple[Code, ast.AST]] = {}
+    through: set[ast.expr] = set()
+    for tape in context.tapes:
+        for event in tape.events:
+            if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
+                continue
+            places = frames(event.at)
+            around = next((n for n, place in enumerate(places) if context.code.expression_at(place) is call), None)
+            for place in places[:around] if around is not None else ():
+                code = _code_of(context, place.file)
+                statement = code.statement_at(place) if code is not None else None
+                if code is None or statement is None:
+                    return False
+                function = code.function(statement)
+                functions[id(function)] = code, function
+                through.update(node for node in (code.expression_at(place),) if node is not None)
+    return bool(functions) and all(_only_stores(code, one, through) for code, one in functions.values())
+
+
+def _code_of(context: Context, path: str) -> Code | None:
+    known = context.code if path == context.code.source.path else context.codes.get(path)
+    source = SOURCES.get(path) if known is None else None
+    return Code(source) if source is not None else known
+
+
+def _only_stores(code: Code, function: ast.AST, through: set[ast.expr]) -> bool:
+    """Return whether a function returns nothing, changes nothing that it was given, and calls only what keeps nothing
+    of its arguments but a container's own method.
+    """
+    arguments = getattr(function, "args", None)
+    if not isinstance(arguments, ast.arguments):
+        return False
+    own = [*arguments.posonlyargs, *arguments.args][: code.owner(function) is not None]
+    given = {one.arg for one in of_kind(arguments, ast.arg) if one not in own}
+    for node in walk(function):
+        if (
+            isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda, ast.FunctionDef))
+            and node is not function
+        ):
+            return False
+        if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+            return False
+        if isinstance(node, ast.AugAssign) and (root_name(node.target) or "") in given:
+            return False
+        if isinstance(node, ast.Call) and node not in through and not _computes_or_stores(code, node):
+            return False
+    return True
+
+
+def _computes_or_stores(code: Code, call: ast.Call) -> bool:
+    path = code.path(call.func)
+    if path.startswith(("math.", "numpy.")) or path in _PLAIN:
+        return True
+    if isinstance(call.func, ast.Attribute) and not path and call.func.attr in _STORING:
+        return True
+    name = path.rpartition(".")[2] if path.startswith("torch.") else "" if path else attr_of(call.func)
+    fact = torchfacts.load().op(name) if name else None
+    return fact is not None and not fact.writing.mutates and not fact.writing.may_mutate

@@ -1,0 +1,150 @@
+"""What notices that a value has no graph any more: a safe fix leaves what the program prints and learns, by torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapecheck.fixes import fixes_for
+from tests.cases import under_torch
+from tests.fixes.support import fixed, report_of
+
+STORED = """\
+import torch
+w = torch.full((3,), 0.5, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+class Box: pass
+box = Box()
+total = 0.0
+kept = []
+def keep(x):
+    {keeps}
+for step in range(4):
+    loss = (w * 2).exp().sum()
+    {store}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{end}
+print(w.tolist(), round(float(loss), 4))
+"""
+# What a function does with a value beside storing it; the first two: nothing.
+KEEPS = {
+    "alone": "kept.append(x)",
+    "a number": "kept.append(x); print(x.item())",
+    "returned": "kept.append(x); return x",
+    "what is made of it": "kept.append(x); return x * 2",
+    "on some way": "kept.append(x)\n    if len(kept) > 2: return x * 3\n    return x",
+    "another store": "kept.append(x); box.x = x; return x",
+    "a hook": "kept.append(x); x.register_hook(lambda g: g * 2); return x",
+    "a kept gradient": "kept.append(x); x.retain_grad(); return x",
+    "a change in place": "kept.append(x); x.mul_(2); return x",
+}
+ENDS = {
+    "formatted": "print(f'{float(total):.2f}')",
+    "shown": "print('%d %.2f' % (step, float(total)))",
+    "asked for its graph": "print(getattr(total, 'shape', 0), any(k.requires_grad for k in kept), hasattr(total, 'x'))",
+    "in a dict": "d = {'t': total}; print(round(d['t'].item(), 2) if d['t'] else 0)",
+    "unpacked": "t, n = total, 3; print(round(t.item(), 2) if t else 0)",
+    "a rate": "optimizer.param_groups[0]['lr'] = float(total); (w * 3).sum().backward(); optimizer.step()",
+}
+EVALUATED = """\
+import copy, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = [torch.randn(4, 3) for _ in range(3)]
+def train():
+    model.train()
+    for x in data:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+def evaluate():
+    model.eval()
+    total = 0
+    for x in data:
+        y = model(x)
+        {body}
+        total {add}
+    return total
+for epoch in range(2):
+    train()
+    print(float(evaluate()))
+"""
+BODIES = {
+    "plain": "pass",
+    "parameters": "print(sum(p.numel() for p in model.parameters() if p.requires_grad))",
+    "a kept gradient": "y.retain_grad()",
+    "its graph": "y = y * 2 if y.requires_grad else y",
+    "the mode": "y = y * 2 if torch.is_grad_enabled() else y",
+    "an array": "try:\n            y.numpy()\n        except RuntimeError:\n            print('graph')",
+    "a copy": "try:\n            copy.deepcopy(y)\n        except RuntimeError:\n            print('graph')",
+    "a change": "try:\n            model[0].weight.mul_(1.0)\n        except RuntimeError:\n            print('leaf')",
+}
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_a_helper_does_with_a_value_that_it_stores(tmp_path: Path) -> None:
+    uses = {
+        use: f"loss = (w * 2).exp().sum(); {use}"
+        for use in ("aux = keep(loss); loss = loss + (aux or 0)", "keep(loss)")
+    }
+    texts = {
+        (name, use): STORED.format(keeps=keeps, store=store, end="pass")
+        for name, keeps in KEEPS.items()
+        for use, store in uses.items()
+    }
+    safe = _held_against_torch(texts, tmp_path)
+    for name in ("alone", "a number"):
+        assert any("Hand over" in title for title in safe[name, "keep(loss)"])
+        assert any("Store" in title for title in safe[name, "keep(loss)"])
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_reads_a_stored_number(tmp_path: Path) -> None:
+    stores = ("total += loss", "total = total + loss", "kept.append(loss)")
+    texts = {
+        (name, store): STORED.format(keeps="pass", store=store, end=end)
+        for name, end in ENDS.items()
+        for store in stores
+    }
+    safe = _held_against_torch(texts, tmp_path)
+    for name in ("formatted", "shown"):
+        assert any("number" in title for title in safe[name, "total += loss"])
+        assert any("detached" in title for title in safe[name, "kept.append(loss)"])
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_an_evaluation_asks(tmp_path: Path) -> None:
+    adds = ("+= y.sum()", "+= y.sum().item()")
+    texts = {(name, add): EVALUATED.format(body=body, add=add) for name, body in BODIES.items() for add in adds}
+    safe = _held_against_torch(texts, tmp_path)
+    for name in ("plain", "parameters"):
+        assert all(any("no_grad" in title for title in safe[name, add]) for add in adds)
+
+
+def _held_against_torch(texts: dict[tuple[str, str], str], folder: Path) -> dict[tuple[str, str], list[str]]:
+    """The titles of the safe fixes of each program, which ends as it did with each of them."""
+    titles: dict[tuple[str, str], list[str]] = {key: [] for key in texts}
+    pairs: list[tuple[str, str, str]] = []
+    for key, text in texts.items():
+        report = report_of(text)
+        for finding in report.findings:
+            for fix in fixes_for(report, finding):
+                if fix.applicability == "safe":
+                    titles[key].append(fix.title)
+                    pairs.append((fix.title, text, fixed(text, fix)))
+    programs = list(dict.fromkeys(text for _, *both in pairs for text in both))
+    for number, text in enumerate(programs):
+        (folder / f"{number}.py").write_text(text)
+    requests = [{"path": folder / f"{number}.py"} for number in range(len(programs))]
+    outcomes = dict(zip(programs, under_torch.run_all(requests), strict=True))
+    for title, before, after in pairs:
+        was, now = outcomes[before], outcomes[after]
+        assert was["exception"] is None, f"{before}\n{was['message']}"
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert (now["output"], now["parameters"]) == (was["output"], was["parameters"]), f"{title}\n{after}"
+    return titles
