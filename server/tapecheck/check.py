@@ -334,7 +334,7 @@ def check(
                 log=log,
                 project=project,
             )
-        findings = []
+        findings: list[Finding] = []
         for groups in together(interpretation.groups):
             known = memory.verdicts.get(asked, groups) if memory is not None else None
             if known is None:
@@ -348,11 +348,17 @@ def check(
                     memory.verdicts.put(asked, tapes, known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
             findings += [copy.copy(finding) for finding in known]
-    findings = _each_once(findings)
+    narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
+    return _report(source, interpretation, _each_once(findings), narrowed, project)
+
+
+def _report(
+    source: Source, interpretation: Interpretation, findings: list[Finding], narrowed: bool, project: Project
+) -> Report:
+    """Return the report on a file, without what comments suppress, and what belongs to other files by itself."""
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
-    narrowed = selected.select is not None or bool(selected.ignore or selected.per_file_ignores)
     return Report(source, interpretation, kept, hidden, elsewhere, narrowed, project=project)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.path import answered_otherwise
@@ -211,29 +211,48 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
     for reading in readings:
         if lines.isdisjoint(reading.lines):
             continue
-        chain = _chain(reading, lines)
-        end = _end(rule, finding, reading, lines)
         built = _built(finding, reading) if rule.raises else None
+        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built)
         for position, event in reading.assumed:
-            # Lines move: what is kept of a tape names none.
-            text = f"line {event.at.line} {event.text}" if event.kind == "exception" else event.text
-            assumption = Assumption(event.kind, event.at.span, text)
-            met = not event.about or not chain.isdisjoint(event.about)
-            if event.kind == "default":
-                # Its other values were tried: they do not show the finding.
-                yield assumption, False
-            elif event.kind in ("count", "length"):
-                # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
-                if rule.raises and met:
-                    yield assumption, True
-            elif position > end and event.kind not in _OF_RECORDING:
-                # It has happened by then; those are noted when what they are about has ended.
-                continue
-            elif built is None or built >= position or not _of_leaves(reading, event):
-                # Nobody comes from a parameter to a graph that was built before.
-                touches = met or (rule.of_absence and event.kind == "base")
-                if rule.of_absence or (touches and event.kind not in _OF_RESULTS):
-                    yield assumption, touches and (not event.recorded or _hangs(event, chain))
+            touches = cause.touched_by(event, position)
+            if touches is not None:
+                # Lines move: what is kept of a tape names none.
+                text = f"line {event.at.line} {event.text}" if event.kind == "exception" else event.text
+                yield Assumption(event.kind, event.at.span, text), touches
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """What a finding of a rule comes from on one tape: the nodes and leaves of its `chain`, all there at event `end`;
+    `built` is where the graph was built that its backward certainly fails in, if one does.
+    """
+
+    rule: Rule
+    reading: Reading
+    chain: set[int]
+    end: int
+    built: int | None
+
+    def touched_by(self, event: Assumed, position: int) -> bool | None:
+        """Return whether an assumption touches the chain; None where the finding does not rest on it at all."""
+        rule = self.rule
+        met = not event.about or not self.chain.isdisjoint(event.about)
+        if event.kind == "default":
+            # Its other values were tried: they do not show the finding.
+            return False
+        if event.kind in ("count", "length"):
+            # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
+            return True if rule.raises and met else None
+        if position > self.end and event.kind not in _OF_RECORDING:
+            # It has happened by then; those are noted when what they are about has ended.
+            return None
+        if self.built is not None and self.built < position and _of_leaves(self.reading, event):
+            # Nobody comes from a parameter to a graph that was built before.
+            return None
+        touches = met or (rule.of_absence and event.kind == "base")
+        if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
+            return None
+        return touches and (not event.recorded or _hangs(event, self.chain))
 
 
 def _hangs(event: Assumed, chain: set[int]) -> bool:

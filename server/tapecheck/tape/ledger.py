@@ -242,26 +242,18 @@ class Ledger:
         return reached
 
     def _run(self, backward: Backward) -> Traversal:
-        traversal = self.traversals.get(backward.id)
-        if traversal is None:
-            traversal = Traversal(backward)
-        else:
-            more = traversal.backward.roots + backward.roots
-            traversal.backward = dataclasses.replace(traversal.backward, roots=more)
+        traversal = self._traversal_of(backward)
         done = frozenset(traversal.executed)
-        for index, root in enumerate(backward.roots):
-            if root.graph == "no":
-                traversal.problem = Problem("no-graph", "yes", root=index)
-                return traversal
+        without_graph = next((index for index, root in enumerate(backward.roots) if root.graph == "no"), None)
+        if without_graph is not None:
+            traversal.problem = Problem("no-graph", "yes", root=without_graph)
+            return traversal
         roots = [root.node for root in backward.roots if root.node is not None]
         reached = self.ancestry(roots)
         wanted = set(backward.inputs or ())
         if wanted and backward.call == "grad" and not backward.allow_unused:
             traversal.problem = self._unused(backward, reached) or traversal.problem
-        sure = needed = set(reached) if backward.inputs is None else self._leading_to(reached, wanted)
-        if backward.open:
-            sure = (needed if wanted else set()) | self._on_every_path(roots, reached)
-            needed = set(reached)
+        sure, needed = self._needed(backward, roots, reached, wanted)
         for node in self._order(roots, reached, needed):
             if node in done:
                 continue
@@ -274,6 +266,24 @@ class Ledger:
             if event is not None:
                 self._walk(event, certain, backward, traversal)
         return traversal
+
+    def _traversal_of(self, backward: Backward) -> Traversal:
+        """Return the traversal of a backward, begun before where its event was written in parts."""
+        traversal = self.traversals.get(backward.id)
+        if traversal is None:
+            return Traversal(backward)
+        more = traversal.backward.roots + backward.roots
+        traversal.backward = dataclasses.replace(traversal.backward, roots=more)
+        return traversal
+
+    def _needed(
+        self, backward: Backward, roots: list[int], reached: dict[int, Fact], wanted: set[int]
+    ) -> tuple[set[int], set[int]]:
+        """Return what certainly runs of that which a backward reaches, and all that may run."""
+        needed = set(reached) if backward.inputs is None else self._leading_to(reached, wanted)
+        if not backward.open:
+            return needed, needed
+        return (needed if wanted else set()) | self._on_every_path(roots, reached), set(reached)
 
     def _ends(self, node: Node, certain: Fact, backward: Backward, traversal: Traversal) -> bool:
         """Note what is wrong with a node that is about to run, and return whether it certainly ends the traversal."""

@@ -256,7 +256,10 @@ def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
 
 
 def _counts_up(node: ast.AugAssign) -> bool:
-    return isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
+    match node:
+        case ast.AugAssign(op=ast.Add(), value=ast.Constant()):
+            return True
+    return False
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

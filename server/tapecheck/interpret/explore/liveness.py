@@ -76,8 +76,8 @@ class Liveness:
         live = out - _stores(targets)
         for target in targets:
             live |= _reads(target)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            live.add(node.target.id)
+        if isinstance(node, ast.AugAssign) and (name := id_of(node.target)):
+            live.add(name)
         return live | _reads(node.value)
 
     def _if(self, node: ast.If, out: set[str]) -> set[str]:

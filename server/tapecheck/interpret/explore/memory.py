@@ -211,9 +211,15 @@ def _plain(node: ast.stmt | ast.expr, imported: Set[str], known: Set[str]) -> bo
             return _plain(function, imported, imported) and all(_plain(part, imported, known) for part in given)
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return all(_plain(part, imported, known) for part in parts)
-        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value):
-            return value is None or isinstance(value, ast.Constant)
-    return isinstance(node, (ast.Constant, ast.Pass))
+        case (
+            ast.Expr(value=ast.Constant())
+            | ast.Assign(value=ast.Constant())
+            | ast.AnnAssign(value=ast.Constant() | None)
+            | ast.Constant()
+            | ast.Pass()
+        ):
+            return True
+    return False
 
 
 def _asks_for_main(node: ast.stmt) -> bool:

@@ -115,10 +115,11 @@ def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
     parts = [part for node in nodes for part in walk(node)]
     assigned: set[ast.expr] = set()
     for node in parts:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            for target in taken_apart(node.targets):
-                assigned.add(target)
-                called.setdefault(dotted(target), []).append(node.value.func)
+        match node:
+            case ast.Assign(targets=targets, value=ast.Call(func=function)):
+                for target in taken_apart(targets):
+                    assigned.add(target)
+                    called.setdefault(dotted(target), []).append(function)
     for node in parts:
         match node:
             case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):

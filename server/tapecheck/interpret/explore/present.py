@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     is_function,
     is_module,
 )
+from tapecheck.source.nodes import id_of
 
 ABSENT = BaseValue()
 """The value of a name that has none."""
@@ -169,7 +170,8 @@ class Present:
             else:
                 names.clear()
                 function = function.func
-        value = _lookup(self.env, function.id) if isinstance(function, ast.Name) else ABSENT
+        base = id_of(function)
+        value = _lookup(self.env, base) if base else ABSENT
         if type(value) is Lib:
             return not has_model(".".join([value.path, *names]))
         return type(value) is Unknown and knows_nothing(value)

@@ -518,20 +518,21 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = known_text(args[1]) if len(args) == 3 else None
+    owner = args[0] if args else None
     if name is not None:
-        if isinstance(args[0], Instance) and not isinstance(written_argument(node, 1), (ast.Constant, type(None))):
+        if isinstance(owner, Instance) and not isinstance(written_argument(node, 1), (ast.Constant, type(None))):
             # Names that are worked out are keys, and the object is the dict.
-            note_first_graph(m, args[0].attrs.get(name), args[2])
-            args[0].numbered = {*(args[0].numbered or ()), name}
+            note_first_graph(m, owner.attrs.get(name), args[2])
+            owner.numbered = {*(owner.numbered or ()), name}
             if m.world.position.iteration:
                 # A loop over such names may be cut short: there are more.
-                args[0].open = True
-        m.set_attribute(args[0], name, args[2], node)
-    elif args and isinstance(args[0], Instance):
-        args[0].open = True
-        if len(args) == 3 and args[0].module and (is_module(args[2]) or is_parameter(args[2])):
+                owner.open = True
+        m.set_attribute(owner, name, args[2], node)
+    elif isinstance(owner, Instance):
+        owner.open = True
+        if len(args) == 3 and owner.module and (is_module(args[2]) or is_parameter(args[2])):
             # Whatever it is called, the module has it.
-            m.set_attribute(args[0], f"({len(args[0].attrs)})", args[2], node)
+            m.set_attribute(owner, f"({len(owner.attrs)})", args[2], node)
     return None
 
 

@@ -159,7 +159,7 @@ def given_as(value: Value, answer: bool) -> Setting | None:
     if not flag or kind not in ("", "Eq", "NotEq", "Is", "IsNot"):
         return None
     equal = answer == (kind in ("Eq", "Is"))
-    if kind and isinstance(constant, (str, int, float)) and not isinstance(constant, bool):
+    if kind and type(constant) in (str, int, float):
         return Setting(flag, str(constant), equal)
     given = not equal if kind else answer
     return Setting(flag) if given and constant is None else None

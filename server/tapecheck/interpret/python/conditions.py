@@ -271,9 +271,10 @@ def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: H
 
 def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
     """Return the container whose length a side of a test asks: `len(pending)`, `len(self.pending)`."""
-    if not (isinstance(side, ast.Call) and id_of(side.func) == "len" and side.args):
-        return None
-    return _named(machine, side.args[0], env)
+    match side:
+        case ast.Call(func=ast.Name(id="len"), args=[given, *_]):
+            return _named(machine, given, env)
+    return None
 
 
 def _named(machine: Engine, given: ast.expr, env: Env) -> Value:

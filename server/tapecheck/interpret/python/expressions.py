@@ -158,8 +158,9 @@ _CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))
 
 def _not_read(machine: Engine, expression: ast.expr) -> None:
     """Mark `p.grad` where it is only tested for being there or cleared."""
-    if isinstance(expression, ast.Attribute) and expression.attr == "data":
-        expression = expression.value
+    match expression:
+        case ast.Attribute(value=inner, attr="data"):
+            expression = inner
     if attr_of(expression) == "grad":
         machine.unread.add(expression)
 

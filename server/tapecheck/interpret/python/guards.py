@@ -17,7 +17,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.values import Env, List, Range, Value, concrete, settle_on
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
-from tapecheck.source.nodes import attr_of, method_called, of_kind, walk
+from tapecheck.source.nodes import attr_of, id_of, method_called, of_kind, walk
 
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
@@ -82,9 +82,9 @@ def reaching(machine: Engine, node: ast.For | ast.AsyncFor, value: Value, env: E
 
     Nobody has asked yet for the end, so that it may be any other as well.
     """
-    if not isinstance(value, Range) or value.settled is None or not isinstance(node.target, ast.Name):
+    name = id_of(node.target)
+    if not name or not isinstance(value, Range) or value.settled is None:
         return value
-    name = node.target.id
     far = max((_reached_at(machine, part, name, env) for part in of_kind(node, ast.If)), default=0)
     if not len(value) < far - value.start <= limits.FARTHEST:
         return value

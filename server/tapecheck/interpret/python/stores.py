@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     on_graph,
     stored,
 )
+from tapecheck.source.nodes import last_name
 from tapecheck.tape import Bind, Escape, Site
 
 
@@ -54,7 +55,7 @@ def _to_item(machine: Engine, target: ast.Subscript, value: Value, env: Env, sta
         name_tensor(machine, target, value)
     machine.library.stored(owner, value, statement)
     behaviour(owner).set_item(machine, machine.eval(target.slice, env), value, statement)
-    if written and isinstance(target.value, (ast.Name, ast.Attribute)):
+    if written and last_name(target.value):
         name_tensor(machine, target.value, owner)
 
 
