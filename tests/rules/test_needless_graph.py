@@ -451,3 +451,60 @@ def test_a_kept_library_model_has_not_the_object_that_keeps_it() -> None:
 
 def test_a_kept_function_that_was_handed_in_may_have_it() -> None:
     assert found(KEPT.replace("self.head(self.backbone(x))", "self.callback(self.head(self.backbone(x)))")) == []
+
+
+PASSES = """
+import torch
+from torch import nn
+from elsewhere import hidden
+
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x, kept = torch.randn(8, 4), []
+
+
+class Meter:
+    def probabilities(self, model, x):
+        return model(x).softmax(1)
+
+
+def evaluate(model):
+    model.eval()
+    p = Meter().probabilities(model, x)
+    return p.max().item()
+
+
+for epoch in range(4):
+    net.train()
+    loss = net(x).pow(2).mean()
+    {body}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "told"),
+    [
+        ("", "net.eval(); out = net(x); print(out.argmax(1))", ["net(x)"]),
+        ("", "print(evaluate(net))", ["model(x)"]),
+        ("best = evaluate(net)", "", ["model(x)"]),
+        # What is used, kept for more than an iteration, read by hidden code, or goes into a loss.
+        ("net.eval(); loss = loss + net(-x).mean()", "", []),
+        ("net.eval(); loss = loss * (net(-x).detach() ** 2).mean()", "", []),
+        ("", "net.eval(); kept.append(net(x))", []),
+        ("", "net.eval(); hidden(net(x))", []),
+        ("", "net.eval(); print(torch.autograd.grad(net(x).sum(), net[0].weight))", []),
+        ("", "net.eval(); out = net(x); print(out.grad_fn)", []),
+        # Recording is off, or the model is not evaluated.
+        ("", "with torch.no_grad():\n        net.eval(); out = net(x)", []),
+        ("net(x)", "", []),
+    ],
+)
+def test_a_pass_of_evaluation_in_a_loop_that_trains(body: str, after: str, told: list[str]) -> None:
+    text = PASSES.format(body=body, after=after)
+    lines = text.splitlines()
+    spans = [one.span for one in found(text)]
+    assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told

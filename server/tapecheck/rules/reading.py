@@ -36,6 +36,7 @@ from tapecheck.tape import (
     LeftOut,
     Loop,
     LoopEnd,
+    ModeSet,
     Named,
     Node,
     Optimizer,
@@ -167,6 +168,7 @@ class Reading:
         """Calls of unknown code that may walk graphs which it has built itself."""
         self.looked_at: list[int] = []
         """The nodes whose graph something else than a backward used."""
+        self.modes: list[tuple[int, ModeSet]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
         self.assumed: list[tuple[int, Assumed]] = []
@@ -177,7 +179,7 @@ class Reading:
         self._begun: set[int] = set()
         listed: dict[type[Event], list[tuple[int, Any]]] = {
             Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
-            Decision: self.decisions,
+            Decision: self.decisions, ModeSet: self.modes,
             **dict.fromkeys((GradientRead, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
             **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph), self.wrappers),

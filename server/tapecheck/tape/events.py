@@ -587,6 +587,15 @@ class Escape:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class ModeSet:
+    """The program switched a module to training or to evaluation: `model.train()`, `model.eval()`."""
+
+    at: Site
+    training: bool
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class GraphRead:
     """Something else than a backward used a graph: `grad_fn` of the tensor that `node` computed was read, or torch.func
     differentiated it.
@@ -720,5 +729,5 @@ class End:
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
-    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Assumed, Raised, Measure, End,
+    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet, Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

@@ -39,6 +39,7 @@ from tapecheck.tape.events import (
     Loop,
     LoopEnd,
     Measure,
+    ModeSet,
     Named,
     Node,
     Optimizer,
@@ -66,8 +67,8 @@ _REPLAYED = frozenset(
 _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
-    GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised,
-    Rescaled, Scaled, Step, Unscaled, Wrapper,
+    GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, Optimizer,
+    Raised, Rescaled, Scaled, Step, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = (GRADIENT, UNKNOWN_SOURCE)

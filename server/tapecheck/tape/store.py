@@ -25,8 +25,8 @@ _KINDS: dict[str, Callable[..., Event]] = {
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Rescaled, vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
         vocabulary.GradientsWithGraph, vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold,
-        vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised,
-        vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
+        vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.ModeSet, vocabulary.Decision,
+        vocabulary.Raised, vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
     )
 }  # fmt: skip
 

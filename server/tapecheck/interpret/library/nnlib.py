@@ -52,7 +52,7 @@ from tapecheck.interpret.values import (
     positional,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
-from tapecheck.tape import Fact, Named
+from tapecheck.tape import Fact, ModeSet, Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 _KEEP = frozenset(
@@ -344,6 +344,8 @@ class Modules:
         mode = concrete(argument(args, kwargs, 0, "mode", True))
         for _, module in self.modules(owner):
             module.attrs["training"] = mode
+        if isinstance(mode, bool):
+            self.world.writer.emit(ModeSet(self.world.position.site(node), mode))
         return owner
 
     def _module_eval(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

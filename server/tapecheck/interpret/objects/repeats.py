@@ -35,6 +35,7 @@ from tapecheck.tape import (
     LeafEscape,
     Loop,
     LoopEnd,
+    ModeSet,
     Node,
     Raised,
     Rescaled,
@@ -207,6 +208,7 @@ _READ.register(lambda reader, event: (event.optimizer,), Step)
 _READ.register(lambda reader, event: (reader.node(event.leaf), event.source and reader.node(event.source)), GradientSet)
 _READ.register(lambda reader, event: (reader.node(event.of), event.how), GradientRead)
 _READ.register(lambda reader, event: (reader.node(event.node),), GraphRead)
+_READ.register(lambda reader, event: (event.training,), ModeSet)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (), Rescaled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -11,6 +11,7 @@ from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
+from tapecheck.rules.needless_graph.passes import Pass, Passes
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
@@ -54,7 +55,35 @@ class NeedlessGraph(Rule):
                 continue
             if key[0] not in told and not _within_another(reading, found, unused, used):
                 told[key[0]] = self._finding(reading, found, trained.get(key[0], set()))
-        return list(told.values())
+        return [*told.values(), *self._of_passes(readings, told.keys())]
+
+    def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
+        """Yield what is found of single forward passes in loops that train."""
+        found = {one.path[-1]: one for passes in _passes_of(readings) for one in passes.unused()}
+        cutting = _cutting(readings) if found else set()
+        for span, one in found.items():
+            reading, node = one.reading, one.node
+            if node is None or _cuts_training(reading, one.loop, cutting) or _switched_off(readings, node.at):
+                continue
+            if any(outer in told for outer in (one.loop.event.at.span, *one.path)):
+                continue
+            if not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False)):
+                yield self._finding_of_pass(one, node, span)
+
+    def _finding_of_pass(self, one: Pass, node: Node, span: Span) -> Finding:
+        labels = [Label(one.loop.event.at.span, "once in each iteration of this loop, which trains", "called")]
+        if node.at.span.line != span.line:
+            labels.insert(0, Label(node.at.span, "a graph is recorded here", "built"))
+        return Finding(
+            self.code, self.name, self.severity, span,
+            "the graph of this forward pass is never used (missing `torch.no_grad()`)",
+            "run this statement under `torch.no_grad()` or `torch.inference_mode()`: same values, and nothing is saved "
+            "for a backward",
+            tuple(labels),
+            True,
+            facts=NeedlessGraphFacts(passed=span, calls=()),
+            notes=("no backward walks this graph, and it keeps its activations as long as the result lives",),
+        )  # fmt: skip
 
     def _finding(self, reading: Reading, found: _Unused, training: Set[Span]) -> Finding:
         at = found.loop.event.at
@@ -95,6 +124,25 @@ def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
             if loop.event.trains and _walked_in(reading, loop):
                 trained.setdefault(loop.event.at.span, set()).update(loop.event.at.stack)
     return trained
+
+
+def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
+    """Return what is built under each call in the loops that train, by loop."""
+    found: dict[_Key, Passes] = {}
+    dropped: set[_Key] = set()
+    for reading, loop in _loops_of(readings):
+        key = (loop.event.at.span, loop.event.at.stack)
+        end = loop.end if loop.end is not None else len(reading.tape.events)
+        # What a flag that nobody knows records, somebody has thought of.
+        if any(position < end and decision.text == _MODE for position, decision in reading.decisions):
+            dropped.add(key)
+        if not _walked_in(reading, loop):
+            continue
+        if loop.iterations < 2 or not reading.complete or not _recording(reading):
+            dropped.add(key)
+        layers = {node for node in reading.of_parameters if _forward(reading, reading.ledger.nodes[node])}
+        found.setdefault(key, Passes()).add(reading, loop, reading.of_parameters, layers)
+    return [passes for key, passes in found.items() if key not in dropped]
 
 
 def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
@@ -258,11 +306,15 @@ def _grown(readings: Sequence[Reading]) -> list[object]:
     return [finding.facts.loop for rule in rules for finding in rule.judge(readings)]
 
 
-def _constant(reading: Reading, built: Sequence[int]) -> bool:
-    """Return whether values of some graphs went as constants into a graph that a backward walked: kept for a loss."""
-    cuts = {cut for _, gone in reading.constants for cut in gone}
+def _constant(reading: Reading, built: Sequence[int], *, selected: bool = True) -> bool:
+    """Return whether values of some graphs went as constants into a graph that a backward walked: kept for a loss.
+
+    Without `selected` whole numbers that an argmax, a comparison or a draw gave are none.
+    """
+    found = with_sources(reading, {cut for _, gone in reading.constants for cut in gone})
     nodes = set(built)
-    return any(not nodes.isdisjoint(covered(reading, cut)) for cut in with_sources(reading, cuts).values())
+    cuts = (cut for cut in found.values() if selected or cut.how != "nondifferentiable")
+    return any(not nodes.isdisjoint(covered(reading, cut)) for cut in cuts)
 
 
 def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:

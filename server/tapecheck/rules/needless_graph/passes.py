@@ -1,0 +1,113 @@
+"""Single forward passes of a loop that trains whose graphs no backward walks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from tapecheck.rules.reading import LoopRun, Reading, iteration_in
+from tapecheck.tape import LeafEscape, Node, Site, Span
+
+Path = tuple[Span, ...]
+"""The calls from a loop's own function inward to a place, that place the last."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """A call in the iterations of a loop, and what one run of the loop builds in it; `node` is a layer's."""
+
+    reading: Reading
+    loop: LoopRun
+    path: Path
+    node: Node | None = None
+    nodes: list[int] = field(default_factory=list)
+
+
+class Passes:
+    """What is built under each call in the iterations of one loop, over all the paths that run it."""
+
+    def __init__(self) -> None:
+        self._needed: set[Path] = set()
+        self._found: dict[Path, Pass] = {}
+        self._functions: dict[Path, str] = {}
+
+    def add(self, reading: Reading, loop: LoopRun, leading: Set[int], layers: Set[int]) -> None:
+        """Add a run of the loop; `leading` are nodes that lead to parameters, `layers` those that layers build."""
+        end = loop.end if loop.end is not None else len(reading.tape.events)
+        for run in reading.runs:
+            if loop.start < run.position < end:
+                self._need(run.at, loop)
+        for position, event in reading.gradient_events:
+            if loop.start < position < end and isinstance(event, LeafEscape):
+                self._need(event.at, loop)
+        evaluating = _built_evaluating(reading, loop, end)
+        for number in reading.nodes_between(loop.start, end):
+            node = reading.ledger.nodes[number]
+            if iteration_in(node.at, loop) <= 0:
+                continue
+            self._functions.setdefault(_path(node.at, loop)[:-1], node.at.function)
+            if number in reading.used or _in_loop_of_its_own(reading, node.at, loop):
+                self._need(node.at, loop)
+            elif number in leading and number in evaluating:
+                path = _path(node.at, loop)
+                for depth in range(1, len(path) + 1):
+                    known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
+                    if known.loop is loop:
+                        known.nodes.append(number)
+                        known.node = known.node or (node if number in layers else None)
+
+    def unused(self) -> Iterator[Pass]:
+        """Yield the outermost calls of which nothing that they build is used, or the one call in there that builds."""
+        for path, found in self._found.items():
+            outer = any(path[:depth] not in self._needed for depth in range(1, len(path)))
+            if found.node is None or path in self._needed or outer:
+                continue
+            if not (self._in_forward(path) or self._branches_off(found)):
+                yield self._innermost(found)
+
+    def _innermost(self, found: Pass) -> Pass:
+        """Return the only forward pass in a call, where there is but one."""
+        while True:
+            inside = (one for path, one in self._found.items() if path[:-1] == found.path and one.node is not None)
+            called = [one for one in inside if not self._in_forward(one.path)]
+            if len(called) != 1:
+                return found
+            found = called[0]
+
+    def _in_forward(self, path: Path) -> bool:
+        """Return whether a call may be made by a module's `forward`: a part of a pass is none."""
+        function = self._functions.get(path[:-1], "forward") if len(path) > 1 else ""
+        return function.rpartition(".")[2] in ("forward", "__call__")
+
+    def _branches_off(self, found: Pass) -> bool:
+        """Return whether a call goes on from a graph that a backward walks: an output of it that nobody needs."""
+        nodes, used = found.reading.ledger.nodes, found.reading.used
+        return any(source in used for node in found.nodes for source in nodes[node].inputs)
+
+    def _need(self, at: Site, loop: LoopRun) -> None:
+        path = _path(at, loop)
+        self._needed.update(path[:depth] for depth in range(1, len(path) + 1))
+
+
+def _path(at: Site, loop: LoopRun) -> Path:
+    """Return the calls that lead from the function of a loop to a place in its iterations."""
+    inward = (*reversed(at.stack), at.span)
+    return inward[len(loop.event.at.stack) :]
+
+
+def _built_evaluating(reading: Reading, loop: LoopRun, end: int) -> set[int]:
+    """Return what is built in the iterations of a loop after they have switched a model to evaluation."""
+    found: set[int] = set()
+    ends = [*(position for position, _ in reading.modes[1:]), len(reading.tape.events)]
+    for (position, mode), following in zip(reading.modes, ends, strict=False):
+        if loop.start < position < end and not mode.training:
+            now = iteration_in(mode.at, loop)
+            built = reading.nodes_between(position, min(following, end))
+            found.update(node for node in built if iteration_in(reading.ledger.nodes[node].at, loop) == now)
+    return found
+
+
+def _in_loop_of_its_own(reading: Reading, at: Site, loop: LoopRun) -> bool:
+    """Return whether a place is in a further loop that is no part of a forward pass: that one is told itself."""
+    inner = [number for number, _ in at.iteration[loop.depth + 1 :]]
+    return any(number in reading.loops and not reading.loops[number].event.inside_forward for number in inner)
