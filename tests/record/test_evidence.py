@@ -695,3 +695,23 @@ def test_a_failure_of_one_backward_confirms_no_finding_at_another(tmp_path: Path
     judged = confirm(str(path), request, predicted)[1]
     said = [(item.span.line, item.evidence.verdict) for item in judged if item.evidence is not None]
     assert said == [(17, "not-reached"), (22, "confirmed")]
+
+
+def test_a_view_that_is_changed_in_place_refutes_no_growth(tmp_path: Path) -> None:
+    path = tmp_path / "view.py"
+    path.write_text(
+        "import torch\n"
+        "w = torch.nn.Parameter(torch.randn(4, 4))\n"
+        "model = torch.nn.Linear(4, 1)\n"
+        "kept = torch.nn.functional.instance_norm(w[None])[0]\n"
+        "step = 0\n"
+        "while step < 7:\n"
+        "    step += 1\n"
+        "    torch.nn.functional.l1_loss(model(torch.ones(2, 4)), torch.ones(2, 1)).backward()\n"
+        "    kept.uniform_()\n"
+    )
+    predicted = [item for item in check(read_source(str(path))).findings if item.code == "TAPE201"]
+    assert len(predicted) == 1
+    judged = confirm(str(path), RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET), predicted)[1]
+    (mine,) = (item for item in judged if item.code == "TAPE201")
+    assert mine.evidence is None
