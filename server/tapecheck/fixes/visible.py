@@ -48,6 +48,15 @@ def _may_be_given_unseen(
     return any(given or _may_be_given(call, lines) for call in unseen)
 
 
+def may_be_given(context: Context, statement: ast.stmt, calls: Iterable[ast.Call]) -> bool:
+    """Return whether one of some opaque calls that a statement may come to is given a model or a value with a graph."""
+    inside = list(_sites_within(context, statement))
+    if any(isinstance(event, (Escape, LeafEscape)) for _, event in inside):
+        return True
+    places = [span for site, _ in inside for span in frames(site)]
+    return _may_be_given_unseen(context, calls, inside, places)
+
+
 def is_learned_from(context: Context, statement: ast.stmt) -> bool:
     """Return whether a backward elsewhere runs through what a statement records, in this call of it or another."""
     path, first, last = context.code.source.path, statement.lineno, statement.end_lineno or statement.lineno

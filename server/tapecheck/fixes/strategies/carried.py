@@ -6,9 +6,11 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 
 from tapecheck.fixes import rewrite
+from tapecheck.fixes.between import reads_gradients
 from tapecheck.fixes.candidate import Candidate, Context, append, appended
 from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.noticed import asks_for_graphs
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import is_literal, method_called, of_kind
@@ -20,7 +22,7 @@ _AFTER_BACKWARD = frozenset({
 })  # fmt: skip
 _EFFECT = "Gradients no longer flow into earlier iterations; each iteration still learns from its own loss."
 _ELSEWHERE = "Other code learns over its iterations through this line, too: check that it is not meant to."
-_UNTRAINED = "What is learned stays as it is: no optimizer updates anything that the value was computed from."
+_UNTRAINED = "No optimizer updates anything that the value was computed from: it gets no gradient any more."
 _NARROW = (
     "Gradients no longer flow through the stored value at all, in this iteration either: what comes before it "
     "learns only from its other uses."
@@ -138,7 +140,10 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             f"Detach {names}, which the loop compares with: {stays} before the loop",
             f"{constant} for the loop; the parameters learn from what the loop computes with them itself.",
             [change for place in places if place is not None for change in place.changes],
-            safe=collision.trains_none_of(collision.leaves(sources)) and not context.caught,
+            safe=collision.trains_none_of(collision.leaves(sources))
+            and not context.caught
+            and not reads_gradients(context)
+            and not asks_for_graphs(context),
             group="constant",
         )
 
@@ -227,9 +232,10 @@ def _keeps_training(
     """Return whether a program that is detached at a place learns what it did before; `shared` says that code outside
     of the loop learns through the place.
     """
-    # A norm over all gradients feels those of the untrained too.
-    if untrained and not context.caught and "clip_grad" not in context.code.text:
-        return True
+    # A norm over all gradients feels those of the untrained too, and a program may use them without an optimizer.
+    unread = not context.caught and not reads_gradients(context) and not asks_for_graphs(context)
+    if untrained and (unread or where not in _IN_THE_LOOP):
+        return unread
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)

@@ -33,9 +33,9 @@ def compute_each_time(context: Context) -> Iterator[Candidate]:
                     done.add(decorator)
                     yield Candidate(
                         f"Compute `{function.name}` each time: `@{called}` keeps the graph of the first call",
-                        "Every backward has a graph of its own, and what the value is computed from goes on learning.",
+                        "Every backward has a graph of its own, and what the value is computed from goes on learning. "
+                        "Check what else the function does: it runs at each call, with the parameters of then.",
                         [*_without(code, decorator, name), *_unused_import(code, called)],
-                        safe=context.stops,
                         group="remembered",
                     )
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
+from tapecheck.fixes.between import gradients_add_up, gradients_unseen, statements_between
 from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
@@ -202,6 +203,7 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     names = join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
     safe = not context.caught and (not first_side or collision.discarded_after_first(leaves))
+    safe = safe and _dropped_unread(context, collision, first_side)
     effect = (
         "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
         if safe
@@ -215,6 +217,20 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
         dropping = title.replace(f"(line {line})", f"(line {line}) and drop `retain_graph=True`", 1)
         yield Candidate(dropping, effect, [*kept, *drop], safe, title)
     yield Candidate(title, effect, kept, safe, title)
+
+
+def _dropped_unread(context: Context, collision: Collision, first_side: bool) -> bool:
+    """Return whether nothing reads the gradients that one of two backwards no longer gives before they are dropped."""
+    code, between = context.code, statements_between(context, collision)
+    second = code.statement_at(collision.second.at.span)
+    if between is None or second is None or not gradients_add_up(context):
+        return False
+    if not gradients_unseen(context, between, stepped=True):
+        return False
+    if first_side:
+        return True
+    after = [one for one in code.block(second) if one.lineno > second.lineno]
+    return gradients_unseen(context, after, stepped=True)
 
 
 def _handed(code: Code, read: ast.expr) -> str:

@@ -6,7 +6,9 @@ import ast
 import math
 from collections.abc import Iterator
 
+from tapecheck.check import reach_in
 from tapecheck.fixes import rewrite
+from tapecheck.fixes.between import changes_nothing, gradients_add_up, gradients_unseen
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, targets, walk
 from tapecheck.fixes.edit import Change
@@ -38,6 +40,7 @@ _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
 
 
 _SAME = "The gradients are the same: those of the sum are the sum of those that each loss gives."
+_CHECK = f"{_SAME} Check what reads or changes them, or what the losses were computed with, before the last backward."
 _TAKING_ALL = frozenset(
     {"cat", "concat", "enumerate", "fsum", "hstack", "list", "stack", "sum", "tuple", "vstack", "zip"}
 )
@@ -60,13 +63,13 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
             continue
         for one, other in call_pairs(context.code, first, second):
             if one is other:
-                yield from _sum_in_loop(context, one)
-            elif (candidate := _summed(context, one, other)) is not None:
+                yield from _sum_in_loop(context, collision, one)
+            elif (candidate := _summed(context, collision, one, other)) is not None:
                 yield candidate
                 break
 
 
-def _summed(context: Context, one: ast.Call, other: ast.Call) -> Candidate | None:
+def _summed(context: Context, collision: Collision, one: ast.Call, other: ast.Call) -> Candidate | None:
     """Return one backward for two, and for every further one between them."""
     code = context.code
     pair = call_statements(code, one, other)
@@ -90,10 +93,28 @@ def _summed(context: Context, one: ast.Call, other: ast.Call) -> Candidate | Non
         return None
     total = " + ".join(texts)
     listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
-    return Candidate(f"Run one backward over {listing}", _SAME, [new, *deletions], safe=context.stops)
+    between = block[block.index(pair[0]) + 1 : block.index(pair[1])]
+    others = [statement for statement in between if not any(statement is summed for summed, _ in run)]
+    alone = _is_own(collision, one, other) and _unnoticed(context, collision, others)
+    # Computed before the backwards that were above them, and behind what stands between.
+    alone = alone and gradients_unseen(context, [ast.copy_location(ast.Expr(loss), loss) for _, loss in run])
+    alone = alone and (not others or all(isinstance(loss, ast.Name) for _, loss in run[:-1]))
+    effect = _SAME if alone else _CHECK
+    return Candidate(f"Run one backward over {listing}", effect, [new, *deletions], safe=context.stops and alone)
 
 
-def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
+def _unnoticed(context: Context, collision: Collision, between: list[ast.stmt]) -> bool:
+    """Return whether nothing notices that the gradients of two backwards come at once, behind what stands between."""
+    return gradients_add_up(context) and changes_nothing(collision) and gradients_unseen(context, between)
+
+
+def _is_own(collision: Collision, *calls: ast.Call) -> bool:
+    """Return whether calls are backwards themselves: what a function does around one need not add up."""
+    spans = [one.at.span for one in (collision.first, collision.second) if one is not None]
+    return all(any(span.line <= call.lineno <= span.end_line for span in spans) for call in calls)
+
+
+def _sum_in_loop(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
     """Rewrite `for loss in losses: loss.backward()` to `sum(losses).backward()`."""
     code = context.code
     statement = code.statement(call)
@@ -106,13 +127,31 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
     new = with_loss(code, call, loss, f"sum({code.segment(loop.iter)})")
     if new is None:
         return
+    uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == loop.target.id]
+    alone = all(code.inside(use, loop) for use in uses) and not _is_lazy(code, loop.iter)
+    alone = alone and _is_own(collision, call) and _unnoticed(context, collision, [])
     text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
     yield Candidate(
         f"Run one backward over the sum of `{code.segment(loop.iter)}`",
-        _SAME,
+        _SAME if alone else _CHECK,
         [code.replace(loop, text)],
-        safe=context.stops,
+        safe=context.stops and alone,
     )
+
+
+def _is_lazy(code: Code, values: ast.expr) -> bool:
+    """Return whether values may be computed while a loop goes over them: by a generator, or what the text hides."""
+    if isinstance(values, ast.Name):
+        stores = code.stores(code.function(values), values.id)
+        given = [store.value for store in stores if isinstance(store, (ast.Assign, ast.AnnAssign))]
+        return len(given) < len(stores) or not given or any(value is None or _is_lazy(code, value) for value in given)
+    if isinstance(values, ast.Call):
+        if isinstance(values.func, ast.Attribute) and values.func.attr in ("items", "keys", "values"):
+            return False
+        if code.path(values.func) in ("builtins.enumerate", "builtins.zip", "builtins.reversed"):
+            return any(_is_lazy(code, value) for value in values.args)
+        return not code.path(values.func).startswith(("torch.", "builtins.range", "builtins.list", "builtins.sorted"))
+    return isinstance(values, ast.GeneratorExp)
 
 
 def sum_over_loop(context: Context) -> Iterator[Candidate]:
@@ -123,10 +162,33 @@ def sum_over_loop(context: Context) -> Iterator[Candidate]:
             continue
         if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()) or len(second.roots) > 1:
             continue
-        changes = _summed_behind(context.code, context.call_at(second.at.span))
-        if changes is not None:
-            safe = context.stops and not collision.walked_before
-            yield Candidate("Add the losses up in the loop and run one backward behind it", _SAME, changes, safe, "sum")
+        call = context.call_at(second.at.span)
+        changes = _summed_behind(context.code, call)
+        if changes is not None and call is not None:
+            safe = context.stops and not collision.walked_before and _added_unnoticed(context, collision, call)
+            effect = _SAME if safe or not context.stops else _CHECK
+            title = "Add the losses up in the loop and run one backward behind it"
+            yield Candidate(title, effect, changes, safe, "sum")
+
+
+def _added_unnoticed(context: Context, collision: Collision, call: ast.Call) -> bool:
+    """Return whether nothing in a loop notices that the backward in it comes behind the loop."""
+    code, found = context.code, _adds_up(context.code, call)
+    if found is None:
+        return False
+    loop, statement, loss = found
+    rest = [member for member in loop.body if member is not statement]
+    computed = ast.copy_location(ast.Expr(loss), loss)
+    reached = reach_in(context.report, ast.copy_location(ast.Expr(loop.iter), loop.iter)).bodies
+    lazy = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for body in reached for node in ast.walk(body))
+    lazy = lazy or (isinstance(loop.iter, (ast.Name, ast.GeneratorExp)) and _holds_generator(code, loop.iter))
+    return not lazy and _is_own(collision, call) and _unnoticed(context, collision, [*rest, computed])
+
+
+def _holds_generator(code: Code, values: ast.expr) -> bool:
+    stores = code.stores(code.function(values), values.id) if isinstance(values, ast.Name) else []
+    given = [store.value for store in stores if isinstance(store, ast.Assign)]
+    return any(isinstance(value, (ast.Call, ast.GeneratorExp)) and _is_lazy(code, value) for value in [values, *given])
 
 
 def _summed_behind(code: Code, call: ast.Call | None) -> list[Change] | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tapecheck.fixes.between import names_gradients
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, remove_argument
 from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.noticed import asks_for_graphs
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import clearing_of, is_module, take_gradient
 from tapecheck.fixes.strategies.carried import after_backward
@@ -38,7 +40,7 @@ def drop_create(context: Context) -> Iterator[Candidate]:
                     "Drop `create_graph=True`: nothing differentiates these gradients",
                     "The gradients are the same; no graph of them is built, which also saves memory and time.",
                     [change],
-                    safe=known and not unseen,
+                    safe=known and not unseen and not asks_for_graphs(context) and not names_gradients(context),
                     group="drop",
                 )
 
@@ -62,6 +64,7 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
             change = code.insert_before(last, lines) if before else code.insert_after(last, lines)
             if change is not None:
                 safe = _dropped_anyway(tape, backward, {leaf.id for leaf in leaves})
+                safe = safe and not _read_elsewhere(context, code.function(statement))
                 yield Candidate(
                     "Drop the gradients once they are used: `.grad = None`"
                     + ("" if safe else "; the next ones are not added to them any more"),
@@ -98,6 +101,16 @@ def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
                 if open_leaves & used:
                     return False
     return True
+
+
+def _read_elsewhere(context: Context, function: ast.AST) -> bool:
+    """Return whether another function than one reads gradients, or some code by a name in a text."""
+    trees = {code.source.path: code for code in (context.code, *context.codes.values())}
+    return names_gradients(context) or any(
+        node.attr == "grad" and isinstance(node.ctx, ast.Load) and code.function(node) is not function
+        for code in trees.values()
+        for node in of_kind(code.tree, ast.Attribute)
+    )
 
 
 def _left_over(tape: Tape, backward: Backward) -> list[Leaf]:

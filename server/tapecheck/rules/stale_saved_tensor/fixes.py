@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
+from tapecheck.fixes.between import only_backward
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
@@ -24,6 +25,8 @@ from tapecheck.tape import InPlace, Optimizer, Wrapper
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
 _OTHERS = "The saved tensor is left as it was. Check what else holds it: that no longer sees the change."
 _LATER = "The backward sees the values that the forward pass worked with; the change is made right after it."
+_MEANWHILE = "Check that nothing in between reads what is changed, or changes what it is computed from."
+_BOTH = "; the step also uses the gradients of the second one."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
 _INPLACE_POSITIONS = {
     "ReLU": 0,
@@ -248,13 +251,16 @@ def step_later(context: Context) -> Iterator[Candidate]:
             if inserted is None:
                 continue
             same = _no_gradient_meanwhile(collision, change.optimizer)
+            block = code.block(step)
+            meanwhile = block[block.index(step) + 1 : block.index(last) + 1]
+            alone = last in block and only_backward(meanwhile) and not _clears(meanwhile)
             yield Candidate(
                 f"Move `{code.segment(step)}` behind the backward on line {second.at.line}"
                 + ("" if same else ": the step learns from both losses"),
                 "The parameters are the same in both backwards"
-                + ("." if same else "; the step also uses the gradients of the second one."),
+                + (("." if alone else f". {_MEANWHILE}") if same else _BOTH),
                 [removed, inserted],
-                safe=same and context.stops,
+                safe=same and context.stops and alone,
             )
             break
 
@@ -279,7 +285,10 @@ def change_later(context: Context) -> Iterator[Candidate]:
             if removed is None or inserted is None:
                 continue
             title = f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}"
-            yield Candidate(title, _LATER, [removed, inserted], safe=context.stops)
+            block = code.block(moved)
+            alone = only_backward(block[block.index(moved) + 1 : block.index(last) + 1]) and not _reads_gradient(moved)
+            effect = _LATER if alone else f"{_LATER} {_MEANWHILE}"
+            yield Candidate(title, effect, [removed, inserted], safe=context.stops and alone)
             cut = _written_without_graph(code, moved)
             inserted = code.insert_after(last, [cut]) if cut is not None else None
             if inserted is not None:
@@ -290,6 +299,14 @@ def change_later(context: Context) -> Iterator[Candidate]:
                     fallback=True,
                 )
             break
+
+
+def _clears(statements: list[ast.stmt]) -> bool:
+    return any(node.attr == "zero_grad" for one in statements for node in of_kind(one, ast.Attribute))
+
+
+def _reads_gradient(statement: ast.stmt) -> bool:
+    return any(node.attr == "grad" for node in of_kind(statement, ast.Attribute))
 
 
 def _written_without_graph(code: Code, statement: ast.stmt) -> str | None:

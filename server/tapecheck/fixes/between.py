@@ -1,0 +1,128 @@
+"""What stands between two places of a block, where a fix moves something from one to the other, or does without it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from tapecheck.check import reach_in
+from tapecheck.fixes.candidate import Context
+from tapecheck.fixes.code import last_part
+from tapecheck.fixes.story import Collision, frames
+from tapecheck.fixes.visible import may_be_given
+from tapecheck.source.nodes import id_of, method_called, of_kind
+from tapecheck.tape import InPlace
+
+_SPEAKING = "grad"
+_HARMLESS = frozenset((
+    "enable_grad", "grad_fn", "is_grad_enabled", "no_grad", "requires_grad", "requires_grad_", "set_grad_enabled",
+    "zero_grad",
+))  # fmt: skip
+"""Names of torch's with that word that read no gradient."""
+_LEAVING = (ast.Assert, ast.Break, ast.Continue, ast.Delete, ast.Raise, ast.Return, ast.Try, ast.Yield, ast.YieldFrom)
+
+
+def gradients_unseen(context: Context, statements: Iterable[ast.stmt], *, stepped: bool = False) -> bool:
+    """Return whether some statements, and all that they may call, come to their end and read no gradients.
+
+    With `stepped` they may call optimizers: which ones do is on the tapes.
+    """
+    for statement in statements:
+        if any(isinstance(node, _LEAVING) for node in ast.walk(statement)):
+            return False
+        reach = reach_in(context.report, statement)
+        if any(_speaks(node, stepped) for body in reach.bodies for node in ast.walk(body)):
+            return False
+        if may_be_given(context, statement, reach.opaque):
+            return False
+    return True
+
+
+def _speaks(node: ast.AST, stepped: bool) -> bool:
+    """Return whether a node is a name by which gradients, or values past autograd, are read or changed."""
+    if isinstance(node, ast.Attribute):
+        return _is_speaking(node.attr) or node.attr in ("data", "deepcopy") or (node.attr == "step" and not stepped)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _is_speaking(node.func.id) or node.func.id == "deepcopy"
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.isidentifier() and _is_speaking(node.value)
+    return False
+
+
+def _is_speaking(name: str) -> bool:
+    return _SPEAKING in name and name not in _HARMLESS
+
+
+def reads_gradients(context: Context) -> bool:
+    """Return whether a file that has a part in the finding reads a gradient, or asks torch for a norm of all."""
+    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
+    return any(_speaks(node, True) for tree in trees.values() for node in ast.walk(tree))
+
+
+def names_gradients(context: Context) -> bool:
+    """Return whether a file that has a part in the finding asks for attributes by names that it works out."""
+    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
+    return any(id_of(node) in ("getattr", "vars") for tree in trees.values() for node in ast.walk(tree))
+
+
+def hides_uses(context: Context) -> bool:
+    """Return whether a file that has a part in the finding may walk, or look into, a graph where the text does not show
+    it: in a hook, in text that it executes, through a weak reference, by what a node has saved.
+    """
+    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
+    return any(_hides(node) for tree in trees.values() for node in ast.walk(tree))
+
+
+def _hides(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return "hook" in node.attr or node.attr.startswith("_saved_")
+    if isinstance(node, ast.Import):
+        return any(alias.name == "weakref" for alias in node.names)
+    return (isinstance(node, ast.ImportFrom) and node.module == "weakref") or id_of(node) in ("eval", "exec")
+
+
+def changes_nothing(collision: Collision) -> bool:
+    """Return whether nothing is changed in place between two backwards, but by optimizers."""
+    return not any(isinstance(event, InPlace) and event.optimizer is None for event in collision.between())
+
+
+def gradients_add_up(context: Context) -> bool:
+    """Return whether the gradient of a sum is the sum of the gradients, and who gets it does nothing else with it: no
+    hook, and no backward of the program's own, is in the files.
+    """
+    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
+    for tree in trees.values():
+        if any("hook" in node.attr for node in of_kind(tree, ast.Attribute)):
+            return False
+        if any(last_part(base) == "Function" for node in of_kind(tree, ast.ClassDef) for base in node.bases):
+            return False
+    return True
+
+
+def only_backward(statements: Sequence[ast.stmt]) -> bool:
+    """Return whether statements do nothing but clear gradients and run backwards of values that have a name."""
+    for statement in statements:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        method = method_called(call)
+        if method not in ("backward", "zero_grad") or not isinstance(call, ast.Call):
+            return False
+        if any(isinstance(node, ast.Call) for node in ast.walk(call) if node is not call):
+            return False
+    return True
+
+
+def statements_between(context: Context, collision: Collision) -> list[ast.stmt] | None:
+    """Return what stands between the first and the second backward in the block that both run in; None without one."""
+    code = context.code
+    if collision.first is None:
+        return None
+    for low in frames(collision.first.at):
+        for high in frames(collision.second.at):
+            one, other = code.statement_at(low), code.statement_at(high)
+            if one is None or other is None or code.function(one) is not code.function(other):
+                continue
+            pair = code.same_block(one, other)
+            if pair is not None and pair[0] is not pair[1]:
+                block = code.block(pair[0])
+                return block[block.index(pair[0]) + 1 : block.index(pair[1])]
+    return None

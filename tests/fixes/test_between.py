@@ -1,0 +1,148 @@
+"""What stands between two backwards, where a safe fix makes one of them: it prints and learns the same, by torch.
+
+What a program that raises would have done is what it does where every backward keeps its graph.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from tapecheck.fixes import fixes_for
+from tests.cases import under_torch
+from tests.fixes.support import fixed, report_of
+
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+w = torch.full((3,), 0.5, requires_grad=True)
+v = torch.full((3,), 0.25, requires_grad=True)
+optimizer = torch.optim.SGD([w, v], lr=0.1)
+heads = nn.ModuleList(nn.Linear(3, 1) for _ in range(2))
+class Box: pass
+box = Box()
+{setup}
+(w.sum() + v.sum()).backward()
+"""
+TWO = """\
+for step in range(2):
+    optimizer.zero_grad(set_to_none=False)
+    h = (w * 2).exp()
+    {pre}
+    a = (h * v).sum()
+    b = (h + v).pow(2).sum()
+    {first}
+    {between}
+    {second}
+    print(round(float(w.grad.sum()), 3), round(float(v.grad.sum()), 3))
+    optimizer.step()
+"""
+# What stands between; the first three: nothing that reads or changes gradients.
+BETWEEN = {
+    "nothing": "pass",
+    "print": "print(float(a))",
+    "a forward": "c = heads[0](h); print(float(c))",
+    "read": "print(float(w.grad.sum()))",
+    "read elsewhere": "note()",
+    "read by name": "print(float(getattr(w, 'grad').sum()))",
+    "scaled elsewhere": "scale()",
+    "clipped": "nn.utils.clip_grad_norm_([w, v], 0.1)",
+    "copied": "box.g = w.grad.clone(); print(float(box.g.sum()))",
+    "an early end": "if step == 0: print('next'); continue",
+    "the loss changed": "a.mul_(2)",
+    "the values changed": "h.data.mul_(2)",
+}
+SETUP = """\
+def note(): print(float(w.grad.sum()))
+def scale(): w.grad.mul_(0.5)
+def tell(h): print('tell'); return h.sum()
+def squared_backward(x): (x * x).backward()
+def renew(): box.a = torch.zeros(())
+"""
+# The first backward, what stands between, and the second one.
+FORMS = {
+    "drawn": ("F.dropout(h).sum().backward()", "n = torch.rand(3)", "(h * n).sum().backward()"),
+    "told": ("tell(h).backward()", "print('between')", "(h * h).sum().backward()"),
+    "their own": ("squared_backward(a)", "pass", "squared_backward(b)"),
+    "an attribute": ("box.a.backward()", "renew()", "b.backward()"),
+    "of a gradient": ("a.backward()", "pass", "(b + w.grad.sum() * h.sum()).backward()"),
+}
+HOOKS = {
+    "a leaf": "w.register_hook(lambda g: g.clamp(-1, 1))",
+    "a print": "w.register_hook(lambda g: print('hook'))",
+}
+LOOPS = {
+    "of losses": "losses = [(h * v).sum(), h.pow(2).sum()]\n    for loss in losses:\n        loss.backward()",
+    "of losses by and by": "losses = ((print(w.grad), (h * k).sum())[1] for k in (1, 2))\n"
+    "    for loss in losses:\n        loss.backward()",
+    "and the last one": "losses = [(h * v).sum(), h.sum()]\n"
+    "    for loss in losses:\n        loss.backward()\n    del loss",
+    "of heads": "for head in heads:\n        head(h).mean().backward()",
+    "that reads": "for head in heads:\n        head(h).mean().backward()\n        note()",
+    "that scales": "for head in heads:\n        head(h).mean().backward()\n        scale()",
+    "that clips": "for head in heads:\n        head(h).mean().backward()\n        nn.utils.clip_grad_norm_([w], 0.1)",
+    "that changes": "for head in heads:\n        (h * v).sum().backward()\n        v.data.add_(1)",
+}
+KEEPING = """\
+import torch as _torch
+_backward = _torch.Tensor.backward
+def _keeping(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    return _backward(self, gradient, True, create_graph, inputs)
+_torch.Tensor.backward = _keeping
+"""
+
+
+def _programs() -> dict[str, str]:
+    texts = {
+        name: TWO.format(pre="pass", first="a.backward()", between=between, second="b.backward()")
+        for name, between in BETWEEN.items()
+    }
+    for name, (first, between, second) in FORMS.items():
+        texts[name] = TWO.format(pre="box.a = (h * v).sum()", first=first, between=between, second=second)
+    for name, loop in LOOPS.items():
+        texts[f"a loop {name}"] = TWO.format(pre="pass", first=loop, between="pass", second="pass")
+    texts = {name: HEAD.format(setup=SETUP) + text for name, text in texts.items()}
+    for name, hook in HOOKS.items():
+        text = TWO.format(pre="pass", first="a.backward()", between="pass", second="b.backward()")
+        texts[f"a hook on {name}"] = HEAD.format(setup=f"{SETUP}{hook}") + text
+    return texts
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_one_backward_for_several_computes_what_several_would(tmp_path: Path) -> None:
+    titles: dict[str, list[str]] = {}
+    tried: list[tuple[str, str, str]] = []
+    for name, text in _programs().items():
+        report = report_of(text)
+        titles[name] = []
+        for finding in report.findings:
+            for fix in fixes_for(report, finding):
+                if fix.applicability == "safe" and ("one backward" in fix.title):
+                    titles[name].append(fix.title)
+                    tried.append((fix.title, text, fixed(text, fix)))
+    programs = [program for _, text, after in tried for program in (KEEPING + text, after)]
+    for number, program in enumerate(programs):
+        (tmp_path / f"{number}.py").write_text(program)
+    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(programs))])
+    for (title, _, after), meant, now in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
+        assert meant["exception"] is None, f"{after}\n{meant['message']}"
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert _is_same(meant["output"], now["output"]), f"{title}\n{after}\n{meant['output']}\n{now['output']}"
+    for name in ("nothing", "print", "a loop of losses", "a loop of heads"):
+        assert titles[name], name
+
+
+_NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def _is_same(meant: str, now: str) -> bool:
+    """Whether two outputs differ in the rounding of their numbers at most."""
+    if _NUMBER.sub("", meant) != _NUMBER.sub("", now):
+        return False
+    pairs = zip(_NUMBER.findall(meant), _NUMBER.findall(now), strict=True)
+    return all(math.isclose(float(one), float(other), rel_tol=1e-3, abs_tol=2e-3) for one, other in pairs)
