@@ -11,6 +11,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
+from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
@@ -41,6 +42,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
     # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
     safe = safe and all(choices)
+    shown = all(cut.how in ("detach", "data", "no_grad") for cut in cuts)
+    safe = safe and only_torch_reads(context, [cut.at.span for cut in cuts], shown=shown)
     alone: list[Candidate] = []
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:

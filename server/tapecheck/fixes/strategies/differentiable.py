@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, wal
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
 from tapecheck.fixes.strategies.cuts import all_cuts, is_copying, is_list
+from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.source.nodes import attr_of, given_to, id_of, last_name, method_called, of_kind
 from tapecheck.tape import Span
@@ -97,7 +98,11 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
         "The value is computed by torch all the way, so that its graph reaches the parameters"
         + ("." if raises else ", and they are trained from now on."),
         changes,
-        safe=context.stops and not any(_stays_with_numpy(code, one, changes) for one in functions.values()),
+        safe=context.stops
+        and not any(_stays_with_numpy(code, one, changes) for one in functions.values())
+        and only_torch_reads(
+            context, [frame for cut in all_cuts(context) for frame in frames(cut.at)[:1]], shown=False
+        ),
         group="stay",
     )
 

@@ -31,6 +31,7 @@ from tapecheck.fixes.strategies.shared import (
     stored_between,
     with_loss,
 )
+from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.words import MAX_LISTED, join
 from tapecheck.source.nodes import attr_of, given_to, id_of, of_kind
@@ -279,13 +280,13 @@ def differentiate_first(context: Context) -> Iterator[Candidate]:
     for collision in context.collisions:
         call = context.call_at(collision.first.at.span) if collision.first is not None else None
         change = with_create_graph(context.code, call) if call is not None else None
-        if call is not None and change is not None:
+        if call is not None and change is not None and collision.first is not None:
             yield Candidate(
                 f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from",
                 "The gradient has a graph of its own, by which this loss reaches the parameters; the graph below it is "
                 "kept until that is walked.",
                 [change],
-                safe=context.stops,
+                safe=context.stops and only_torch_reads(context, [collision.first.at.span], shown=True),
             )
             break
 

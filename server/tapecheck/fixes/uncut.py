@@ -1,0 +1,78 @@
+"""Who else reads a value that gets its graph back: what is no op of torch may refuse it, or show it otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from tapecheck import torchfacts
+from tapecheck.fixes.candidate import Context
+from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.noticed import asks_for_graphs
+from tapecheck.fixes.story import frames
+from tapecheck.source.nodes import attr_of, given_to, of_kind
+from tapecheck.tape import Node, Span
+
+_REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
+"""Methods of tensors that raise where there is a graph."""
+_TAKING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len"))
+
+
+def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) -> bool:
+    """Return whether what is computed at some places, and from it in their functions, is read by torch's ops alone.
+
+    `shown` says that it is printed as before where it has a graph: a number that becomes a tensor is not.
+    """
+    code = context.code
+    spots = [spot for span in spans if (spot := code.expression_at(span)) is not None]
+    if asks_for_graphs(context):
+        return False
+    native = {
+        place for tape in context.tapes for one in tape.events if isinstance(one, Node) for place in frames(one.at)
+    }
+    for function in {id(one): one for one in map(code.function, spots)}.values():
+        nodes = [node for node in walk(function) if node is not function]
+        inside = {id(part) for spot in spots for part in of_kind(spot, ast.expr)}
+        names = _names(code, spots, nodes)
+        for node in nodes:
+            if not isinstance(node, ast.Call) or id(node) in inside:
+                continue
+            given = [*given_to(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+            if any(_holds(part, inside, names) for part in given) and not _takes(code, node, native, shown=shown):
+                return False
+    return True
+
+
+def _names(code: Code, spots: list[ast.expr], nodes: list[ast.AST]) -> set[str]:
+    """Return the names of what some expressions give, and of what is computed from it."""
+    inside = {id(part) for spot in spots for part in of_kind(spot, ast.Call)} | {id(spot) for spot in spots}
+    names: set[str] = set()
+    # Twice: a loop hands a value on to lines above the one that stores it.
+    for node in (*nodes, *nodes):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            if _holds(node.value, inside, names):
+                names |= {name for part in targets(node) if (name := dotted(part) or root_name(part)) is not None}
+    return names
+
+
+def _holds(node: ast.AST, inside: set[int], names: set[str]) -> bool:
+    return any(
+        id(part) in inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in names)
+        for part in ast.walk(node)
+    )
+
+
+def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> bool:
+    path = code.path(call.func)
+    if path == "builtins.print":
+        return shown or all(isinstance(part, (ast.JoinedStr, ast.Constant)) for part in call.args)
+    if path in _TAKING or code.index.span(code.source.path, code.start(call), code.end(call)) in native:
+        return True
+    name = attr_of(call.func)
+    if name == "backward":
+        return True
+    if path and not path.startswith("torch."):
+        return False
+    facts = torchfacts.load()
+    fact = facts.op(path.removeprefix("torch.")) or facts.op(path.rpartition(".")[2]) if path else facts.op(name)
+    return fact is not None and name not in _REFUSING
