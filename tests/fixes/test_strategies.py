@@ -219,6 +219,42 @@ def test_a_state_that_each_batch_reads_many_times_is_detached_by_its_object(make
     assert fixes[0].applicability == "safe"
 
 
+def test_a_repaired_graph_that_evaluation_has_no_use_for_is_no_mistake_of_the_fix() -> None:
+    fixes = fixes_of(REPAIRED, "TAPE402")
+    assert [fix.title for fix in fixes] == ["Stay in torch (line 11): gradients flow again"]
+
+
+REPAIRED = """\
+import torch
+from torch import nn
+
+
+class Poses(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.delta = nn.Parameter(torch.zeros(4, 3))
+
+    def forward(self, i):
+        return torch.tensor(self.delta[i].tolist())
+
+
+field, poses = nn.Linear(3, 1), Poses()
+opt = torch.optim.Adam([*field.parameters(), *poses.parameters()])
+
+
+def loss(i):
+    return (field(poses(i).expand(16, 3)) - 1).pow(2).mean()
+
+
+for it in range(8):
+    opt.zero_grad()
+    loss(it % 4).backward()
+    opt.step()
+for i in range(4):
+    print(loss(i).item())
+"""
+
+
 def test_a_window_keeps_the_gradients_within_it() -> None:
     text, fixes = _fixes(
         RECURRENT.format(kind="GRUCell")

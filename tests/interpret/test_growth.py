@@ -149,3 +149,41 @@ def test_torch_comes_to_the_same_element_by_both_indices(name: str) -> None:
     else:
         with pytest.raises(RuntimeError, match="second time"):
             exec(_COLLECTED.replace("USE", used), {})
+
+
+COLUMNS = """\
+import argparse
+import random
+from collections import namedtuple
+
+import torch
+from torch import nn
+
+T = namedtuple("T", "state reward priority")
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int, default=4)
+args = parser.parse_args()
+q = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.Adam(q.parameters())
+memory = []
+for step in range(20):
+    memory.append(T(torch.randn(4), random.random(), 1.0))
+    picks = random.choices(range(len(memory)), k=args.batch)
+    rows = [memory[i] for i in picks]
+    cols = T(*zip(*rows))
+    err = q(torch.stack(cols.state)).squeeze(1) - torch.tensor(cols.reward)
+    loss = err.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    for i, e in zip(picks, err.abs()):
+        memory[i] = memory[i]._replace(priority=e)
+print("no exception")
+"""
+
+
+def test_rows_that_nobody_has_counted_are_turned_into_columns() -> None:
+    """`T(*zip(*rows))` mixes no column with another: a priority is in no loss."""
+    assert "TAPE101" not in [one.code for one in check(from_text(COLUMNS, "program.py")).findings]
+    mixed = COLUMNS.replace("torch.stack(cols.state)", "torch.stack(cols.state) * torch.stack(cols.priority)")
+    assert "TAPE101" in [one.code for one in check(from_text(mixed, "program.py")).findings]

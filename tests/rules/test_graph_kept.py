@@ -432,3 +432,29 @@ def test_what_comes_behind_a_loop_that_a_limit_ended_was_not_seen(build: Any, fo
     total_of_losses(build, backward=backward)
     build.tape.events[:] = [event for event in build.tape.events if not isinstance(event, LoopEnd)]
     assert bool(found(build.end("budget"))) is backward
+
+
+ADAPTED = """\
+import torch
+from torch import nn
+from elsewhere import STEPS
+net = nn.Linear(1, 1)
+opt = torch.optim.Adam(net.parameters())
+def adapt(x, y):
+    fast = [p.detach().clone().requires_grad_() for p in net.parameters()]
+    for i in range(STEPS):
+        loss = (x @ fast[0] + fast[1] - y).pow(2).mean()
+        grads = torch.autograd.grad(loss, fast, create_graph=True)
+        fast = [w - 0.1 * g for w, g in zip(fast, grads)]
+    return (x @ fast[0] + fast[1] - y).pow(2).mean()
+for it in range(3):
+    loss = adapt(torch.randn(8, 1), torch.randn(8, 1))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_steps_from_detached_copies_of_what_is_trained_are_kept_for_the_later_backward() -> None:
+    report = check(from_text(ADAPTED, "program.py"))
+    assert [one.code for one in report.findings] == ["TAPE402"]

@@ -17,8 +17,10 @@ from tapecheck.fixes.part import Part
 from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
 from tapecheck.fixes.story import touches
 from tapecheck.rules import ALL, RAISING, judge
+from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.certainty import is_certain
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
 
 # What only shows in later iterations, or once a program is known to its end; the others would be a fix's own doing.
 _SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code}
+
+_MADE_WHOLE = frozenset(
+    rule.code for rule in (GraphKeptAcrossIterations, GradientCut, BackwardWithoutGraph, TermWithoutEffect)
+)
+"""Findings after whose repair there may be graphs that evaluation has no use for."""
 
 _ACTING = ("detach", "item", "clone")
 
@@ -263,9 +270,9 @@ class Verifier:
         way that shows it, where only some ways raise.
 
         Nothing of it may have been written by the fix, and no call of the story told here may need less now. Graphs
-        that something kept die unused once nothing keeps them.
+        that something kept die unused once nothing keeps them; what had lost its graph may have it in vain elsewhere.
         """
-        if (self.finding.code, fresh.code) == (GraphKeptAcrossIterations.code, NeedlessGraph.code):
+        if fresh.code == NeedlessGraph.code and self.finding.code in _MADE_WHOLE:
             return True
         term = fresh.code == TermWithoutEffect.code
         if self.finding.code not in RAISING and not (term and self.finding.code == UntrainedParameter.code):

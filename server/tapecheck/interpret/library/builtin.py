@@ -26,6 +26,7 @@ from tapecheck.interpret.objects.unknowns import (
 )
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
     Args,
     Class,
     Dict,
@@ -218,9 +219,14 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return None
         return shortest
 
+    def row(index: int) -> Value:
+        found = [item(index) for item in items]
+        # `zip(*rows)` of rows that nobody has counted.
+        return List(found, more=True) if MORE_KEYWORDS in kwargs else tuple(found)
+
     return Stream(
         length,
-        lambda index: tuple(item(index) for item in items),
+        row,
         any(s.sequential for s in streams),
         sources=(*streams,),
         held=all(s.held for s in streams),

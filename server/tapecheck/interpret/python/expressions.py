@@ -138,7 +138,9 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
         value = machine.eval(argument.value, env)
         items = behaviour(value).known_items(machine, argument)
         open_ended = open_ended or items is None
-        args.extend([value] if items is None else items)
+        # Of a list that may have more elements, those that are known are passed first.
+        known = list(value.items) if items is None and isinstance(value, List) else items
+        args.extend(known or ([value] if items is None else ()))
     for keyword in node.keywords:
         value = machine.eval(keyword.value, env)
         if keyword.arg is not None:

@@ -665,7 +665,8 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     """Return whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
 
     An input that is changed step by step by its own gradient: a later backward through all the steps is an
-    accident, not what they were kept for. A leaf that several steps use, as a learned rate, is what they are kept for.
+    accident, not what they were kept for. A leaf that several steps use, as a learned rate, is what they are kept for,
+    and so are parameters that were cut off where the first value was copied from them.
     """
     direct = set().union(*held.nodes.values())
     if not any(direct & set(run.backward.inputs or ()) for run in reading.runs):
@@ -675,6 +676,9 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     for number in reached:
         leaf = reading.ledger.leaves.get(number)
         if leaf is not None and (leaf.parameter or leaf.id in stepped):
+            return False
+        cuts = with_sources(reading, leaf.cuts) if leaf is not None else {}
+        if any(stepped & covered(reading, cut) for cut in cuts.values()):
             return False
         iteration = reading.iteration_of(number, held.loop)
         for source in reading.sources(number) if iteration else ():
