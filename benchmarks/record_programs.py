@@ -242,7 +242,7 @@ loss = -nn.functional.logsigmoid(model(user, item) - model(user, other)).mean()
         ),
     ),
     "style": (
-        5,
+        200,
         """
 body = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU()).to(device).requires_grad_(False)
 wanted = body(torch.rand(1, 3, 48, 48, device=device))
