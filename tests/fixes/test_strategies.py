@@ -255,6 +255,38 @@ for i in range(4):
 """
 
 
+def test_a_gradient_that_a_loss_is_made_of_is_not_kept_as_a_constant() -> None:
+    fixes = fixes_of(SECOND, "TAPE101")
+    assert _lines_changed(SECOND, fixes[0]) == ["u_xx = gradient(u_x, x, create_graph=True)"]
+    assert not any("retain_graph" in edit.content for fix in fixes for edit in fix.edits)
+
+
+SECOND = """\
+import torch
+from torch import nn
+
+
+def gradient(y, x, **kw):
+    return torch.autograd.grad(y, x, torch.ones_like(y), **kw)[0]
+
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+log_nu = nn.Parameter(torch.tensor(-2.0))
+optimizer = torch.optim.Adam([*net.parameters(), log_nu])
+for step in range(3):
+    x = torch.rand(32, 1, requires_grad=True)
+    u = net(x)
+    u_x = gradient(u, x, create_graph=True)
+    u_xx = gradient(u_x, x)
+    loss = (u * u_x - log_nu.exp() * u_xx).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print([round(p.grad.abs().sum().item(), 5) for p in net.parameters()])
+"""
+
+
 def test_a_window_keeps_the_gradients_within_it() -> None:
     text, fixes = _fixes(
         RECURRENT.format(kind="GRUCell")

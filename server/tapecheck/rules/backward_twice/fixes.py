@@ -278,7 +278,7 @@ def differentiate_first(context: Context) -> Iterator[Candidate]:
     if not isinstance(facts, BackwardTwiceFacts) or not facts.differentiated:
         return
     for collision in context.collisions:
-        call = context.call_at(collision.first.at.span) if collision.first is not None else None
+        call = _spelled_call(context, collision.first)[0] if collision.first is not None else None
         change = with_create_graph(context.code, call) if call is not None else None
         if call is not None and change is not None and collision.first is not None:
             yield Candidate(
@@ -305,23 +305,19 @@ def retain_first(context: Context) -> Iterator[Candidate]:
 
 
 def _retain(context: Context, code: Code, first: Backward, collision: Collision) -> Iterator[Candidate]:
-    call = context.call_at(first.at.span)
-    spans: list[Span] = [first.at.span]
-    if call is not None and any(keyword.arg is None for keyword in call.keywords):
-        # The call passes its caller's keywords on: the caller is where the argument belongs.
-        spans = list(first.at.stack) or spans
-        call = context.call_at(spans[0])
+    facts = context.finding.facts
+    if isinstance(facts, BackwardTwiceFacts) and facts.differentiated:
+        # It would run then, and take for a constant what is to be learned from.
+        return
+    call, span = _spelled_call(context, first)
     if call is None:
         return
-    position = retain_position(call) if spans[0] == first.at.span else None
+    position = retain_position(call) if span == first.at.span else None
     try:
         new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
     except rewrite.RewriteError:
         return
     repeats = _repeats(context, collision)
-    facts = context.finding.facts
-    # It runs then, and takes for a constant what was to be learned from.
-    constant = isinstance(facts, BackwardTwiceFacts) and facts.differentiated
     yield Candidate(
         f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
         "Both backwards add the same gradients: what is learned from is twice the gradient of this loss."
@@ -331,9 +327,16 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         safe=collision.same_iteration
         and first.at.span != collision.second.at.span
         and not context.caught
-        and not repeats
-        and not constant,
+        and not repeats,
     )
+
+
+def _spelled_call(context: Context, backward: Backward) -> tuple[ast.Call | None, Span]:
+    """Return the call whose arguments say what a backward does: its caller's, where that passes its keywords on."""
+    call = context.call_at(backward.at.span)
+    if call is not None and backward.at.stack and any(keyword.arg is None for keyword in call.keywords):
+        return context.call_at(backward.at.stack[0]), backward.at.stack[0]
+    return call, backward.at.span
 
 
 def forward_inside(context: Context) -> Iterator[Candidate]:
