@@ -380,3 +380,44 @@ train()
 """
         assert late(text) == [], log
     assert late(text.replace("torch.save(model.weight.grad,", "torch.save(model.weight,")) != []
+
+
+ROUNDS = """
+import torch
+from torch import nn
+from elsewhere import ready, parts
+
+net = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(net.parameters())
+
+
+def loss_of(x):
+    return net(x).pow(2).mean() / 4
+
+
+for step in range(3):
+    for micro in {rounds}:
+        {body}
+    optimizer.step()
+    {after}
+"""
+EACH = "optimizer.zero_grad(); loss_of(torch.randn(8, 8)).backward()"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "body", "after", "told"),
+    [
+        ("range(4)", EACH, "", True),
+        ("range(100)", EACH, "", True),
+        ("parts", EACH, "", True),
+        ("range(4)", "loss_of(torch.randn(8, 8)).backward()", "optimizer.zero_grad()", False),
+        ("range(1)", EACH, "", False),
+        ("range(4)", f"{EACH}; optimizer.step()", "", False),
+        # It goes on until a round is good enough, and learns from that one.
+        ("range(4)", f"{EACH}\\n        if ready(): break", "", False),
+        ("range(4)", f"{EACH}\\n        print(net.weight.grad.norm())", "", False),
+    ],
+)
+def test_what_all_rounds_but_the_last_compute_is_cleared(rounds: str, body: str, after: str, told: bool) -> None:
+    report = check(from_text(ROUNDS.format(rounds=rounds, body=body, after=after), "program.py"))
+    assert [one.code for one in report.findings] == (["TAPE404"] if told else [])

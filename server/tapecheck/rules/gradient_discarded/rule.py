@@ -10,7 +10,7 @@ from typing import Literal
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
-from tapecheck.rules.reading import Reading, Run, remembered
+from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
 from tapecheck.tape import GradientRead, GradientSet, Site, Span, Step
@@ -29,6 +29,7 @@ class GradientDiscarded(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         stories: dict[Span, _Story] = {}
         used: set[Span] = set()
+        behind: set[Span] = set()
         # A way that clears nothing can show that the gradients are used, not that they are lost.
         readings = sorted(readings, key=lambda one: not one.cleared)
         for reading in readings:
@@ -38,6 +39,10 @@ class GradientDiscarded(Rule):
                 elif found.used or found.unknown:
                     # On this way the gradients are used: what else there is hangs on a condition.
                     used.add(place)
+                elif found.behind:
+                    behind.add(place)
+        # A loop that is run once shows nothing of what its other rounds clear.
+        used |= {place for place in behind if place in stories and not stories[place].in_rounds}
         told = [self._finding(story) for place, story in stories.items() if place not in used]
         for words, around, events in (
             (_LATE, _around, (GradientRead, GradientSet)),
@@ -56,7 +61,8 @@ class GradientDiscarded(Rule):
         )
         labels = [Label(cleared.at.span, "cleared here, and nothing has used them", "changed")]
         if story.step is not None and story.step.at.span != cleared.at.span:
-            labels.append(Label(story.step.at.span, "this step does not have them", "step"))
+            had = "this step has those of the last round alone" if story.in_rounds else "this step does not have them"
+            labels.append(Label(story.step.at.span, had, "step"))
         labels += called_from(reading, run.at, run.at)
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
         shown = parameters_text(leaves)
@@ -65,8 +71,10 @@ class GradientDiscarded(Rule):
         if story.used:
             # How often, the first iterations alone do not say.
             note += " more often than a step uses them"
+        elif story.in_rounds:
+            note += " in each round of the loop, and the step behind the loop has those of the last one alone"
         advice = "clear first, then run the backward, then step; or leave the backward out"
-        if story.used:
+        if story.used or story.in_rounds:
             advice = "clear where the step is made, not before each backward: what several backwards give adds up"
         if not story.leaves & gradients_of(reading).steppable.keys():
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"
@@ -219,10 +227,16 @@ _Fate = Literal["discarded", "used", "left", "unknown"]
 
 @dataclass(slots=True)
 class _Story:
-    """What became of the gradients of one call in one tape, run for run."""
+    """What became of the gradients of one call in one tape, run for run.
+
+    `in_rounds` are those of the discarded ones that the next round of the same loop clears, `behind` those of the last
+    round, which a step behind the loop uses.
+    """
 
     discarded: int = 0
     used: int = 0
+    in_rounds: int = 0
+    behind: int = 0
     unknown: int = 0
     reading: Reading | None = None
     run: Run | None = None
@@ -246,14 +260,47 @@ def _fates(reading: Reading) -> dict[Span, _Story]:
         fate, cleared, leaves = _fate(reading, gradients, run, starved)
         if fate == "discarded":
             story.discarded += 1
+            story.in_rounds += cleared is not None and _in_rounds(reading, run, cleared.position)
             if story.run is None and cleared is not None:
                 story.reading, story.run, story.cleared, story.leaves = reading, run, cleared, leaves
                 story.step = _next_step(reading, gradients, cleared, leaves)
+        elif fate == "used" and _is_used_behind(reading, gradients, run):
+            story.behind += 1
         elif fate == "used":
             story.used += 1
         elif fate == "unknown":
             story.unknown += 1
+    for story in found.values():
+        if not story.in_rounds and story.discarded:
+            story.used, story.behind = story.used + story.behind, 0
     return found
+
+
+def _loop_of(reading: Reading, run: Run) -> LoopRun | None:
+    """Return the loop whose rounds a backward is run in, where no condition that nobody knows may end it earlier."""
+    loop = reading.loops.get(run.at.iteration[-1][0]) if run.at.iteration else None
+    if loop is None or loop.end is None:
+        return None
+    asked = any(loop.start < position < loop.end for position, _ in reading.decisions)
+    return loop if not asked and any(position > loop.end for position, _ in reading.steps) else None
+
+
+def _in_rounds(reading: Reading, run: Run, cleared: int) -> bool:
+    """Return whether gradients are cleared by the next round of the loop that they were computed in."""
+    loop = _loop_of(reading, run)
+    return loop is not None and loop.end is not None and run.position < cleared < loop.end
+
+
+def _is_used_behind(reading: Reading, gradients: Gradients, run: Run) -> bool:
+    """Return whether only a step behind the loop uses gradients that each of its rounds computes."""
+    loop = _loop_of(reading, run)
+    if loop is None or loop.end is None or any(loop.start < position < loop.end for position, _ in reading.steps):
+        return False
+    leaves = [number for number in run.traversal.executed if number in gradients.steppable]
+    after = [next((moment for moment in gradients.after(leaf, run.position)), None) for leaf in leaves]
+    return bool(after) and all(
+        moment is not None and moment.kind == "stepped" and moment.position > loop.end for moment in after
+    )
 
 
 def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -> tuple[_Fate, Moment | None, set[int]]:
