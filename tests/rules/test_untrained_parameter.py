@@ -466,3 +466,47 @@ def test_a_head_that_is_replaced_behind_the_optimizer_is_told_once(before: str, 
     (finding,) = check(from_text(text, "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE405", 15)
     assert not any(_stepped_with_gradients(text)[-2:])
+
+
+AVERAGED = """\
+import copy
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inp = nn.Linear(8, 8)
+        self.blocks = [nn.Linear(8, 8) for _ in range(2)]
+
+    def forward(self, x):
+        h = self.inp(x)
+        for b in self.blocks:
+            h = h + b(h)
+        return h
+
+
+net = Net()
+ema = copy.deepcopy(net).requires_grad_(False)
+opt = torch.optim.Adam(net.parameters())
+for step in range(3):
+    loss = net(torch.randn(8, 8)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [
+        ("", ["TAPE405"]),
+        ("\n    ema.load_state_dict(net.state_dict())", ["TAPE405"]),
+        # What a copy has learned may come back.
+        ("\n    ema.requires_grad_(True)(torch.randn(8, 8)).sum().backward()", []),
+    ],
+)
+def test_a_copy_that_learns_nothing_trains_no_original(then: str, told: list[str]) -> None:
+    text = AVERAGED.rstrip() + then + "\n"
+    assert [one.code for one in check(from_text(text, "program.py")).findings if one.code == "TAPE405"] == told

@@ -230,7 +230,9 @@ def _handled(reading: Reading) -> set[Identity]:
     numbers |= set_by_hand(reading)
     for number, event in ledger.leaves.items():
         if event.copy_of is not None:
-            numbers |= {number, event.copy_of}
+            # What is learned by the copy may come back to the original; a running average of it learns nothing.
+            learns = number in numbers or any(moment.kind == "added" for moment in gradients.moments(number))
+            numbers |= {number, event.copy_of} if learns else {number}
     for _, escape in reading.escapes:
         numbers.update(node for node in ledger.ancestry(escape.nodes) if node in ledger.leaves)
     numbers -= {number for number in numbers if number in gradients.steppable and number not in ledger.leaves}
