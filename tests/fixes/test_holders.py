@@ -52,6 +52,10 @@ HELD = {
     "what is returned": ("d = holder.same(h)", "(w + d).exp().sum()"),
     "a tuple": ("pair = (h, 1)", "(w + pair[0]).exp().sum()"),
     "a closure": ("late = lambda: h.sum()", "(w * late()).sum()"),
+    "itself with a sign": ("d = +h", "(w + d).exp().sum()"),
+    "itself in its own type": ("d = h.float()", "(w + d).exp().sum()"),
+    "a walrus": ("print((d := h).shape)", "(w + d).exp().sum()"),
+    "all names": ("d = dict(locals())", "(w + d['h']).exp().sum()"),
     "a conditional": ("d = h if float(h.sum()) < 9 else w", "(w + d).exp().sum()"),
 }
 

@@ -287,6 +287,39 @@ print([round(p.grad.abs().sum().item(), 5) for p in net.parameters()])
 """
 
 
+@pytest.mark.parametrize("wrapped", ["Cell()", "nn.DataParallel(Cell())", "Cell().to('cpu')"])
+@pytest.mark.parametrize("state", ["torch.zeros(4)", "S(torch.zeros(4), 1)"])
+def test_only_the_object_that_has_a_state_is_asked_for_it(wrapped: str, state: str, tmp_path: Path) -> None:
+    named = state.startswith("S")
+    text, fixes = _fixes(
+        f"""
+        from collections import namedtuple
+        S = namedtuple("S", "h count")
+        class Cell(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin, self.state = nn.Linear(4, 4), {state}
+            def forward(self, x):
+                h = torch.tanh(self.lin(x) + self.state{".h" if named else ""})
+                self.state = {"S(h, self.state.count + 1)" if named else "h"}
+                return h
+        net = {wrapped}
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for i in range(4):
+            loss = sum(net(torch.randn(2, 4)).pow(2).mean() for t in range(2))
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    safe = [fixed(text, fix) for fix in fixes if fix.applicability == "safe"]
+    for number, after in enumerate(safe):
+        (tmp_path / f"{number}.py").write_text(after)
+    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(safe))])
+    assert [outcome["exception"] for outcome in outcomes] == [None] * len(safe), safe
+
+
 def test_a_window_keeps_the_gradients_within_it() -> None:
     text, fixes = _fixes(
         RECURRENT.format(kind="GRUCell")

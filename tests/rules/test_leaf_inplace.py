@@ -50,12 +50,17 @@ def test_a_way_under_no_grad_makes_it_may(build: Any, another: Any, found: Any) 
 
 @pytest.mark.parametrize(
     ("index", "certain"),
-    [("0", True), ("slice(0, 2)", True), ("hidden()", False), ("hidden(), 1", False), ("[0, 1]", None)],
+    [
+        ("0", True),
+        ("slice(0, 2)", True),
+        ("hidden()", False),
+        ("hidden(), 1", False),
+        ("random.randrange(5)", True),
+        ("[0, 1]", None),
+    ],
 )
 def test_an_index_that_nobody_knows_may_be_an_array_which_copies(index: str, certain: bool | None) -> None:
-    text = (
-        f"import torch\nfrom elsewhere import hidden\nw = torch.randn(5, 5, requires_grad=True)\nw[{index}].add_(1.0)\n"
-    )
-    report = check(from_text(text, "program.py"))
+    text = "import random, torch\nfrom elsewhere import hidden\nw = torch.randn(5, 5, requires_grad=True)\n"
+    report = check(from_text(f"{text}w[{index}].add_(1.0)\n", "program.py"))
     found = [finding.certain for finding in report.findings if finding.code == CODE]
     assert found == ([] if certain is None else [certain])

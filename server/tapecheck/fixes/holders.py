@@ -8,12 +8,20 @@ from tapecheck import torchfacts
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import dotted
 from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
 from tapecheck.tape import Node, Span
 from tapecheck.torchfacts import OpFact
 
 _READ_ONLY = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "print"))
 _DATA = frozenset(("device", "dtype", "grad_fn", "is_leaf", "ndim", "requires_grad", "shape"))
+_SEE_ALL = frozenset((
+    "eval", "exec", "globals", "locals", "register_forward_hook", "register_forward_pre_hook",
+    "register_module_forward_hook", "vars",
+))  # fmt: skip
+_MAY_BE_ITS_ARGUMENT = frozenset(
+    ("bool", "byte", "char", "double", "einsum", "long", "short", "sum_to_size", "to_sparse")
+)
+"""Ops of torch that return what they are given where there is nothing to do, or a view of it."""
 _SHARED_WITH_ARRAYS = frozenset(("asarray", "from_dlpack", "from_numpy", "frombuffer", "numpy"))
 """Ops of torch whose result shares memory with something that is no tensor."""
 
@@ -104,6 +112,11 @@ class _Holders:
         for node in ast.walk(self._code.tree):
             if isinstance(node, (ast.Global, ast.Nonlocal)) and self._name in node.names:
                 return True
+            if isinstance(node, ast.NamedExpr) and id_of(node.target) == self._name:
+                return True
+            # What lists the names, or is called with what each layer computes, may keep it.
+            if isinstance(node, ast.Call) and last_name(node.func) in _SEE_ALL:
+                return True
         inner = [node for node in ast.walk(self._scope) if node is not self._scope]
         return any(
             isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and self._code.named(node, self._name)
@@ -120,7 +133,8 @@ class _Holders:
 
     def is_fresh(self, value: ast.expr) -> bool:
         """Return whether an expression makes a tensor that nothing has but who reads the expression."""
-        if isinstance(value, (ast.BinOp, ast.UnaryOp)):
+        if isinstance(value, ast.BinOp) or (isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)):
+            # `+x` is x itself.
             return True
         if not isinstance(value, ast.Call):
             return False
@@ -133,8 +147,12 @@ class _Holders:
     def _only_reads(self, value: ast.expr) -> bool:
         """Return whether what an expression is part of computes with it, and neither keeps nor views it."""
         outer = self._code.parent(value)
-        if isinstance(outer, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.FormattedValue, ast.Expr, ast.AugAssign)):
+        if isinstance(outer, (ast.BinOp, ast.Compare, ast.FormattedValue, ast.Expr)):
             return True
+        if isinstance(outer, ast.UnaryOp):
+            return not isinstance(outer.op, ast.UAdd) or self._only_reads(outer)
+        if isinstance(outer, ast.AugAssign):
+            return self._adds_up(outer)
         if isinstance(outer, ast.Return):
             # Who called gets it: whether that keeps it is asked where the call stands.
             return self._code.function(outer) is self._scope
@@ -157,6 +175,14 @@ class _Holders:
         if parameter is not None:
             return self._parameter_only_read(*parameter)
         return self._is_native(outer) and (self._span(outer) not in self._made_at()[1] or self._only_reads(outer))
+
+    def _adds_up(self, statement: ast.AugAssign) -> bool:
+        """Return whether the target is a sum: a list that a tensor is added to gets views of it."""
+        if statement is self._statement:
+            return True
+        stores = self._code.stores(self._code.function(statement), id_of(statement.target))
+        values = [store.value for store in stores if isinstance(store, ast.Assign)]
+        return bool(values) and all(isinstance(value, ast.Constant) or self.is_fresh(value) for value in values)
 
     def _parameter(self, call: ast.Call, value: ast.expr) -> tuple[ast.FunctionDef, str] | None:
         """Return the function of this file that is called, and the parameter by which it is handed an expression."""
@@ -228,7 +254,8 @@ class _Holders:
 
 
 def _may_be_in_place(call: ast.Call) -> bool:
-    return any(keyword.arg in ("inplace", "out", None) for keyword in call.keywords)
+    flagged = isinstance(call.func, ast.Attribute) and len(call.args) > 1 and is_literal(call.args[-1], True)
+    return flagged or any(keyword.arg in ("inplace", "out", None) for keyword in call.keywords)
 
 
 def _is_new(fact: OpFact) -> bool:
@@ -238,4 +265,4 @@ def _is_new(fact: OpFact) -> bool:
         or fact.aliasing.returns_input != "no"
         or fact.aliasing.unversioned_view_of is not None
     )
-    return not shares and fact.name not in _SHARED_WITH_ARRAYS and not fact.writing.mutates
+    return not shares and fact.name not in _SHARED_WITH_ARRAYS | _MAY_BE_ITS_ARGUMENT and not fact.writing.mutates

@@ -588,10 +588,14 @@ class Escape:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class ModeSet:
-    """The program switched a module to training or to evaluation: `model.train()`, `model.eval()`."""
+    """The program switched a module to training or to evaluation: `model.train()`, `model.eval()`.
+
+    `leaves` are its parameters that require grad.
+    """
 
     at: Site
     training: bool
+    leaves: tuple[int, ...] = ()
 
 
 @built_directly

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import reads_gradients
 from tapecheck.fixes.candidate import Candidate, Context, append, appended
-from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, stored_pairs, targets, walk
+from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import asks_for_graphs
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import is_literal, method_called, of_kind
+from tapecheck.source.nodes import id_of, is_literal, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Ledger, Loop, Node, Traversal
 
 _AFTER_BACKWARD = frozenset({
     "backward", "clip_grad_norm_", "clip_grad_value_", "manual_backward", "step", "unscale_", "update", "zero_grad",
 })  # fmt: skip
+_MOVES = frozenset(("cpu", "cuda", "double", "eval", "float", "half", "to", "train"))
+"""Methods of a module that return it."""
 _EFFECT = "Gradients no longer flow into earlier iterations; each iteration still learns from its own loss."
 _ELSEWHERE = "Other code learns over its iterations through this line, too: check that it is not meant to."
 _UNTRAINED = "No optimizer updates anything that the value was computed from: it gets no gradient any more."
@@ -278,8 +280,19 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     if "lstm" in carrier.consumer.op.lower():
         shapes.reverse()
     attributes = _attributes(context, carrier)
+    if attributes or _has_named_parts(code, carrier.text):
+        # A plain tuple has no names for its parts.
+        shapes.remove("tuple")
     together = [f"{way}{''.join(attributes)}" for way in ("", "_replace", "replace")] if attributes else []
     return list(dict.fromkeys([*shapes, *together[:1], *attributes, *together[1:]]))
+
+
+def _has_named_parts(code: Code, text: str) -> bool:
+    """Return whether the file reads an attribute of a value, or of what has its name elsewhere, and calls no method."""
+    name = text.rpartition(".")[2]
+    called = {id(call.func) for call in of_kind(code.tree, ast.Call)}
+    parts = of_kind(code.tree, ast.Attribute)
+    return any(last_part(part.value) == name and id(part) not in called for part in parts)
 
 
 def _attributes(context: Context, carrier: Carrier) -> list[str]:
@@ -558,13 +571,14 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
 
 def _of_the_object(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
     """Detach an attribute after the backward by the object that has it there: `model.state` for `self.state`."""
-    code, function = context.code, carrier.function
+    code, function, owner = context.code, carrier.function, context.code.owner(carrier.read)
     base, _, path = carrier.text.partition(".")
     for frame in frames(carrier.consumer.at)[1:]:
         call = context.call_at(frame)
         receiver = _called_on(call, function) if call is not None and base == "self" else None
-        if call is None or receiver is None:
+        if call is None or receiver is None or owner is None or not _is_made_of(code, receiver, owner):
             return None
+        owner = code.owner(call)
         base, _, outer = receiver.partition(".")
         path = f"{outer}.{path}" if outer else path
         function = code.function(call)
@@ -573,6 +587,22 @@ def _of_the_object(context: Context, collision: Collision, carrier: Carrier, sha
             change = code.insert_after(last, detaching(f"{base}.{path}", shape))
             return None if change is None else _Place([change, *_needed(code, shape)], _AFTER)
     return None
+
+
+def _is_made_of(code: Code, receiver: str, owner: ast.ClassDef) -> bool:
+    """Return whether all that a name or attribute is given are objects of a class: a wrapper has not its attributes."""
+    if receiver == "self":
+        return True
+    name = receiver.rpartition(".")[2]
+    stores = [node for node in of_kind(code.tree, ast.Assign) if any(last_part(part) == name for part in targets(node))]
+    return bool(stores) and all(_maker(store.value) == owner.name for store in stores)
+
+
+def _maker(value: ast.expr) -> str:
+    """Return the class that an expression makes an object of, and moves: `Net().to(device)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
+        value = value.func.value
+    return id_of(value.func) if isinstance(value, ast.Call) else ""
 
 
 def _called_on(call: ast.Call, function: ast.AST) -> str | None:

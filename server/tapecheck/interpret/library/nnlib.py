@@ -345,7 +345,9 @@ class Modules:
         for _, module in self.modules(owner):
             module.attrs["training"] = mode
         if isinstance(mode, bool):
-            self.world.writer.emit(ModeSet(self.world.position.site(node), mode))
+            parameters = [tensor for _, tensor in self.named_parameters(owner)]
+            leaves = [one.node for one in parameters if one.is_leaf and one.node is not None]
+            self.world.writer.emit(ModeSet(self.world.position.site(node), mode, tuple(leaves)))
         return owner
 
     def _module_eval(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
     Args,
+    Kind,
     Kwargs,
     List,
     Mark,
@@ -886,11 +887,17 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op(torch, "getitem", index)
     result = op(torch, name, [owner, index], {}, node)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
-        result.note(Mark.PERHAPS_A_COPY)
+        if any(map(_may_be_an_array, index if isinstance(index, tuple) else [index])):
+            result.note(Mark.PERHAPS_A_COPY)
     first = index[0] if isinstance(index, tuple) and index else index
     if isinstance(result, Tensor) and concrete(first) is None:
         result.length = 1
     return result
+
+
+def _may_be_an_array(index: Value) -> bool:
+    """Return whether an index that nobody knows may be an array: what Python's own library gives is a number."""
+    return isinstance(index, Unknown) and (not index.data or index.kind is Kind.PLAIN)
 
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:

@@ -98,12 +98,17 @@ def _path(at: Site, loop: LoopRun) -> Path:
 def _built_evaluating(reading: Reading, loop: LoopRun, end: int) -> set[int]:
     """Return what is built in the iterations of a loop after they have switched a model to evaluation."""
     found: set[int] = set()
-    ends = [*(position for position, _ in reading.modes[1:]), len(reading.tape.events)]
-    for (position, mode), following in zip(reading.modes, ends, strict=False):
+    trained = [position for position, mode in reading.modes if mode.training]
+    for position, mode in reading.modes:
         if loop.start < position < end and not mode.training:
+            following = next((one for one in trained if one > position), end)
             now = iteration_in(mode.at, loop)
-            built = reading.nodes_between(position, min(following, end))
-            found.update(node for node in built if iteration_in(reading.ledger.nodes[node].at, loop) == now)
+            evaluated = set(mode.leaves)
+            for number in reading.nodes_between(position, min(following, end)):
+                node = reading.ledger.nodes[number]
+                if iteration_in(node.at, loop) == now and not evaluated.isdisjoint(node.inputs):
+                    evaluated.add(number)
+                    found.add(number)
     return found
 
 

@@ -67,6 +67,9 @@ class NeedlessGraph(Rule):
                 continue
             if any(outer in told for outer in (one.loop.event.at.span, *one.path)):
                 continue
+            # What an object keeps, whoever has the object may differentiate.
+            if any("." in bind.name for number in one.nodes for _, bind in reading.binds.get(number, ())):
+                continue
             if not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False)):
                 yield self._finding_of_pass(one, node, span)
 

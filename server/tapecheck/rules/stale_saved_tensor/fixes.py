@@ -157,7 +157,22 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
             continue
         lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
         dropped = [found for found in removed if found is not None]
-        yield _new_tensor(context, f"Drop `inplace=True` (line {lines})", dropped, _given_alone(context, change))
+        yield _new_tensor(
+            context,
+            f"Drop `inplace=True` (line {lines})",
+            dropped,
+            len(group) == 1 and _called_once(code, group[0]) and _given_alone(context, change),
+        )
+
+
+def _called_once(code: Code, made: ast.Call) -> bool:
+    """Return whether one expression alone reads the name that a module is made under: no other call goes without it."""
+    statement = code.statement(made)
+    name = last_part(statement.targets[0]) if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else ""
+    read = [id_of(node) for node in of_kind(code.tree, ast.Name) if isinstance(node.ctx, ast.Load)]
+    read += [node.attr for node in of_kind(code.tree, ast.Attribute) if isinstance(node.ctx, ast.Load)]
+    flagged = [call for call in of_kind(statement, ast.Call) if _is_true(call)] if statement is not None else []
+    return bool(name) and read.count(name) == 1 and flagged == [made]
 
 
 def _given_alone(context: Context, change: InPlace) -> bool:
