@@ -160,7 +160,7 @@ def test_a_picture_shows_what_a_run_measured(tmp_path: Path) -> None:
     at = Span(str(file), 6, 9, 6, 36)
     tape = check(from_text(LOOP, str(file))).interpretation.tapes[0]
     call = next(event for event in tape.events if isinstance(event, Backward))
-    measured = [Measure(call.at, "alive:backward", call.id, "calls"), Measure(Site(at), "alive-line", 4096, "bytes")]
+    measured = [Measure(call.at, "alive:backward", call.id, "calls"), Measure(Site(at), "alive-saved", 4096, "bytes")]
     kinds = [Measure(call.at, f"alive-bytes:{kind}", 1, "bytes") for kind in peak.KINDS]
     tape.events[-1:-1] = [measured[0], *kinds, measured[1]]
     picture = graph.draw(html.data_of(html.Run(Checked(str(file)), tape, from_text(LOOP, str(file)))))

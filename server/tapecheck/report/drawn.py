@@ -72,6 +72,7 @@ class _Held(TypedDict):
     at: Place
     when: list[tuple[int, int]]
     lines: list[tuple[Place, int]]
+    saved_lines: list[tuple[Place, int]]
     peak: bool
 
 

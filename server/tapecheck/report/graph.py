@@ -210,11 +210,11 @@ def _heading(calls: Sequence[Call], data: Data) -> str:
 
 
 def _sizes(calls: Sequence[Call], data: Data) -> dict[tuple[int, ...], int]:
-    """Return what the graphs of each line held where the last of some calls began, as far as a run measured it."""
+    """Return what the graphs of each line had saved where the last of some calls began, as far as a run measured it."""
     numbers = {call["number"] for call in calls}
     moments = [one for rank in data["ranks"] for one in rank["held"] if one["moment"] == "backward"]
     measured = [one for one in moments if one["call"] in numbers]
-    return {tuple(at[:2]): size for at, size in measured[-1]["lines"]} if measured else {}
+    return {tuple(at[:2]): size for at, size in measured[-1]["saved_lines"]} if measured else {}
 
 
 def _box(group: Group, corner: tuple[int, int], home: int, data: Data, size: int | None, *, here: bool) -> str:

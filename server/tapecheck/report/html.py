@@ -309,6 +309,7 @@ def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[Held]:
             "at": files.place(moment.at.span),
             "when": [(lines.get(loop, 0), index) for loop, index in moment.at.iteration],
             "lines": [(files.place(site.span), size) for site, size in moment.lines],
+            "saved_lines": [(files.place(site.span), size) for site, size in moment.saved],
             "peak": moment is peak,
         }
         for kind in KINDS:

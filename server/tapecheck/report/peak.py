@@ -16,13 +16,17 @@ KINDS: tuple[Kind, ...] = ("parameters", "optimizer", "gradients", "saved", "gra
 
 @dataclass(slots=True)
 class Moment:
-    """What was alive at one moment of a run: `kinds` in bytes, `lines` the lines whose graphs hold most of it."""
+    """What was alive at one moment of a run: `kinds` in bytes, `lines` the lines whose graphs hold most of it.
+
+    `saved` is what the graphs of lines have saved for a backward, a part of that.
+    """
 
     moment: str
     at: Site
     call: int
     kinds: dict[str, int] = field(default_factory=dict)
     lines: list[tuple[Site, int]] = field(default_factory=list)
+    saved: list[tuple[Site, int]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -43,6 +47,8 @@ def moments_of(tape: Tape) -> list[Moment]:
             found[-1].kinds[about] = int(event.value)
         elif name == "alive-line" and found:
             found[-1].lines.append((event.at, int(event.value)))
+        elif name == "alive-saved" and found:
+            found[-1].saved.append((event.at, int(event.value)))
     return found
 
 

@@ -152,8 +152,9 @@ class Alive(LiveBytes):
         kinds = ("parameters", held.parameters), ("gradients", held.gradients), ("optimizer", held.optimizer)
         for name, value in (*kinds, ("saved", whole), ("graph", held.graph), ("other", held.other)):
             event("Measure", at=at, name="alive-bytes:" + name, value=value, unit="bytes")
-        lines = sorted(held.lines.items(), key=lambda item: -item[1])
-        for place, value in lines[:_MAX_LINES]:
-            if place is not None:
-                event("Measure", at=recorder.site(place, ()), name="alive-line", value=value, unit="bytes")
+        for name, sizes in (("alive-line", held.lines), ("alive-saved", held.saved)):
+            lines = sorted(sizes.items(), key=lambda item: -item[1])
+            for place, value in lines[:_MAX_LINES]:
+                if place is not None:
+                    event("Measure", at=recorder.site(place, ()), name=name, value=value, unit="bytes")
         self.effort.took(work, began)
