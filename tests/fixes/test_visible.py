@@ -196,7 +196,8 @@ NUMPY = """
 
 def test_one_of_two_numpy_operands_is_not_converted_as_a_safe_fix() -> None:
     assert safe(NUMPY.replace("OTHER", "y = y.cpu().numpy()")) == []
-    assert len(safe(NUMPY.replace("OTHER", "y = y + 0"))) == 1
+    (fix,) = found(NUMPY.replace("OTHER", "y = y + 0"))["TAPE103"]
+    assert fix.title.startswith("Stay in torch")
 
 
 @pytest.mark.parametrize("name", ["check_gradients", "log_gradients", "print_norms", "work"])
@@ -278,7 +279,7 @@ NUMBER = """
 
 
 @pytest.mark.parametrize(
-    "read", ["print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)", "meter.update(loss)"]
+    "read", ["print(loss)", "print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)", "meter.update(loss)"]
 )
 def test_a_number_that_something_else_reads_is_not_made_a_tensor_safely(read: str) -> None:
     body = NUMBER.replace("READ", read)
@@ -286,7 +287,7 @@ def test_a_number_that_something_else_reads_is_not_made_a_tensor_safely(read: st
     assert not safe(body)
 
 
-@pytest.mark.parametrize("read", ["print(loss)", "total = step + loss", "print(f'{loss:.3f}')", "pass"])
+@pytest.mark.parametrize("read", ["total = step + loss", "print(f'{loss:.3f}')", "pass"])
 def test_a_number_that_is_computed_with_may_be_a_tensor(read: str) -> None:
     assert safe(NUMBER.replace("READ", read))
 
