@@ -279,7 +279,11 @@ NUMBER = """
 
 
 @pytest.mark.parametrize(
-    "read", ["print(loss)", "print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)", "meter.update(loss)"]
+    "read",
+    [
+        "print(loss)", "print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)",
+        "meter.update(loss)",
+    ],
 )
 def test_a_number_that_something_else_reads_is_not_made_a_tensor_safely(read: str) -> None:
     body = NUMBER.replace("READ", read)
