@@ -281,7 +281,10 @@ NUMBER = """
 @pytest.mark.parametrize(
     "read",
     [
-        "print(loss)", "print(round(loss, 3))", "if round(loss, 3) == 0: break", "history.append(loss)",
+        "print(loss)",
+        "print(round(loss, 3))",
+        "if round(loss, 3) == 0: break",
+        "history.append(loss)",
         "meter.update(loss)",
     ],
 )

@@ -88,9 +88,6 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
         # What came after the last look is not known.
         finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
-    if story.unread and finding.code in _KEEPING and evidence is not None and evidence.verdict == "refuted":
-        note = "too little was seen: the graphs of views that were changed in place are not counted"
-        finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
     if story.written_for and evidence is not None and evidence.verdict == "refuted":
         finding, evidence = _noted(finding, "writing calls", story.written_for), None
     if story.elsewhere and evidence is not None and evidence.verdict == "not-reached":

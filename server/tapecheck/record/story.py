@@ -170,8 +170,6 @@ class Story:
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
         self.compared = 0
-        self.unread = False
-        """Whether graphs were alive that were not counted."""
         self.looked: list[tuple[Site, int, int]] = []
         """Backward calls that came between a step and the next one whose gradients were compared, with the line of the
         next step, and how many.
@@ -291,8 +289,6 @@ class Story:
                 self.gradients_looked_at = True
             case "gradients-used":
                 self.gradients_used.append((event.at, value))
-            case "views-unread":
-                self.unread = True
             case "looking-stopped":
                 self.cut_short = event.value
             case "writing-stopped":

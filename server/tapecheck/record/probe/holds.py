@@ -97,8 +97,6 @@ class HoldFinder(Holds):
         self.sources = sources
         self.searching, self.measuring = Effort(_SEARCHING), Effort(_MEASURING)
         self.noted = False
-        # Whether a view was met that was changed in place, whose graph is not asked for, and whether the tape says so.
-        self.unread = self.unread_told = False
         self.gone_over = self.looked_up = self.walked = 0
         self.gradients_have_graphs = False
         self.counted: Dict[int, bool] = {}
@@ -186,10 +184,6 @@ class HoldFinder(Holds):
     def _measure_all(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
         tensors = self._tensors()
-        if self.unread and not self.unread_told:
-            self.unread_told = True
-            at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
-            recorder.writer.event("Measure", at=at, name="views-unread", value=1, unit="views")
         nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
         try:
             found = list(self.reader.walk_all(nodes, _MAX_NODES))
@@ -238,7 +232,10 @@ class HoldFinder(Holds):
                 if has_graph(value):
                     tensors.append(value)
                 elif value.requires_grad and value._version and value._is_view():
-                    self.unread = True
+                    # To ask it for its graph would build a node: that of its base has all but this one.
+                    base = value._base
+                    if base is not None and has_graph(base):
+                        tensors.append(base)
                 # A gradient that Python never saw stays unseen: only a backward with create_graph gives it a graph.
                 elif self.gradients_have_graphs and is_learning_leaf(value):
                     if value.grad is not None and value.grad.grad_fn is not None:
