@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import last_part
+from tapecheck.fixes.code import Code, last_part
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.visible import may_be_given
 from tapecheck.source.nodes import id_of, method_called, of_kind
@@ -69,16 +69,19 @@ def hides_uses(context: Context) -> bool:
     """Return whether a file that has a part in the finding may walk, or look into, a graph where the text does not show
     it: in a hook, in text that it executes, through a weak reference, by what a node has saved.
     """
-    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
-    return any(_hides(node) for tree in trees.values() for node in ast.walk(tree))
+    codes = {code.source.path: code for code in (context.code, *context.codes.values())}
+    return any(_hides(code, node) for code in codes.values() for node in ast.walk(code.tree))
 
 
-def _hides(node: ast.AST) -> bool:
+def _hides(code: Code, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        return "hook" in node.attr or node.attr.startswith("_saved_")
+        registers = node.attr.startswith("register_") and node.attr.endswith("hook")
+        return registers or node.attr == "saved_tensors_hooks" or node.attr.startswith("_saved_")
     if isinstance(node, ast.Import):
         return any(alias.name == "weakref" for alias in node.names)
-    return (isinstance(node, ast.ImportFrom) and node.module == "weakref") or id_of(node) in ("eval", "exec")
+    if isinstance(node, ast.Call):
+        return code.path(node.func) in ("builtins.eval", "builtins.exec")
+    return isinstance(node, ast.ImportFrom) and node.module == "weakref"
 
 
 def changes_nothing(collision: Collision) -> bool:

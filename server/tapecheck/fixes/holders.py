@@ -14,10 +14,8 @@ from tapecheck.torchfacts import OpFact
 
 _READ_ONLY = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "print"))
 _DATA = frozenset(("device", "dtype", "grad_fn", "is_leaf", "ndim", "requires_grad", "shape"))
-_SEE_ALL = frozenset((
-    "eval", "exec", "globals", "locals", "register_forward_hook", "register_forward_pre_hook",
-    "register_module_forward_hook", "vars",
-))  # fmt: skip
+_SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
+_HOOKS = frozenset(("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook"))
 _MAY_BE_ITS_ARGUMENT = frozenset(
     ("bool", "byte", "char", "double", "einsum", "long", "short", "sum_to_size", "to_sparse")
 )
@@ -115,7 +113,9 @@ class _Holders:
             if isinstance(node, ast.NamedExpr) and id_of(node.target) == self._name:
                 return True
             # What lists the names, or is called with what each layer computes, may keep it.
-            if isinstance(node, ast.Call) and last_name(node.func) in _SEE_ALL:
+            if isinstance(node, ast.Call) and (
+                last_name(node.func) in _HOOKS or self._code.path(node.func) in _SEE_ALL
+            ):
                 return True
         inner = [node for node in ast.walk(self._scope) if node is not self._scope]
         return any(
