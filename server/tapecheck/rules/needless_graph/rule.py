@@ -133,6 +133,10 @@ def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
     """Return what is built under each call in the loops that train, by loop."""
     found: dict[_Key, Passes] = {}
     dropped: set[_Key] = set()
+    layers: dict[int, set[int]] = {}
+    if all(mode.training for reading in readings for _, mode in reading.modes):
+        # No model is ever evaluated.
+        return []
     for reading, loop in _loops_of(readings):
         key = (loop.event.at.span, loop.event.at.stack)
         end = loop.end if loop.end is not None else len(reading.tape.events)
@@ -143,8 +147,11 @@ def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
             continue
         if loop.iterations < 2 or not reading.complete or not _recording(reading):
             dropped.add(key)
-        layers = {node for node in reading.of_parameters if _forward(reading, reading.ledger.nodes[node])}
-        found.setdefault(key, Passes()).add(reading, loop, reading.of_parameters, layers)
+        own = layers.get(id(reading))
+        if own is None:
+            own = {node for node in reading.of_parameters if _forward(reading, reading.ledger.nodes[node])}
+            layers[id(reading)] = own
+        found.setdefault(key, Passes()).add(reading, loop, reading.of_parameters, own)
     return [passes for key, passes in found.items() if key not in dropped]
 
 
