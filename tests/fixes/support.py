@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tapecheck.check import Report, check
@@ -9,6 +10,7 @@ from tapecheck.fixes import Fix, fixes_for
 from tapecheck.fixes.edit import Change, TextIndex, apply
 from tapecheck.rules.finding import Finding
 from tapecheck.source import from_text
+from tests.cases import under_torch
 
 
 def report_of(text: str, path: str = "train.py") -> Report:
@@ -43,6 +45,23 @@ def fixed(text: str, fix: Fix) -> str:
 def fixes_of(text: str, code: str) -> list[Fix]:
     report = report_of(text)
     return fixes_for(report, finding_of(report, code))
+
+
+def safe_fixes(text: str, code: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the title of each safe fix of a program, of one rule alone where that is named, and the text after it."""
+    report = report_of(text)
+    for finding in report.findings:
+        for fix in fixes_for(report, finding) if code in (None, finding.code) else ():
+            if fix.applicability == "safe":
+                yield fix.title, fixed(text, fix)
+
+
+def run_texts(texts: Sequence[str], folder: Path) -> list[under_torch.Outcome]:
+    """What became of programs under torch, in their order."""
+    paths = [folder / f"{number}.py" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return under_torch.run_all([{"path": path} for path in paths])
 
 
 PROGRAMS = Path(__file__).parent.parent / "cases" / "programs"

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.fixes import fixes_for
 from tests.cases import under_torch
-from tests.fixes.support import fixed, report_of
+from tests.fixes.support import run_texts, safe_fixes
 
 HEAD = """\
 import torch
@@ -118,17 +117,11 @@ def test_one_backward_for_several_computes_what_several_would(tmp_path: Path) ->
     titles: dict[str, list[str]] = {}
     tried: list[tuple[str, str, str]] = []
     for name, text in _programs().items():
-        report = report_of(text)
-        titles[name] = []
-        for finding in report.findings:
-            for fix in fixes_for(report, finding):
-                if fix.applicability == "safe" and ("one backward" in fix.title):
-                    titles[name].append(fix.title)
-                    tried.append((fix.title, text, fixed(text, fix)))
+        found = [(title, after) for title, after in safe_fixes(text) if "one backward" in title]
+        titles[name] = [title for title, _ in found]
+        tried += [(title, text, after) for title, after in found]
     programs = [program for _, text, after in tried for program in (KEEPING + text, after)]
-    for number, program in enumerate(programs):
-        (tmp_path / f"{number}.py").write_text(program)
-    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(programs))])
+    outcomes = run_texts(programs, tmp_path)
     for (title, _, after), meant, now in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
         assert meant["exception"] is None, f"{after}\n{meant['message']}"
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"

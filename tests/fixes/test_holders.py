@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.fixes import fixes_for
 from tests.cases import under_torch
-from tests.fixes.support import fixed, report_of
+from tests.fixes.support import run_texts, safe_fixes
 
 PROGRAM = """\
 import torch
@@ -68,21 +67,11 @@ def test_a_safe_fix_computes_what_the_program_computes_until_it_raises(held: str
     for change, made in product(CHANGES, MADE):
         before = f"{store}\n    first = (w * h).sum()\n    {change}"
         text = PROGRAM.format(made=made, held=before, loss=f"first + {read}")
-        report = report_of(text)
-        for finding in report.findings:
-            if finding.code == "TAPE102":
-                fixes = fixes_for(report, finding)
-                pairs += [(fix.title, text, fixed(text, fix)) for fix in fixes if fix.applicability == "safe"]
-    outcomes = _run([text for _, *texts in pairs for text in texts], tmp_path)
+        pairs += [(title, text, after) for title, after in safe_fixes(text, "TAPE102")]
+    outcomes = run_texts([text for _, *texts in pairs for text in texts], tmp_path)
     for (title, text, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
         assert was["exception"] == "RuntimeError", text
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert now["output"].split()[0] == was["output"].split()[0], f"{title}\n{after}"
     alone = [title for title, _, _ in pairs if "copy" not in title]
     assert bool(alone) == (held in ("alone", "computed with")), alone
-
-
-def _run(texts: list[str], folder: Path) -> list[under_torch.Outcome]:
-    for number, text in enumerate(texts):
-        (folder / f"{number}.py").write_text(text)
-    return under_torch.run_all([{"path": folder / f"{number}.py"} for number in range(len(texts))])

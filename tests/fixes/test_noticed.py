@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.fixes import fixes_for
 from tests.cases import under_torch
-from tests.fixes.support import fixed, report_of
+from tests.fixes.support import run_texts, safe_fixes
 
 STORED = """\
 import torch
@@ -131,17 +130,11 @@ def _held_against_torch(texts: dict[tuple[str, str], str], folder: Path) -> dict
     titles: dict[tuple[str, str], list[str]] = {key: [] for key in texts}
     pairs: list[tuple[str, str, str]] = []
     for key, text in texts.items():
-        report = report_of(text)
-        for finding in report.findings:
-            for fix in fixes_for(report, finding):
-                if fix.applicability == "safe":
-                    titles[key].append(fix.title)
-                    pairs.append((fix.title, text, fixed(text, fix)))
+        found = list(safe_fixes(text))
+        titles[key] += [title for title, _ in found]
+        pairs += [(title, text, after) for title, after in found]
     programs = list(dict.fromkeys(text for _, *both in pairs for text in both))
-    for number, text in enumerate(programs):
-        (folder / f"{number}.py").write_text(text)
-    requests = [{"path": folder / f"{number}.py"} for number in range(len(programs))]
-    outcomes = dict(zip(programs, under_torch.run_all(requests), strict=True))
+    outcomes = dict(zip(programs, run_texts(programs, folder), strict=True))
     for title, before, after in pairs:
         was, now = outcomes[before], outcomes[after]
         assert was["exception"] is None, f"{before}\n{was['message']}"

@@ -9,7 +9,7 @@ import pytest
 
 from tapecheck.fixes import MAX_FIXES, Fix, fixes_for
 from tests.cases import under_torch
-from tests.fixes.support import finding_of, fixed, fixes_of, report_of
+from tests.fixes.support import finding_of, fixed, fixes_of, report_of, run_texts
 
 SETUP = """\
 import torch
@@ -314,9 +314,7 @@ def test_only_the_object_that_has_a_state_is_asked_for_it(wrapped: str, state: s
         "TAPE101",
     )
     safe = [fixed(text, fix) for fix in fixes if fix.applicability == "safe"]
-    for number, after in enumerate(safe):
-        (tmp_path / f"{number}.py").write_text(after)
-    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(safe))])
+    outcomes = run_texts(safe, tmp_path)
     assert [outcome["exception"] for outcome in outcomes] == [None] * len(safe), safe
 
 
@@ -415,9 +413,7 @@ def test_losses_of_which_a_backward_takes_several_are_not_added_as_one(roots: st
         "TAPE101",
     )
     after = [fixed(text, fix) for fix in fixes if fix.applicability == "safe"]
-    for number, one in enumerate(after):
-        (tmp_path / f"{number}.py").write_text(one)
-    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(after))])
+    outcomes = run_texts(after, tmp_path)
     assert [(one["exception"], one["message"]) for one in outcomes] == [(None, "")] * len(after)
 
 
@@ -1785,9 +1781,7 @@ def test_what_of_a_rollout_is_a_constant_and_what_moves_with_it() -> None:
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
     texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]
-    for number, text in enumerate(texts):
-        (tmp_path / f"{number}.py").write_text(text)
-    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(texts))])
+    outcomes = run_texts(texts, tmp_path)
     failed = [
         (outcome["exception"], outcome["message"], text)
         for text, outcome in zip(texts, outcomes, strict=True)

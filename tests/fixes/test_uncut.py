@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.fixes import fixes_for
 from tests.cases import under_torch
-from tests.fixes.support import fixed, report_of
+from tests.fixes.support import run_texts, safe_fixes
 
 PROGRAM = """\
 import copy, json
@@ -49,16 +48,11 @@ def test_a_cut_is_taken_out_where_torch_alone_reads_the_value(tmp_path: Path) ->
     for cut, (line, loss) in CUTS.items():
         for name, read in READS.items():
             text = PROGRAM.format(cut=line, read=read, loss=loss)
-            report = report_of(text)
-            for finding in report.findings:
-                for fix in fixes_for(report, finding):
-                    if fix.applicability == "safe":
-                        safe.add((cut, name))
-                        tried.append((fix.title, text, fixed(text, fix)))
+            found = list(safe_fixes(text))
+            safe |= {(cut, name) for _ in found}
+            tried += [(title, text, after) for title, after in found]
     programs = [program for _, text, after in tried for program in (text, after)]
-    for number, program in enumerate(programs):
-        (tmp_path / f"{number}.py").write_text(program)
-    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(programs))])
+    outcomes = run_texts(programs, tmp_path)
     for (title, _, after), was, now in zip(tried, outcomes[::2], outcomes[1::2], strict=True):
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert now["output"].startswith(was["output"]), f"{title}\n{after}"

@@ -349,6 +349,13 @@ def test_zeros_that_a_backward_adds_clear_nothing(record: Callable[..., RunResul
     assert [finding.code for finding in judge([], record(ZEROS).tape)] == []
 
 
+def _discards(result: RunResult, count: int) -> None:
+    """Assert that no step used a gradient, and how many backwards gave some for nothing."""
+    names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
+    assert "gradients-used" not in names
+    assert [name.partition(":")[0] for name in names].count("gradient-discarded") == count
+
+
 def test_a_step_uses_nothing_of_a_part_that_was_cleared_before_it(record: Callable[..., RunResult]) -> None:
     result = record("""
         import torch
@@ -363,9 +370,7 @@ def test_a_step_uses_nothing_of_a_part_that_was_cleared_before_it(record: Callab
             other.zero_grad()
             (first(torch.ones(2, 3)) + second(torch.ones(2, 3))).sum().backward()
     """)
-    names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
-    assert "gradients-used" not in names
-    assert [name.partition(":")[0] for name in names].count("gradient-discarded") == 4
+    _discards(result, 4)
 
 
 def test_a_closure_is_used_by_a_step_of_the_parameters_it_reaches_only(record: Callable[..., RunResult]) -> None:
@@ -386,9 +391,7 @@ def test_a_closure_is_used_by_a_step_of_the_parameters_it_reaches_only(record: C
             optimizer.step(closure)
             other.zero_grad()
     """)
-    names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]
-    assert "gradients-used" not in names
-    assert [name.partition(":")[0] for name in names].count("gradient-discarded") == 2
+    _discards(result, 2)
 
 
 def test_steps_of_others_are_no_comparison_for_a_backward(record: Callable[..., RunResult]) -> None:
