@@ -55,22 +55,19 @@ def _is_speaking(name: str) -> bool:
 
 def reads_gradients(context: Context) -> bool:
     """Return whether a file that has a part in the finding reads a gradient, or asks torch for a norm of all."""
-    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
-    return any(_speaks(node, True) for tree in trees.values() for node in ast.walk(tree))
+    return any(_speaks(node, True) for code in context.files for node in ast.walk(code.tree))
 
 
 def names_gradients(context: Context) -> bool:
     """Return whether a file that has a part in the finding asks for attributes by names that it works out."""
-    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
-    return any(id_of(node) in ("getattr", "vars") for tree in trees.values() for node in ast.walk(tree))
+    return any(id_of(node) in ("getattr", "vars") for code in context.files for node in ast.walk(code.tree))
 
 
 def hides_uses(context: Context) -> bool:
     """Return whether a file that has a part in the finding may walk, or look into, a graph where the text does not show
     it: in a hook, in text that it executes, through a weak reference, by what a node has saved.
     """
-    codes = {code.source.path: code for code in (context.code, *context.codes.values())}
-    return any(_hides(code, node) for code in codes.values() for node in ast.walk(code.tree))
+    return any(_hides(code, node) for code in context.files for node in ast.walk(code.tree))
 
 
 def _hides(code: Code, node: ast.AST) -> bool:
@@ -93,11 +90,10 @@ def gradients_add_up(context: Context) -> bool:
     """Return whether the gradient of a sum is the sum of the gradients, and who gets it does nothing else with it: no
     hook, and no backward of the program's own, is in the files.
     """
-    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
-    for tree in trees.values():
-        if any("hook" in node.attr for node in of_kind(tree, ast.Attribute)):
+    for code in context.files:
+        if any("hook" in node.attr for node in of_kind(code.tree, ast.Attribute)):
             return False
-        if any(last_part(base) == "Function" for node in of_kind(tree, ast.ClassDef) for base in node.bases):
+        if any(last_part(base) == "Function" for node in of_kind(code.tree, ast.ClassDef) for base in node.bases):
             return False
     return True
 

@@ -63,6 +63,11 @@ class Context:
         return tapes
 
     @property
+    def files(self) -> list[Code]:
+        """Return the files that have a part in the finding, each once, the one in which it may be mended first."""
+        return list({code.source.path: code for code in (self.code, *self.codes.values())}.values())
+
+    @property
     def readings(self) -> list[Reading]:
         if self._readings is None:
             self._readings = [Reading(tape) for tape in self.tapes]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from typing import NamedTuple
 
-from tapecheck import torchfacts
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import dotted
+from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
+from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
 from tapecheck.tape import Node, Span
 from tapecheck.torchfacts import OpFact
 
@@ -30,7 +31,7 @@ def held_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
     True only where the text and the tapes show it: the name is given a tensor made there, and from then until the
     change, in all rounds of the loops between them, nothing stores, returns a view of, or is handed the tensor.
     """
-    return isinstance(value, ast.Name) and _Holders(context, statement, value.id).none
+    return isinstance(value, ast.Name) and _Holders(context, statement, value.id).none()
 
 
 def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
@@ -39,8 +40,16 @@ def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bo
     if not isinstance(value, ast.Name):
         return holders.is_fresh(value)
     if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [value.id]:
-        return holders.none
-    return holders.none and not holders.read_later()
+        return holders.none()
+    return holders.none() and not holders.read_later()
+
+
+class _Built(NamedTuple):
+    """Where the tapes have nodes: all places, those of views, and the calls that led to any."""
+
+    nodes: set[Span]
+    views: set[Span]
+    through: set[Span]
 
 
 class _Holders:
@@ -50,13 +59,14 @@ class _Holders:
         self._context, self._code = context, context.code
         self._statement, self._name = statement, name
         self._scope = self._code.function(statement)
+        # The functions whose parameters are looked at, each handed on by the one before.
         self._inside: list[ast.FunctionDef] = []
         self._own = {node.name for node in of_kind(self._code.tree, ast.FunctionDef)}
-        self._spans: tuple[set[Span], set[Span], set[Span]] | None = None
+        self._places: _Built | None = None
         self._given = self._given_before()
 
-    @property
     def none(self) -> bool:
+        """Return whether nothing else holds it."""
         code, given = self._code, self._given
         if given is None or self._reaches_others():
             return False
@@ -141,8 +151,7 @@ class _Holders:
         fact = self._op(value)
         if fact is not None:
             return _is_new(fact) and not _may_be_in_place(value)
-        made, views, _ = self._made_at()
-        return self._is_native(value) and self._span(value) in made - views
+        return self._is_native(value) and self._span(value) not in self._built().views
 
     def _only_reads(self, value: ast.expr) -> bool:
         """Return whether what an expression is part of computes with it, and neither keeps nor views it."""
@@ -174,7 +183,7 @@ class _Holders:
         parameter = self._parameter(outer, value)
         if parameter is not None:
             return self._parameter_only_read(*parameter)
-        return self._is_native(outer) and (self._span(outer) not in self._made_at()[1] or self._only_reads(outer))
+        return self._is_native(outer) and (self._span(outer) not in self._built().views or self._only_reads(outer))
 
     def _adds_up(self, statement: ast.AugAssign) -> bool:
         """Return whether the target is a sum: a list that a tensor is added to gets views of it."""
@@ -219,38 +228,28 @@ class _Holders:
 
     def _op(self, call: ast.Call) -> OpFact | None:
         """Return the op of torch that a call is by its path, or by the name of a method that is nobody else's."""
-        func, path = call.func, self._code.path(call.func)
-        if path.startswith("torch."):
-            return torchfacts.load().op(path.rpartition(".")[2])
-        if isinstance(func, ast.Attribute) and func.attr not in self._own and not path:
-            return torchfacts.load().op(func.attr)
-        return None
+        if attr_of(call.func) in self._own and not self._code.path(call.func):
+            return None
+        return op_called(self._code, call)
 
     def _is_native(self, call: ast.Call) -> bool:
         """Return whether the tapes show that a call builds nodes, and that none of the program's code runs in it."""
-        made, _, through = self._made_at()
-        span = self._span(call)
-        return span in made and span not in through
+        built, span = self._built(), self._span(call)
+        return span in built.nodes and span not in built.through
 
     def _span(self, node: ast.expr) -> Span:
         code = self._code
         return code.index.span(code.source.path, code.start(node), code.end(node))
 
-    def _made_at(self) -> tuple[set[Span], set[Span], set[Span]]:
-        """Return where nodes were built, where views were, and the calls that led to any."""
-        if self._spans is None:
-            made: set[Span] = set()
-            views: set[Span] = set()
-            through: set[Span] = set()
-            for tape in self._context.tapes:
-                for event in tape.events:
-                    if isinstance(event, Node):
-                        made.add(event.at.span)
-                        through.update(frames(event.at)[1:])
-                        if "View" in event.op or "Alias" in event.op or "AsStrided" in event.op:
-                            views.add(event.at.span)
-            self._spans = made, views, through
-        return self._spans
+    def _built(self) -> _Built:
+        if self._places is None:
+            self._places = _Built(set(), set(), set())
+            for event in (event for tape in self._context.tapes for event in tape.events if isinstance(event, Node)):
+                self._places.nodes.add(event.at.span)
+                self._places.through.update(frames(event.at)[1:])
+                if "View" in event.op or "Alias" in event.op or "AsStrided" in event.op:
+                    self._places.views.add(event.at.span)
+        return self._places
 
 
 def _may_be_in_place(call: ast.Call) -> bool:

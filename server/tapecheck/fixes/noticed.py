@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from tapecheck import torchfacts
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, root_name
+from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import attr_of, of_kind, walk
+from tapecheck.source.nodes import of_kind, walk
 from tapecheck.tape import Hold, Span
 
 _ASKING = frozenset((
@@ -42,8 +42,7 @@ _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
 
 def asks_for_graphs(context: Context) -> bool:
     """Return whether a file that has a part in the finding asks of a value, not of a parameter, for its graph."""
-    trees = {code.source.path: code.tree for code in (context.code, *context.codes.values())}
-    return any(_asks(tree) for tree in trees.values())
+    return any(_asks(code.tree) for code in context.files)
 
 
 def catches(bodies: Iterable[ast.AST]) -> bool:
@@ -128,6 +127,5 @@ def _computes_or_stores(code: Code, call: ast.Call) -> bool:
         return True
     if isinstance(call.func, ast.Attribute) and not path and call.func.attr in _STORING:
         return True
-    name = path.rpartition(".")[2] if path.startswith("torch.") else "" if path else attr_of(call.func)
-    fact = torchfacts.load().op(name) if name else None
+    fact = op_called(code, call)
     return fact is not None and not fact.writing.mutates and not fact.writing.may_mutate

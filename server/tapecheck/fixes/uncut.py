@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tapecheck import torchfacts
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.noticed import asks_for_graphs
+from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import attr_of, given_to, of_kind
 from tapecheck.tape import Node, Span
@@ -71,8 +71,4 @@ def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> boo
     name = attr_of(call.func)
     if name == "backward":
         return True
-    if path and not path.startswith("torch."):
-        return False
-    facts = torchfacts.load()
-    fact = facts.op(path.removeprefix("torch.")) or facts.op(path.rpartition(".")[2]) if path else facts.op(name)
-    return fact is not None and name not in _REFUSING
+    return op_called(code, call, whole=True) is not None and name not in _REFUSING

@@ -105,10 +105,9 @@ def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
 
 def _read_elsewhere(context: Context, function: ast.AST) -> bool:
     """Return whether another function than one reads gradients, or some code by a name in a text."""
-    trees = {code.source.path: code for code in (context.code, *context.codes.values())}
     return names_gradients(context) or any(
         node.attr == "grad" and isinstance(node.ctx, ast.Load) and code.function(node) is not function
-        for code in trees.values()
+        for code in context.files
         for node in of_kind(code.tree, ast.Attribute)
     )
 
