@@ -697,6 +697,26 @@ def test_a_failure_of_one_backward_confirms_no_finding_at_another(tmp_path: Path
     assert said == [(17, "not-reached"), (22, "confirmed")]
 
 
+def test_views_of_what_a_step_changes_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "views.py"
+    path.write_text(
+        "import torch\n"
+        "net = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "kept = []\n"
+        "for i in range(8):\n"
+        "    kept.append(net.weight[0])\n"
+        "    optimizer.zero_grad()\n"
+        "    net(torch.randn(2, 4)).pow(2).mean().backward()\n"
+        "    optimizer.step()\n"
+    )
+    predicted = [item for item in check(read_source(str(path))).findings if item.code == "TAPE201"]
+    assert len(predicted) == 1
+    judged = confirm(str(path), RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET), predicted)[1]
+    (mine,) = (item for item in judged if item.code == "TAPE201")
+    assert mine.evidence is None or mine.evidence.verdict != "refuted"
+
+
 def test_a_view_that_is_changed_in_place_refutes_no_growth(tmp_path: Path) -> None:
     path = tmp_path / "view.py"
     path.write_text(

@@ -183,12 +183,12 @@ class HoldFinder(Holds):
 
     def _measure_all(self, recorder: Recording, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
-        tensors = self._tensors()
+        tensors, unasked = self._tensors()
         nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
         try:
             found = list(self.reader.walk_all(nodes, _MAX_NODES))
             self.walked += len(found)
-            self._write_alive(recorder, lines, loop, len(found), self.reader.saved_bytes(found))
+            self._write_alive(recorder, lines, loop, len(found) + unasked, self.reader.saved_bytes(found))
             found.clear()
         finally:
             tensors.clear()
@@ -224,15 +224,16 @@ class HoldFinder(Holds):
             self.met += [TensorRef(value) for value in found if id(value) not in known_ids]
         return found
 
-    def _tensors(self) -> List[Tensor]:
-        """Return the live tensors that lead to a graph."""
-        tensors = []
+    def _tensors(self) -> Tuple[List[Tensor], int]:
+        """Return the live tensors that lead to a graph, and how many more have a node that is not asked for."""
+        tensors, unasked = [], 0
         for value in self.live():
             try:
                 if has_graph(value):
                     tensors.append(value)
                 elif value.requires_grad and value._version and value._is_view():
-                    # To ask it for its graph would build a node: that of its base has all but this one.
+                    # To ask it for its graph would build a node: that of its base has all but the view's own.
+                    unasked += 1
                     base = value._base
                     if base is not None and has_graph(base):
                         tensors.append(base)
@@ -242,7 +243,7 @@ class HoldFinder(Holds):
                         tensors.append(value)
             except Exception:
                 continue
-        return tensors
+        return tensors, unasked
 
     def _write(
         self, recorder: Recording, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Node],
