@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -414,9 +415,18 @@ for round in range(5):
 """
 
 
+def _into_sets(program: str) -> str:
+    return program.replace("[], []", "set(), set()").replace(".append", ".add")
+
+
+def _into_strange_lists(program: str) -> str:
+    return program.replace(".append(row)", ".insert(0, row)")
+
+
+@pytest.mark.parametrize("holds", [str, _into_sets, _into_strange_lists])
 @pytest.mark.parametrize("ends", ["not going", "len(going) == 0", "len(over) > 5"])
-def test_what_is_put_into_a_list_decides_what_its_length_does(ends: str) -> None:
-    program = _FILLED.replace("ENDS", ends)
+def test_what_is_put_into_a_container_decides_what_its_length_does(ends: str, holds: Callable[[str], str]) -> None:
+    program = holds(_FILLED.replace("ENDS", ends))
     assert [one.code for one in check(from_text(program, "program.py")).findings if one.code == "TAPE301"] == []
 
 

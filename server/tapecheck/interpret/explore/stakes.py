@@ -30,6 +30,8 @@ class Watched:
     names: set[tuple[str, str]] = field(default_factory=set)
     effects: int = 0
     """What the code can do that the answers so far left out, as bits of `Effect`."""
+    by_names: bool = False
+    """Whether a verdict hangs on it by what a condition read that was met: whatever its own code mentions."""
 
     def add(self, stake: Stake, lines: Set[tuple[str, int]], effects: int = 0) -> None:
         self.stake = max(self.stake, stake)

@@ -430,6 +430,11 @@ class Watcher:
         watched = self.watched.get(place)
         return Stake.VERDICT if watched is None else watched.stake
 
+    def decides(self, place: Place) -> bool:
+        """Whether the answer to a condition is known to decide another one that a verdict hangs on."""
+        watched = self.watched.get(place)
+        return watched is not None and watched.by_names
+
     def does(self, place: Place | None, effect: Effect) -> bool:
         """Whether the other answer to a condition may do something of that kind; yes where that is not known."""
         watched = self.watched.get(place) if place is not None else None
@@ -439,9 +444,11 @@ class Watcher:
         """See, at the end of a way, what hangs on the conditions that only gave names other numbers."""
         for watched in self.watched.values():
             for file, name in watched.names:
-                if watched.stake is Stake.VERDICT:
+                if watched.by_names:
                     break
-                watched.stake = max(watched.stake, self._of_name(world, file, name, set()))
+                stake = self._of_name(world, file, name, set())
+                watched.add(stake, set())
+                watched.by_names = stake is Stake.VERDICT
         for place in world.choices.hidden & self.watched.keys():
             # Whatever is found may be there for this answer alone.
             self.watched[place].add(Stake.CERTAINTY, {(place[0], -1)})

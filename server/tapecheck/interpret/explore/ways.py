@@ -56,7 +56,9 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
         for place, asked in world.choices.asked.items():
             decided = (asked.statement, *world.choices.followers.get(place, ()))
             notes = watcher.notes_of(place[0])
-            if place in patterns or place in dull or not any(_relevant(one, names, notes) for one in decided):
+            if place in patterns or place in dull:
+                continue
+            if not watcher.decides(place) and not any(_relevant(one, names, notes) for one in decided):
                 continue
             chosen = heads.get(place, place) in turned
             if len(turned) == limits.MAX_TURNED and not chosen:
