@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 
 from tapecheck.fixes.candidate import Context
@@ -35,12 +36,65 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
         inside = {id(part) for spot in spots for part in of_kind(spot, ast.expr)}
         names = _names(code, spots, nodes)
         for node in nodes:
+            if _leaves(node, inside, names) and refuses_graphs(context):
+                return False
+            if (
+                not shown
+                and id(node) not in inside
+                and any(_holds(part, inside, names) for part in _read_as_numbers(node))
+            ):
+                return False
             if not isinstance(node, ast.Call) or id(node) in inside:
                 continue
             given = [*given_to(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
             if any(_holds(part, inside, names) for part in given) and not _takes(code, node, native, shown=shown):
                 return False
     return True
+
+
+def _leaves(node: ast.AST, inside: set[int], names: set[str]) -> bool:
+    """Return whether other functions get a value: it is given back, or stored in an object or container."""
+    if isinstance(node, (ast.Return, ast.Yield)):
+        return node.value is not None and _holds(node.value, inside, names)
+    stored = isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None
+    return stored and any(not isinstance(part, ast.Name) for part in targets(node)) and _holds(node, inside, names)
+
+
+def _read_as_numbers(node: ast.AST) -> list[ast.expr]:
+    """Return the parts of a node that a tensor does not stand for as a number does: indices, keys, elements."""
+    match node:
+        case ast.Subscript(slice=index):
+            return [index]
+        case ast.Dict(keys=keys, values=values):
+            return [part for part in (*keys, *values) if part is not None]
+        case ast.List(elts=parts, ctx=ast.Load()) | ast.Tuple(elts=parts, ctx=ast.Load()) | ast.Set(elts=parts):
+            return parts
+        case ast.Compare(ops=operators) if any(
+            isinstance(one, (ast.In, ast.Is, ast.IsNot, ast.NotIn)) for one in operators
+        ):
+            return [node.left, *node.comparators]
+    return []
+
+
+def refuses_graphs(context: Context) -> bool:
+    """Return whether a file that has a part in the finding calls what raises where a value has a graph."""
+    return any(_refuses(code, node) for code in context.files for node in ast.walk(code.tree))
+
+
+def _refuses(code: Code, node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _REFUSING
+    if not isinstance(node, ast.Call):
+        return False
+    path = code.path(node.func)
+    # What Python's own library does with a tensor it does by the tensor's methods; a copy asks for its graph.
+    known = ("", "torch", *sys.stdlib_module_names)
+    return path.partition(".")[0] not in known or path.startswith("copy.") or _fills(node)
+
+
+def _fills(call: ast.Call) -> bool:
+    """Return whether a call writes its result into a tensor that it is given: no graph can lead through that."""
+    return any(keyword.arg in ("out", None) for keyword in call.keywords)
 
 
 def _names(code: Code, spots: list[ast.expr], nodes: list[ast.AST]) -> set[str]:
@@ -64,6 +118,8 @@ def _holds(node: ast.AST, inside: set[int], names: set[str]) -> bool:
 
 def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> bool:
     path = code.path(call.func)
+    if _fills(call):
+        return False
     if path == "builtins.print":
         return shown or all(isinstance(part, (ast.JoinedStr, ast.Constant)) for part in call.args)
     if path in _TAKING or code.index.span(code.source.path, code.start(call), code.end(call)) in native:

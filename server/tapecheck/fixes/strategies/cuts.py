@@ -10,8 +10,9 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.noticed import asks_for_graphs
 from tapecheck.fixes.story import frames
-from tapecheck.fixes.uncut import only_torch_reads
+from tapecheck.fixes.uncut import only_torch_reads, refuses_graphs
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
@@ -166,7 +167,7 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
                 f"Switch recording off within `{function.name}` alone: `@{torch}.no_grad()`",
                 "Recording is on again after the call; what the function computes has no graph, as before.",
                 [*imported, decorated, gone],
-                context.stops,
+                context.stops and not refuses_graphs(context) and not asks_for_graphs(context),
                 "switch",
             )
 

@@ -23,6 +23,9 @@ _SAME_IN_TORCH = frozenset({
     "mean", "minimum", "prod", "sign", "sin", "sinh", "sqrt", "square", "sum", "tan", "tanh", "where",
 })  # fmt: skip
 """Functions that NumPy and torch have by the same name, for the same thing."""
+_REDUCING = frozenset(("mean", "prod", "sum"))
+_TAKING_NUMBERS = frozenset(("clip", "where", *_REDUCING))
+"""Functions of torch that take numbers behind the tensor: a bound, a value, a dimension."""
 TO_INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})
 CASTS = frozenset({"float", "double", "half", "type", "to", "type_as", *TO_INTEGERS})
 _LOGIT_LOSS = "cross_entropy"
@@ -204,10 +207,7 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) ->
     if not any(map(carries, given)):
         return []
     if owner in ("np", "numpy") and last not in ("array", "asarray"):
-        if last not in _SAME_IN_TORCH:
-            return None
-        torch = code.torch()
-        return [code.replace(node.func, f"{torch[0]}.{last}"), *torch[1]]
+        return _in_torch(code, node, last, carries) if last in _SAME_IN_TORCH else None
     converts = called in _CONVERTING or last in ("from_numpy", "Variable") or is_copying(called)
     if not node.args or isinstance(node.args[0], ast.Starred) or not converts:
         return []
@@ -215,6 +215,38 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) ->
     if isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or is_list(code, value):
         return None
     return _only_argument(code, node, value)
+
+
+def _in_torch(code: Code, call: ast.Call, name: str, carries: _Carrying) -> list[Change] | None:
+    """Return the changes that let torch's function of a name do what NumPy's does; None where it does not take what
+    that takes. Several values in a list are stacked.
+    """
+    given = {keyword.arg for keyword in call.keywords}
+    if not given <= ({"axis", "keepdims"} if "axis" in given else set()):
+        return None
+    torch, needed = code.torch()
+    changes = [code.replace(call.func, f"{torch}.{name}"), *needed]
+    for position, one in enumerate(call.args):
+        if not position and name in _REDUCING and (parts := _parts(one)) and all(map(carries, parts)):
+            start, end = code.start(one), code.end(one)
+            changes += [Change(start, start, f"{torch}.stack("), Change(end, end, ")")]
+            continue
+        number = position and name in _TAKING_NUMBERS and _is_number(one)
+        if _parts(one) or isinstance(one, ast.Starred) or is_list(code, one) or not (number or carries(one)):
+            return None
+    return changes
+
+
+def _parts(values: ast.expr) -> list[ast.expr]:
+    """Return the values that a list or tuple is written with."""
+    if isinstance(values, ast.ListComp):
+        return [values.elt]
+    return values.elts if isinstance(values, (ast.List, ast.Tuple)) else []
+
+
+def _is_number(value: ast.expr) -> bool:
+    value = value.operand if isinstance(value, ast.UnaryOp) else value
+    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
 
 def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Change:
