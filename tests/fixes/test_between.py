@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,26 @@ LOOPS = {
     "that clips": "for head in heads:\n        head(h).mean().backward()\n        nn.utils.clip_grad_norm_([w], 0.1)",
     "that changes": "for head in heads:\n        (h * v).sum().backward()\n        v.data.add_(1)",
 }
+# How long a loop is where the program comes to it again; the first ones: as long as before.
+LENGTHS = {
+    "a display": "losses = [(h * v).sum(), h.sum()]",
+    "as many as a range": "losses = [(h * k).sum() for k in range(1, 3)]",
+    "a split": "losses = [k.sum() for k in h.chunk(2)]",
+    "as many as rounds": "losses = [(h * k).sum() for k in range(2 - step)]",
+    "as many as asked": "losses = [(h * k).sum() for k in range(counts[step])]",
+    "emptied": "losses = [(h * v).sum(), h.sum()]\n    if step: losses.clear()",
+}
+ADDED = {
+    "a loop": "for loss in losses:\n        loss.backward()",
+    "a loop with more": "for loss in losses:\n        print(float(loss))\n        loss.backward()",
+}
+HOOKS_ELSEWHERE = {
+    "a hook by another name": "from torch.autograd.graph import register_multi_grad_hook as told\n"
+    "told((w,), lambda gs: print('hook'))",
+    "a hook of a module": "heads[0].register_full_backward_hook(lambda m, i, o: print('hook'))",
+    "what is saved": "torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: print('hook') or t).__enter__()",
+    "a step hook": "optimizer.register_step_post_hook(lambda *a: print('hook'))",
+}
 KEEPING = """\
 import torch as _torch
 _backward = _torch.Tensor.backward
@@ -109,6 +130,12 @@ def _programs() -> dict[str, str]:
     for name, hook in HOOKS.items():
         text = TWO.format(pre="pass", first="a.backward()", between="pass", second="b.backward()")
         texts[f"a hook on {name}"] = HEAD.format(setup=f"{SETUP}{hook}") + text
+    for name, hook in HOOKS_ELSEWHERE.items():
+        text = TWO.format(pre="pass", first="a.backward()", between="pass", second="heads[0](h).sum().backward()")
+        texts[f"a hook on {name}"] = HEAD.format(setup=f"{SETUP}{hook}") + text
+    for (length, losses), (name, loop) in product(LENGTHS.items(), ADDED.items()):
+        text = TWO.format(pre=losses, first=loop, between="pass", second="pass")
+        texts[f"{name} over {length}"] = HEAD.format(setup=f"{SETUP}counts = [2, 0]\n") + text
     return texts
 
 
@@ -126,7 +153,8 @@ def test_one_backward_for_several_computes_what_several_would(tmp_path: Path) ->
         assert meant["exception"] is None, f"{after}\n{meant['message']}"
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert _is_same(meant["output"], now["output"]), f"{title}\n{after}\n{meant['output']}\n{now['output']}"
-    for name in ("nothing", "print", "a loop of losses", "a loop of heads"):
+    long = ("a display", "as many as a range", "a split")
+    for name in ("nothing", "print", "a loop of losses", "a loop of heads", *(f"a loop over {one}" for one in long)):
         assert titles[name], name
 
 

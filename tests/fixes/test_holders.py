@@ -11,6 +11,7 @@ from tests.cases import under_torch
 from tests.fixes.support import run_texts, safe_fixes
 
 PROGRAM = """\
+import functools
 import torch
 import torch.nn.functional as F
 w = torch.full((3,), 0.5, requires_grad=True)
@@ -18,6 +19,18 @@ optimizer = torch.optim.SGD([w], lr=0.1)
 class Holder:
     def put(self, tensor):
         self.tensor = tensor
+    def __lshift__(self, tensor):
+        self.tensor = tensor
+        return self
+    def __rmatmul__(self, tensor):
+        self.tensor = tensor
+        return self
+    def __getitem__(self, tensor):
+        self.tensor = tensor
+        return self
+    def __contains__(self, tensor):
+        self.tensor = tensor
+        return True
     def same(self, tensor):
         return tensor
     def loss(self, tensor):
@@ -54,6 +67,17 @@ HELD = {
     "itself with a sign": ("d = +h", "(w + d).exp().sum()"),
     "itself in its own type": ("d = h.float()", "(w + d).exp().sum()"),
     "a walrus": ("print((d := h).shape)", "(w + d).exp().sum()"),
+    "an operator": ("holder << h", "holder.loss(holder.tensor)"),
+    "an operator from the right": ("holder.__dict__.clear(); h @ holder", "holder.loss(holder.tensor)"),
+    "an item": ("holder[h]", "holder.loss(holder.tensor)"),
+    "a membership": ("h in holder", "holder.loss(holder.tensor)"),
+    "a key": ("d = {}; d[h] = 1", "(w + next(iter(d))).exp().sum()"),
+    "rows": ("rows = []; rows += h", "(w[0] + rows[0].data).exp().sum()"),
+    "rows behind others": ("rows = [w] * 2; rows += h", "(w[0] + rows[2].data).exp().sum()"),
+    "a view by a function of its own": (
+        "turned = functools.partial(torch.transpose, dim0=0, dim1=0); d = turned(h)",
+        "(w + d).exp().sum()",
+    ),
     "all names": ("d = dict(locals())", "(w + d['h']).exp().sum()"),
     "a conditional": ("d = h if float(h.sum()) < 9 else w", "(w + d).exp().sum()"),
 }
@@ -75,3 +99,71 @@ def test_a_safe_fix_computes_what_the_program_computes_until_it_raises(held: str
         assert now["output"].split()[0] == was["output"].split()[0], f"{title}\n{after}"
     alone = [title for title, _, _ in pairs if "copy" not in title]
     assert bool(alone) == (held in ("alone", "computed with")), alone
+
+
+MODES = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+linear, layer = nn.Linear(3, 3), {layer}
+def step(x):
+    y = linear(x).exp()
+    z = layer(y)
+    {change}
+    return (y ** 2).sum() + z.sum(), z
+layer.eval()
+with torch.no_grad():
+    loss, z = step(torch.ones(2, 3))
+print(round(z.sum().item(), 3), round(loss.item(), 3), flush=True)
+layer.train()
+step(torch.randn(2, 3))[0].backward()
+"""
+LAYERS = {
+    "new": "nn.BatchNorm1d(3)",
+    "given back": "nn.Dropout(0.5)",
+    "given back by a part": "nn.Sequential(nn.Dropout(0.5), nn.Identity())",
+    "a view": "nn.Sequential(nn.Flatten(), nn.Flatten())",
+}
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_layer_that_gives_back_what_it_is_given_in_one_mode(tmp_path: Path) -> None:
+    pairs: list[tuple[str, str, str]] = []
+    for layer, change in product(LAYERS.values(), ("y += 1", "y.mul_(3)")):
+        text = MODES.format(layer=layer, change=change)
+        pairs += [(title, text, after) for title, after in safe_fixes(text, "TAPE102")]
+    outcomes = run_texts([text for _, *texts in pairs for text in texts], tmp_path)
+    for (title, text, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
+        assert was["exception"] == "RuntimeError", text
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert now["output"] == was["output"], f"{title}\n{after}"
+    assert any("BatchNorm" in text and "out of place" in title for title, text, _ in pairs)
+
+
+ITSELF = """\
+import torch
+w = torch.full((3,), 0.5, requires_grad=True)
+def curve(x):
+    {op}
+    return x
+h = w * 2
+{call}
+h.add_(torch.ones(3))
+loss = h.sum()
+print(round(float(loss), 3), flush=True)
+loss.backward()
+"""
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_an_op_that_changes_what_it_saves_works_on_no_copy(tmp_path: Path) -> None:
+    calls = [("pass", f"h.{op}_()") for op in ("sigmoid", "exp", "tanh", "sqrt")]
+    calls += [("x.sigmoid_()", "curve(h)"), ("pass", "torch.sigmoid_(h)"), ("pass", "torch.exp(h, out=h.detach())")]
+    pairs: list[tuple[str, str, str]] = []
+    for op, call in calls:
+        text = ITSELF.format(op=op, call=call)
+        pairs += [(title, text, after) for title, after in safe_fixes(text, "TAPE102")]
+    outcomes = run_texts([text for _, *texts in pairs for text in texts], tmp_path)
+    for (title, _, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert now["output"] == was["output"], f"{title}\n{after}"

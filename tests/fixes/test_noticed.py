@@ -39,10 +39,13 @@ KEEPS = {
     "a hook": "kept.append(x); x.register_hook(lambda g: g * 2); return x",
     "a kept gradient": "kept.append(x); x.retain_grad(); return x",
     "a change in place": "kept.append(x); x.mul_(2); return x",
+    "another object": "kept.append(x); box.x = x",
 }
 ENDS = {
     "formatted": "print(f'{float(total):.2f}')",
     "shown": "print('%d %.2f' % (step, float(total)))",
+    "asked which object": "print(bool(kept) and kept[-1] is loss)",
+    "asked by name": "print([getattr(k, 'requires' '_grad') for k in (*kept, torch.as_tensor(total))])",
     "asked for its graph": "print(getattr(total, 'shape', 0), any(k.requires_grad for k in kept), hasattr(total, 'x'))",
     "in a dict": "d = {'t': total}; print(round(d['t'].item(), 2) if d['t'] else 0)",
     "unpacked": "t, n = total, 3; print(round(t.item(), 2) if t else 0)",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 
 from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import Code, last_part
+from tapecheck.fixes.code import Code
+from tapecheck.fixes.hooks import registers_hook
+from tapecheck.fixes.overloaded import texts
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.visible import may_be_given
-from tapecheck.source.nodes import id_of, method_called, of_kind
+from tapecheck.source.nodes import id_of, method_called
 from tapecheck.tape import InPlace
 
+_OWN_BACKWARD = re.compile(r"\bclass\s+\w+\s*\([^)]*\bFunction\b")
 _SPEAKING = "grad"
 _HARMLESS = frozenset((
     "enable_grad", "grad_fn", "is_grad_enabled", "no_grad", "requires_grad", "requires_grad_", "set_grad_enabled",
@@ -67,13 +71,12 @@ def hides_uses(context: Context) -> bool:
     """Return whether a file that has a part in the finding may walk, or look into, a graph where the text does not show
     it: in a hook, in text that it executes, through a weak reference, by what a node has saved.
     """
-    return any(_hides(code, node) for code in context.files for node in ast.walk(code.tree))
+    return registers_hook(context) or any(_hides(code, node) for code in context.files for node in ast.walk(code.tree))
 
 
 def _hides(code: Code, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        registers = node.attr.startswith("register_") and node.attr.endswith("hook")
-        return registers or node.attr == "saved_tensors_hooks" or node.attr.startswith("_saved_")
+        return node.attr.startswith("_saved_")
     if isinstance(node, ast.Import):
         return any(alias.name == "weakref" for alias in node.names)
     if isinstance(node, ast.Call):
@@ -88,14 +91,9 @@ def changes_nothing(collision: Collision) -> bool:
 
 def gradients_add_up(context: Context) -> bool:
     """Return whether the gradient of a sum is the sum of the gradients, and who gets it does nothing else with it: no
-    hook, and no backward of the program's own, is in the files.
+    hook, and no backward of the program's own, is in its files.
     """
-    for code in context.files:
-        if any("hook" in node.attr for node in of_kind(code.tree, ast.Attribute)):
-            return False
-        if any(last_part(base) == "Function" for node in of_kind(code.tree, ast.ClassDef) for base in node.bases):
-            return False
-    return True
+    return not registers_hook(context) and not any(_OWN_BACKWARD.search(text) for text in texts(context.report))
 
 
 def only_backward(statements: Sequence[ast.stmt]) -> bool:

@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import dotted
-from tapecheck.fixes.ops import op_called
+from tapecheck.fixes.hooks import registers_hook
+from tapecheck.fixes.noticed import lists_names
+from tapecheck.fixes.ops import hands_back, op_called
+from tapecheck.fixes.overloaded import has_items, has_operator
 from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
+from tapecheck.source.nodes import attr_of, id_of, is_literal, of_kind
 from tapecheck.tape import Node, Span
 from tapecheck.torchfacts import OpFact
 
 _READ_ONLY = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "print"))
 _DATA = frozenset(("device", "dtype", "grad_fn", "is_leaf", "ndim", "requires_grad", "shape"))
-_SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
-_HOOKS = frozenset(("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook"))
 _MAY_BE_ITS_ARGUMENT = frozenset(
     ("bool", "byte", "char", "double", "einsum", "long", "short", "sum_to_size", "to_sparse")
 )
@@ -45,10 +46,9 @@ def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bo
 
 
 class _Built(NamedTuple):
-    """Where the tapes have nodes: all places, those of views, and the calls that led to any."""
+    """Where the tapes have nodes, by name, and the calls that led to any."""
 
-    nodes: set[Span]
-    views: set[Span]
+    nodes: dict[Span, set[str]]
     through: set[Span]
 
 
@@ -122,11 +122,9 @@ class _Holders:
                 return True
             if isinstance(node, ast.NamedExpr) and id_of(node.target) == self._name:
                 return True
-            # What lists the names, or is called with what each layer computes, may keep it.
-            if isinstance(node, ast.Call) and (
-                last_name(node.func) in _HOOKS or self._code.path(node.func) in _SEE_ALL
-            ):
-                return True
+        # What lists the names may keep it, and what is called with what each layer computes, or each op saves.
+        if lists_names(self._code) or registers_hook(self._context):
+            return True
         inner = [node for node in ast.walk(self._scope) if node is not self._scope]
         return any(
             isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and self._code.named(node, self._name)
@@ -145,21 +143,27 @@ class _Holders:
         """Return whether an expression makes a tensor that nothing has but who reads the expression."""
         if isinstance(value, ast.BinOp) or (isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub)):
             # `+x` is x itself.
-            return True
+            return self._is_of_tensors(value)
         if not isinstance(value, ast.Call):
             return False
         fact = self._op(value)
         if fact is not None:
             return _is_new(fact) and not _may_be_in_place(value)
-        return self._is_native(value) and self._span(value) not in self._built().views
+        return self._is_native(value) and not self._may_share(value)
+
+    def _is_of_tensors(self, value: ast.BinOp | ast.UnaryOp | ast.Compare) -> bool:
+        """Return whether an operator is torch's or Python's own: no class of the program says what it does."""
+        return self._is_native(value) or not has_operator(self._context.report, value)
 
     def _only_reads(self, value: ast.expr) -> bool:
         """Return whether what an expression is part of computes with it, and neither keeps nor views it."""
         outer = self._code.parent(value)
-        if isinstance(outer, (ast.BinOp, ast.Compare, ast.FormattedValue, ast.Expr)):
+        if isinstance(outer, (ast.FormattedValue, ast.Expr)):
             return True
+        if isinstance(outer, (ast.BinOp, ast.Compare)):
+            return self._is_of_tensors(outer)
         if isinstance(outer, ast.UnaryOp):
-            return not isinstance(outer.op, ast.UAdd) or self._only_reads(outer)
+            return self._is_of_tensors(outer) and (not isinstance(outer.op, ast.UAdd) or self._only_reads(outer))
         if isinstance(outer, ast.AugAssign):
             return self._adds_up(outer)
         if isinstance(outer, ast.Return):
@@ -168,7 +172,12 @@ class _Holders:
         if isinstance(outer, (ast.If, ast.While, ast.Assert)):
             return True
         if isinstance(outer, ast.Subscript):
-            return outer.slice is value or isinstance(outer.ctx, ast.Store) or self._only_reads(outer)
+            if outer.slice is value:
+                # A dict keeps its keys, and so may an object.
+                return self._is_native(outer) or not (
+                    isinstance(outer.ctx, ast.Store) or has_items(self._context.report)
+                )
+            return isinstance(outer.ctx, ast.Store) or self._only_reads(outer)
         if isinstance(outer, ast.Attribute):
             return self._attribute_only_reads(outer)
         if isinstance(outer, (ast.keyword, ast.Starred)):
@@ -183,7 +192,7 @@ class _Holders:
         parameter = self._parameter(outer, value)
         if parameter is not None:
             return self._parameter_only_read(*parameter)
-        return self._is_native(outer) and (self._span(outer) not in self._built().views or self._only_reads(outer))
+        return self._is_native(outer) and (not self._may_share(outer) or self._only_reads(outer))
 
     def _adds_up(self, statement: ast.AugAssign) -> bool:
         """Return whether the target is a sum: a list that a tensor is added to gets views of it."""
@@ -191,7 +200,12 @@ class _Holders:
             return True
         stores = self._code.stores(self._code.function(statement), id_of(statement.target))
         values = [store.value for store in stores if isinstance(store, ast.Assign)]
-        return bool(values) and all(isinstance(value, ast.Constant) or self.is_fresh(value) for value in values)
+        return bool(values) and all(
+            isinstance(value, ast.Constant)
+            # `[x] * 2` is a list.
+            or (self.is_fresh(value) and (self._is_native(value) or not isinstance(value, ast.BinOp)))
+            for value in values
+        )
 
     def _parameter(self, call: ast.Call, value: ast.expr) -> tuple[ast.FunctionDef, str] | None:
         """Return the function of this file that is called, and the parameter by which it is handed an expression."""
@@ -232,10 +246,14 @@ class _Holders:
             return None
         return op_called(self._code, call)
 
-    def _is_native(self, call: ast.Call) -> bool:
-        """Return whether the tapes show that a call builds nodes, and that none of the program's code runs in it."""
-        built, span = self._built(), self._span(call)
+    def _is_native(self, value: ast.expr) -> bool:
+        """Return whether the tapes show that a value is of nodes, and that none of the program's code runs for it."""
+        built, span = self._built(), self._span(value)
         return span in built.nodes and span not in built.through
+
+    def _may_share(self, value: ast.expr) -> bool:
+        """Return whether what a call gives may share memory with what it is given."""
+        return any(map(hands_back, self._built().nodes.get(self._span(value), ())))
 
     def _span(self, node: ast.expr) -> Span:
         code = self._code
@@ -243,12 +261,12 @@ class _Holders:
 
     def _built(self) -> _Built:
         if self._places is None:
-            self._places = _Built(set(), set(), set())
+            self._places = _Built({}, set())
             for event in (event for tape in self._context.tapes for event in tape.events if isinstance(event, Node)):
-                self._places.nodes.add(event.at.span)
+                # What unknown code gives has a node, too.
+                if event.linked != "may":
+                    self._places.nodes.setdefault(event.at.span, set()).add(event.op)
                 self._places.through.update(frames(event.at)[1:])
-                if "View" in event.op or "Alias" in event.op or "AsStrided" in event.op:
-                    self._places.views.add(event.at.span)
         return self._places
 
 

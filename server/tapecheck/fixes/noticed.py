@@ -10,7 +10,7 @@ from tapecheck.fixes.code import Code, root_name
 from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import of_kind, walk
+from tapecheck.source.nodes import id_of, of_kind, walk
 from tapecheck.tape import Hold, Span
 
 _ASKING = frozenset((
@@ -36,6 +36,9 @@ _PLAIN = frozenset(
         "str",
     )
 )
+_OF_OBJECTS = frozenset(("builtins.id", "operator.is_", "operator.is_not", "weakref.ref", "weakref.proxy"))
+"""Functions that are about an object, whatever its value."""
+_SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
 _STORING = frozenset(("add", "append", "appendleft", "extend", "insert", "popleft", "setdefault", "update"))
 _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
 
@@ -45,6 +48,42 @@ def asks_for_graphs(context: Context) -> bool:
     return any(_asks(code.tree) for code in context.files)
 
 
+def notices_detaching(context: Context) -> bool:
+    """Return whether a file that has a part in the finding may see that a value is another object without a graph."""
+    return asks_for_graphs(context) or tells_apart(context)
+
+
+def tells_apart(context: Context) -> bool:
+    """Return whether a file that has a part in the finding asks whether two values are one and the same object."""
+    return any(_compares_objects(code, node) for code in context.files for node in ast.walk(code.tree))
+
+
+def _compares_objects(code: Code, node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        pairs = zip(node.ops, sides, sides[1:], strict=False)
+        return any(
+            isinstance(operator, (ast.Is, ast.IsNot)) and not any(_is_no_tensor(code, side) for side in (left, right))
+            for operator, left, right in pairs
+        )
+    return isinstance(node, ast.Call) and code.path(node.func) in _OF_OBJECTS
+
+
+def _is_no_tensor(code: Code, node: ast.expr) -> bool:
+    """Return whether an expression is a constant, a type, or what an import or a definition gives its name."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.Call):
+        return code.path(node.func) in ("builtins.object", "builtins.type")
+    defined = {node.name for node in ast.walk(code.tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    return bool(code.path(node)) or id_of(node) in defined
+
+
+def lists_names(code: Code) -> bool:
+    """Return whether a file may see all names of a place, those that a fix adds among them."""
+    return any(code.path(node.func) in _SEE_ALL for node in of_kind(code.tree, ast.Call))
+
+
 def catches(bodies: Iterable[ast.AST]) -> bool:
     """Return whether code goes on behind an exception: what only a recorded value raises would then be missing."""
     return any(node.handlers for body in bodies for node in of_kind(body, ast.Try))
@@ -52,9 +91,10 @@ def catches(bodies: Iterable[ast.AST]) -> bool:
 
 def _asks(tree: ast.AST) -> bool:
     asking = [node for node in of_kind(tree, ast.Attribute) if node.attr in _ASKING and isinstance(node.ctx, ast.Load)]
-    named = (alias.name for node in of_kind(tree, ast.ImportFrom) for alias in node.names)
-    if not asking:
-        return not _ASKING.isdisjoint(named)
+    named = {alias.name for node in of_kind(tree, ast.ImportFrom) for alias in node.names}
+    named |= {node.value for node in of_kind(tree, ast.Constant) if isinstance(node.value, str)}
+    if not _ASKING.isdisjoint(named):
+        return True
     parameters = set(_parameters(tree))
     return any(not (isinstance(node.value, ast.Name) and node.value.id in parameters) for node in asking)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from functools import lru_cache
 
 from tapecheck import torchfacts
 from tapecheck.fixes.code import Code
@@ -24,3 +26,36 @@ def op_called(code: Code, call: ast.Call, *, whole: bool = False) -> OpFact | No
         return None
     found = facts.op(path.removeprefix("torch.")) if whole else None
     return found or facts.op(path.rpartition(".")[2])
+
+
+def hands_back(node: str) -> bool:
+    """Return whether a node, by its name on a tape, may be of a value that shares memory with what it was computed
+    from: as a view, or because a module gives back what it is given in another mode.
+    """
+    facts = torchfacts.load()
+    module = facts.module(node)
+    if module is not None:
+        return any(_shares(fact) for mode in (module.train, module.eval) for fact in _cases(mode))
+    return node in _sharing(facts)
+
+
+@lru_cache(maxsize=4)
+def _sharing(facts: torchfacts.Facts) -> frozenset[str]:
+    """Return the nodes of views, and those of modules that in another mode give back what they are given."""
+    known = [op for name in facts.op_names() if (op := facts.op(name)) is not None]
+    found = {node for op in known for fact in _cases(op) if _shares(fact) for node in fact.nodes[:1]}
+    for module in filter(None, map(facts.module, facts.module_names())):
+        modes = [*_cases(module.train), *_cases(module.eval)]
+        if any(map(_shares, modes)):
+            found |= {node for fact in modes for node in fact.nodes[:1]}
+    return frozenset(found)
+
+
+def _cases(fact: OpFact) -> Iterator[OpFact]:
+    """Yield what an op does by its options, without those by which it changes what it is given."""
+    cases = (case for overload in fact.overloads for _, case in overload.cases)
+    yield from (case for case in cases if not case.writing.mutates)
+
+
+def _shares(fact: OpFact) -> bool:
+    return fact.aliasing.view != "no" or fact.aliasing.returns_input != "no"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.fixes.analysed import Analysed, Changes
 from tapecheck.fixes.candidate import Candidate
-from tapecheck.fixes.code import Code
+from tapecheck.fixes.code import Code, targets
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
+from tapecheck.fixes.overloaded import sees_store
 from tapecheck.fixes.part import Part
 from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
 from tapecheck.fixes.story import touches
@@ -159,13 +160,25 @@ class Verifier:
         )
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
         supposes = any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried)
-        return self._held(candidate, edits, names, lost, where._wasted(after, places), supposes=supposes)
+        stored = {name for path, changes in tried for name in _stored_anew(edited[path], changes)}
+        noticed = any(sees_store(self.report, name) for name in stored)
+        wasted = where._wasted(after, places)
+        return self._held(candidate, edits, names, lost, wasted, supposes=supposes, noticed=noticed)
 
     def _held(
-        self, candidate: Candidate, edits: tuple[Edit, ...], names: list[str], lost: int, wasted: int, *, supposes: bool
+        self,
+        candidate: Candidate,
+        edits: tuple[Edit, ...],
+        names: list[str],
+        lost: int,
+        wasted: int,
+        *,
+        supposes: bool,
+        noticed: bool,
     ) -> Fix:
         """Return a candidate that holds as a fix, with what else is to be known of it: the other files that it changes,
-        how many parameters get no gradient any more, whether it fails where a value is no tensor.
+        how many parameters get no gradient any more, whether it fails where a value is no tensor, and whether a class
+        notices what it sets.
         """
         title, effect = candidate.title, candidate.effect
         if names:
@@ -181,7 +194,9 @@ class Verifier:
             effect = f"{effect} {who} may need it as it was."
         if candidate.safe and supposes:
             effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
-        safe = candidate.safe and not names and visible and not supposes
+        if candidate.safe and noticed:
+            effect = f"{effect} Check what else the program does where that attribute is set."
+        safe = candidate.safe and not names and visible and not supposes and not noticed
         return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
 
     def _where(self, tried: Changes) -> Verifier:
@@ -431,17 +446,32 @@ def _written(edited: Source, changes: tuple[Change, ...]) -> Iterator[tuple[Span
     if not any(name in change.content for change in changes for name in _ACTING):
         return
     code = Code(edited)
-    written: list[tuple[int, int]] = []
-    shift = 0
-    for change in changes:
-        written.append((change.start + shift, change.start + shift + len(change.content)))
-        shift += len(change.content) - (change.end - change.start)
+    written = list(_stretches(changes))
     for node in edited.nodes():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
             end = code.end(node.func)
             if node.func.attr in _ACTING and any(low < end <= high for low, high in written):
                 start = code.start(node)
                 yield code.index.span(edited.path, start, end), code.index.span(edited.path, start, code.end(node))
+
+
+def _stretches(changes: tuple[Change, ...]) -> Iterator[tuple[int, int]]:
+    """Yield where what changes write begins and ends in the edited text."""
+    shift = 0
+    for change in changes:
+        yield change.start + shift, change.start + shift + len(change.content)
+        shift += len(change.content) - (change.end - change.start)
+
+
+def _stored_anew(edited: Source, changes: tuple[Change, ...]) -> Iterator[str]:
+    """Yield the attributes that statements set which the changes write."""
+    if not any("=" in change.content for change in changes):
+        return
+    code = Code(edited)
+    written = list(_stretches(changes))
+    for node in edited.nodes():
+        if isinstance(node, ast.stmt) and any(low <= code.start(node) < high for low, high in written):
+            yield from (part.attr for part in targets(node) if isinstance(part, ast.Attribute))
 
 
 def _answers(tape: Tape) -> list[tuple[str, bool]]:

@@ -10,7 +10,7 @@ from tapecheck.fixes.between import reads_gradients
 from tapecheck.fixes.candidate import Candidate, Context, append, appended
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import asks_for_graphs
+from tapecheck.fixes.noticed import notices_detaching
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import id_of, is_literal, method_called, of_kind
@@ -145,7 +145,7 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             safe=collision.trains_none_of(collision.leaves(sources))
             and not context.caught
             and not reads_gradients(context)
-            and not asks_for_graphs(context),
+            and not notices_detaching(context),
             group="constant",
         )
 
@@ -235,13 +235,14 @@ def _keeps_training(
     of the loop learns through the place.
     """
     # A norm over all gradients feels those of the untrained too, and a program may use them without an optimizer.
-    unread = not context.caught and not reads_gradients(context) and not asks_for_graphs(context)
+    unread = not context.caught and not reads_gradients(context) and not notices_detaching(context)
     if untrained and (unread or where not in _IN_THE_LOOP):
         return unread
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
-    return context.stops and not narrow and not collision.walked_before and not through and not shared
+    meant = not narrow and not collision.walked_before and not through and not shared
+    return context.stops and meant and not notices_detaching(context)
 
 
 def _written(code: Code, carrier: Carrier) -> str:

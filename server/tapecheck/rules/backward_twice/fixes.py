@@ -12,6 +12,8 @@ from tapecheck.fixes.between import changes_nothing, gradients_add_up, gradients
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, targets, walk
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.lengths import is_entered_with_some
+from tapecheck.fixes.noticed import lists_names
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_create_graph
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried, detach_constant
@@ -131,6 +133,7 @@ def _sum_in_loop(context: Context, collision: Collision, call: ast.Call) -> Iter
     uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == loop.target.id]
     alone = all(code.inside(use, loop) for use in uses) and not _is_lazy(code, loop.iter)
     alone = alone and _is_own(collision, call) and _unnoticed(context, collision, [])
+    alone = alone and is_entered_with_some(code, loop)
     text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
     yield Candidate(
         f"Run one backward over the sum of `{code.segment(loop.iter)}`",
@@ -183,6 +186,7 @@ def _added_unnoticed(context: Context, collision: Collision, call: ast.Call) -> 
     reached = reach_in(context.report, ast.copy_location(ast.Expr(loop.iter), loop.iter)).bodies
     lazy = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for body in reached for node in ast.walk(body))
     lazy = lazy or (isinstance(loop.iter, (ast.Name, ast.GeneratorExp)) and _holds_generator(code, loop.iter))
+    lazy = lazy or lists_names(code) or not is_entered_with_some(code, loop)
     return not lazy and _is_own(collision, call) and _unnoticed(context, collision, [*rest, computed])
 
 

@@ -10,7 +10,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import asks_for_graphs, only_kept
+from tapecheck.fixes.noticed import asks_for_graphs, notices_detaching, only_kept
 from tapecheck.fixes.story import frames, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
@@ -62,7 +62,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     if _learned_from(context):
         return
     stored = _stored(code, statement, context)
-    asked = asks_for_graphs(context)
+    asked = notices_detaching(context)
     alone = not asked and not _shared_with_unknown_code(context)
     effect = _ASKED if asked else _SAME
     for value, holder in stored:
@@ -125,7 +125,7 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
         return
     if _learned_from(context):
         return
-    alone = not asks_for_graphs(context) and not _shared_with_unknown_code(context)
+    alone = not notices_detaching(context) and not _shared_with_unknown_code(context)
     line = context.place.line
     members = [
         member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
@@ -268,7 +268,7 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
             parts = given.setdefault(call, [])
             if part not in parts:
                 parts.append(part)
-    kept = given and not asks_for_graphs(context) and not _learned_from(context)
+    kept = given and not notices_detaching(context) and not _learned_from(context)
     alone = {call: bool(kept) and only_kept(context, call, stored) for call in given}
     for call, parts in given.items():
         changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]

@@ -8,11 +8,12 @@ import itertools
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.between import only_backward
+from tapecheck.fixes.between import gradients_unseen, only_backward
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import held_alone, replaced_alone
+from tapecheck.fixes.hooks import registers_hook
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
@@ -20,7 +21,7 @@ from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
 from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
-from tapecheck.tape import InPlace, Optimizer, Wrapper
+from tapecheck.tape import InPlace, Node, Optimizer, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
 _OTHERS = "The saved tensor is left as it was. Check what else holds it: that no longer sees the change."
@@ -207,6 +208,8 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
             continue
         if collision.change is not None and collision.change.optimizer is not None:
             continue
+        if _changes_itself(collision, problem.node):
+            continue
         names = {problem.saved.name, collision.change.name if collision.change is not None else ""}
         if problem.saved.of is not None:
             names |= collision.names(problem.saved.of)
@@ -226,12 +229,18 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
                 if change is not None:
                     yield Candidate(
                         f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
-                        _COPY, [change], safe=True, group="clone",
+                        _COPY, [change], safe=not context.caught, group="clone",
                         # A tensor without a graph has a copy without one: there is no node to see.
                         acts=names.isdisjoint((dotted(read), last_part(read))),
                     )  # fmt: skip
             if candidates:
                 break
+
+
+def _changes_itself(collision: Collision, node: Node) -> bool:
+    """Return whether an op changes what it is given in place: given a copy, it would change that alone."""
+    changes = (event for event in collision.tape.events if isinstance(event, InPlace))
+    return any(change.at == node.at for change in changes)
 
 
 def _changed_roots(code: Code, collision: Collision) -> set[str]:
@@ -269,6 +278,7 @@ def step_later(context: Context) -> Iterator[Candidate]:
             block = code.block(step)
             meanwhile = block[block.index(step) + 1 : block.index(last) + 1]
             alone = last in block and only_backward(meanwhile) and not _clears(meanwhile)
+            alone = alone and not registers_hook(context)
             yield Candidate(
                 f"Move `{code.segment(step)}` behind the backward on line {second.at.line}"
                 + ("" if same else ": the step learns from both losses"),
@@ -301,7 +311,9 @@ def change_later(context: Context) -> Iterator[Candidate]:
                 continue
             title = f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}"
             block = code.block(moved)
-            alone = only_backward(block[block.index(moved) + 1 : block.index(last) + 1]) and not _reads_gradient(moved)
+            alone = only_backward(block[block.index(moved) + 1 : block.index(last) + 1])
+            # What reads a gradient, or is called during the backward, would see another one, or another value.
+            alone = alone and gradients_unseen(context, [moved]) and not registers_hook(context)
             effect = _LATER if alone else f"{_LATER} {_MEANWHILE}"
             yield Candidate(title, effect, [removed, inserted], safe=context.stops and alone)
             cut = _written_without_graph(code, moved)
@@ -318,10 +330,6 @@ def change_later(context: Context) -> Iterator[Candidate]:
 
 def _clears(statements: list[ast.stmt]) -> bool:
     return any(node.attr == "zero_grad" for one in statements for node in of_kind(one, ast.Attribute))
-
-
-def _reads_gradient(statement: ast.stmt) -> bool:
-    return any(node.attr == "grad" for node in of_kind(statement, ast.Attribute))
 
 
 def _written_without_graph(code: Code, statement: ast.stmt) -> str | None:

@@ -1,0 +1,84 @@
+"""Whether a loop has an iteration each time it is entered: what is added up in it is a tensor behind it only then."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.ops import op_called
+from tapecheck.source.nodes import attr_of, of_kind
+
+_SAME_LENGTH = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
+_OF_DICTS = frozenset(("items", "keys", "values"))
+_IN_PIECES = frozenset(("chunk", "split", "tensor_split"))
+"""Ops of torch that give one tensor at least, even of one that has no elements."""
+_SHRINKING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_MOST_NAMES = 4
+"""Names followed from the loop to what they are given."""
+
+
+def is_entered_with_some(code: Code, loop: ast.For) -> bool:
+    """Return whether a loop that had iterations once has some each time that the program comes to it."""
+    once = code.function(loop) is code.tree and not code.loops(loop)
+    return once or _has_some(code, loop.iter, _MOST_NAMES)
+
+
+def _has_some(code: Code, values: ast.expr, names: int) -> bool:
+    """Return whether the text shows that values are one or more, wherever they are gone over."""
+    if isinstance(values, (ast.List, ast.Tuple, ast.Set)):
+        return any(not isinstance(one, ast.Starred) for one in values.elts)
+    if isinstance(values, ast.Dict):
+        return any(key is not None for key in values.keys)
+    if isinstance(values, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+        return all(not one.ifs and _has_some(code, one.iter, names) for one in values.generators)
+    if isinstance(values, ast.Call):
+        return _call_has_some(code, values, names)
+    return names > 0 and _is_filled(code, values, names - 1)
+
+
+def _call_has_some(code: Code, call: ast.Call, names: int) -> bool:
+    path = code.path(call.func)
+    if path == "builtins.range":
+        numbers = [_number(code, one) for one in call.args]
+        return None not in numbers and len(range(*(one for one in numbers if one is not None))) > 0
+    if attr_of(call.func) in _OF_DICTS and isinstance(call.func, ast.Attribute) and not call.args:
+        return _has_some(code, call.func.value, names)
+    op = op_called(code, call)
+    if op is not None and op.name in _IN_PIECES:
+        return True
+    layers = path.startswith("torch.nn.") and path.endswith(("ModuleList", "ModuleDict", "ParameterList"))
+    if path not in _SAME_LENGTH and not layers:
+        return False
+    return bool(call.args) and all(_has_some(code, one, names) for one in call.args)
+
+
+def _is_filled(code: Code, values: ast.expr, names: int) -> bool:
+    """Return whether a name or attribute is only ever given one or more values, and none is taken out."""
+    name = dotted(values)
+    scope = code.owner(values) if isinstance(values, ast.Attribute) else code.function(values)
+    stores = code.stores(scope or code.tree, name) if name is not None else []
+    if not stores and isinstance(values, ast.Name):
+        stores = code.stores(code.tree, values.id)
+    if not stores or not all(
+        isinstance(one, (ast.Assign, ast.AnnAssign))
+        and one.value is not None
+        and (not isinstance(one, ast.Assign) or [dotted(target) for target in one.targets] == [name])
+        and _has_some(code, one.value, names)
+        for one in stores
+    ):
+        return False
+    last = (name or "").rpartition(".")[2]
+    taken = (node for node in of_kind(code.tree, ast.Attribute) if node.attr in _SHRINKING)
+    gone = (part for node in of_kind(code.tree, ast.Delete) for part in ast.walk(node))
+    return not any((dotted(node.value) or "").rpartition(".")[2] == last for node in taken) and not any(
+        isinstance(part, (ast.Name, ast.Attribute)) and (dotted(part) or "").rpartition(".")[2] == last for part in gone
+    )
+
+
+def _number(code: Code, value: ast.expr) -> int | None:
+    """Return a number that stands in the text, or that a name is given once."""
+    if isinstance(value, ast.Name):
+        stores = code.stores(code.tree, value.id)
+        only = stores[0] if len(stores) == 1 else None
+        value = only.value if isinstance(only, ast.Assign) else value
+    return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
