@@ -133,7 +133,7 @@ class Alive(LiveBytes):
     def _write(self, moment: str, at: int, roots: List[Optional[Node]]) -> None:
         recorder, began = self.recorder, cpu_seconds()
         built = recorder.tracer.sequence() - recorder.first_sequence
-        if len(recorder.tracer.threads) > 1 or not self.effort.left(built):
+        if not recorder.tracer.alone or not self.effort.left(built):
             return
         before = recorder.holds.gone_over
         tensors = recorder.holds.live()

@@ -6,7 +6,20 @@ import itertools
 import sys
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 from .passed import ITEMS, MAX_PUT_OFF, Passed, PutOff
 from .values import TensorRef, Values, address_of, version_of
@@ -73,6 +86,19 @@ class NewNode(NamedTuple):
     depth: int
 
 
+class Numbering(NamedTuple):
+    """Which sequence numbers a thread of the program's own hands out: each thread counts for itself.
+
+    `now` is the next one of this thread, `walked` what it was at the last backward; `others` whether autograd's own
+    threads may have numbered nodes, too, and `engine` whether this is one of them.
+    """
+
+    now: int
+    walked: int
+    others: bool
+    engine: bool
+
+
 class NewLeaf(NamedTuple):
     """A leaf that a backward came to for the first time."""
 
@@ -89,8 +115,12 @@ class Reader:
     leaves are numbered below all nodes.
     """
 
-    def __init__(self, torch: ModuleType, max_depth: int) -> None:
+    def __init__(
+        self, torch: ModuleType, max_depth: int, numbering: Callable[[], Optional[Numbering]] = lambda: None
+    ) -> None:
         self.torch = torch
+        self._numbering = numbering
+        self._numbers: Optional[Numbering] = None
         self.values = Values(torch)
         self.max_depth = max_depth
         self.skipped = 0
@@ -225,6 +255,7 @@ class Reader:
         if self.put_off_until >= 0:
             self._make_up(stack)
         walk = Walk(retain)
+        self._numbers = self._numbering()
         known: Dict[Node, Optional[Known]] = {}
         while stack:
             node = stack.pop()
@@ -282,13 +313,23 @@ class Reader:
                 variable = getattr(child, "variable", None)
                 if variable is not None:
                     inputs.append(self.leaf(variable, leaves))
-        # A number below an input's was handed out by another thread's counter (double backward on a device thread).
-        foreign = _FIRST_NODE + (sequence + 1) * _GAP <= newest
-        number = self._number(sequence, newest)
+        # A number not above an input's was handed out by another thread's counter: one of autograd's own threads has
+        # built the node on a device, in a double backward, a hook or a custom function.
+        numbers, own = self._numbers, _FIRST_NODE + (sequence + 1) * _GAP
+        foreign = own <= newest
+        if numbers is not None and numbers.others:
+            foreign = foreign or (not numbers.engine and (sequence >= numbers.now or own in self._ids))
+            if foreign:
+                # Built while the last backward ran: its iteration and the versions of what it saved are those of then.
+                oldest = max(numbers.walked, 0) if oldest == sequence else oldest
+                sequence = max(numbers.walked, 0)
+            number = self._number(sequence, newest, foreign or numbers.engine)
+        else:
+            number = self._number(sequence, newest)
         saved, keeps = self._saved(node)
         stored = node.metadata
         mark = stored.get(self.key)
-        if mark is not None or sequence < self.put_off_until:
+        if mark is not None or (sequence < self.put_off_until and not foreign):
             keeps = self._passed_by(node, number, sequence, keeps)
         made = stored[self.key] = Known(number, oldest, depth, walk)
         kind = type(node)
@@ -300,14 +341,17 @@ class Reader:
         nodes.append(NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth))
         return made
 
-    def _number(self, sequence: int, newest: int) -> int:
-        """Return a number for a node that no other one has, above that of its newest input."""
+    def _number(self, sequence: int, newest: int, foreign: bool = False) -> int:
+        """Return a number for a node that no other one has, above that of its newest input.
+
+        A multiple of `_GAP` belongs to a node that the program's own thread has numbered, or will.
+        """
         own = _FIRST_NODE + (sequence + 1) * _GAP
-        number = own if own > newest else newest + 1
+        number = own if own > newest and not foreign else max(own, newest) + 1
         ids = self._ids
-        while number in ids:
+        while number in ids or (number != own and not number % _GAP):
             number += 1
-        if number != own:
+        if number != own and not foreign:
             if len(self._renumbered) > _MAX_REMEMBERED:
                 self._renumbered.clear()
             self._renumbered[sequence] = number

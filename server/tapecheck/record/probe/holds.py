@@ -115,7 +115,7 @@ class HoldFinder(Holds):
         if not self.searching.left(built):
             self._note_stopped(recorder, lines, loop)
             return
-        if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
+        if loop.index in _ALL_LIVE and recorder.tracer.alone:
             self._measure(recorder, lines, loop, built)
         began, met = cpu_seconds(), self.reader.met
         self.looked_up = self.walked = 0

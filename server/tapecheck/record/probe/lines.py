@@ -215,13 +215,15 @@ class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
     __slots__ = (
-        "after_backward", "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states",
-        "moves", "place", "places", "seen", "stack", "starts", "stirs", "suspended", "thread",
+        "after_backward", "before_clearing", "changed", "cleared", "engine", "loop_indexes", "loop_starts",
+        "loop_states", "moves", "place", "places", "seen", "stack", "starts", "stirs", "suspended", "thread",
     )  # fmt: skip
 
-    def __init__(self, seen: int, thread: int) -> None:
+    def __init__(self, seen: int, thread: int, engine: bool = False) -> None:
         self.seen = seen
         self.thread = thread
+        # Whether the thread is autograd's own: it runs parts of a backward while the thread that called that waits.
+        self.engine = engine
         self.place: Optional[Place] = None
         # The line that ran last of those that clear gradients, with the iterations that ran.
         self.cleared: Optional[Tuple[Place, State, int]] = None

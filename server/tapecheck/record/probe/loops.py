@@ -77,7 +77,7 @@ class TrainingLoops(Loops):
             recorder.seeded.iteration_ended(loop, counted[0])
         recorder.bounds.iterated(loop, counted[0])
         self.on_device = self.on_device or recorder.torch.cuda.is_initialized()
-        if self.on_device and len(recorder.tracer.threads) == 1:
+        if self.on_device and recorder.tracer.alone:
             # Begun after all of the above: the device would wait for it.
             self.device.begins(loop)
         elif self.plain_run and recorder.raises.told is None:

@@ -113,7 +113,7 @@ class Passing(PassedCalls):
         recorder = self.recorder
         tracer = recorder.tracer
         lines = tracer.threads.get(threading.get_ident())
-        if lines is None or not lines.stack or recorder.raises.told is not None or len(tracer.threads) != 1:
+        if lines is None or not lines.stack or recorder.raises.told is not None or not tracer.alone or lines.engine:
             return False
         # The innermost user frame, unless torch runs this backward for itself within another one.
         code, own, user = lines.stack[-1].code, frame.f_code, frame.f_back

@@ -63,7 +63,7 @@ class Raises(PendingException):
         if not recorder.attached or recorder.disabled or recorder.ended or not isinstance(error, RuntimeError):
             return
         text = str(error)
-        if ran_out(error) and len(recorder.tracer.threads) == 1:
+        if ran_out(error) and recorder.tracer.alone:
             self.memory.write(recorder, lines, error, traceback)
             return
         if not_reduced(error):

@@ -17,7 +17,7 @@ from .children import Process, seconds_elsewhere
 from .described import Described
 from .discarded import Discarded
 from .gradients import UsedGradients
-from .graph import Reader, raise_stack_limit
+from .graph import Numbering, Reader, raise_stack_limit
 from .hidden import HiddenLoops
 from .holds import HoldFinder
 from .hooks import install
@@ -92,12 +92,14 @@ class Recorder(Recording, Listener):
             self.refused = "torch %s is too old: recording needs %d.%d or later" % (torch.__version__, *OLDEST_TORCH)
             return
         self.torch = torch
-        self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
+        self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS, self._numbering)
         self.holds = HoldFinder(torch, self.reader, self.sources)
         self.attached = True
         self.loops.attach(torch)
         woken = self.rests.attach(torch)
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
+        task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+        self.tracer.within_backward = lambda: task() != -1
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
         self.first_sequence = self.tracer.sequence()
@@ -111,6 +113,15 @@ class Recorder(Recording, Listener):
         versions = "Python %d.%d.%d, torch %s" % (*sys.version_info[:3], torch.__version__)
         self.writer.event("Started", command=self.process.command, versions=versions, time=time.time())
         self.seeded.begin(torch)
+
+    def _numbering(self) -> Optional[Numbering]:
+        """Return which sequence numbers this thread hands out, None where threads run beside each other."""
+        tracer = self.tracer
+        if not tracer.alone:
+            return None
+        lines = tracer.threads.get(threading.get_ident())
+        others = tracer.engine or self.torch.cuda.is_initialized()
+        return Numbering(tracer.sequence(), self.passing.stamp, others, lines is not None and lines.engine)
 
     def forked(self) -> None:
         """Stop watching and writing in a forked child (a data-loader worker)."""

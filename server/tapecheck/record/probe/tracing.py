@@ -39,6 +39,11 @@ GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 CALM_CALLS, NOISY = 3, -(1 << 60)
 
 
+def _of_python(thread: int) -> bool:
+    """Whether Python started a thread; `threading.current_thread` would make a record of any that asks."""
+    return thread in getattr(threading, "_active", ())
+
+
 class Tracer:
     """Turns the interpreter's events into places, loops and sequence ranges, per thread."""
 
@@ -60,6 +65,9 @@ class Tracer:
         self.paused: Optional[ThreadLines] = None
         # The record of the only thread, None where there are several.
         self.only: Optional[ThreadLines] = None
+        # Whether no two threads run beside each other, and whether autograd's own threads ran user code.
+        self.alone, self.engine = True, False
+        self.within_backward: Callable[[], bool] = lambda: False
         # What has threads go without events while they build nothing.
         self.rests: Optional[Resting] = None
         self._next_loop = 1
@@ -76,8 +84,11 @@ class Tracer:
         thread = threading.get_ident()
         lines = self.threads.get(thread)
         if lines is None:
-            lines = self.threads[thread] = ThreadLines(self.sequence(), thread)
+            engine = self.within_backward() and not _of_python(thread)
+            lines = self.threads[thread] = ThreadLines(self.sequence(), thread, engine)
             self.only = lines if len(self.threads) == 1 else None
+            self.engine = self.engine or engine
+            self.alone = sum(not known.engine for known in list(self.threads.values())) == 1
         return lines
 
     def function(self, code: CodeType) -> Optional[Function]:

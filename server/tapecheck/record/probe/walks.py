@@ -113,7 +113,8 @@ class Walks(BackwardCalls):
         calls = passing.calls.get(lines.place) if lines.place is not None else None
         if calls is not None:
             calls.nodes = max(built, recorder.reader.met - met)
-        passing.stamp = lines.seen
+        if not lines.engine:
+            passing.stamp = lines.seen
         passing.written(recorder.reader.met - met, began)
 
     def _note_gradients(self) -> None:
