@@ -479,6 +479,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PROGRAMS, help="one program")
     parser.add_argument("--ways", default=",".join(WAYS), help="parted by commas")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="on this one alone")
     parser.add_argument("--together", action="store_true", help="the ways at once, on one core")
     parser.add_argument(
         "--leaks", action="store_true", help="keep the losses, in the programs that have a place for it"
@@ -496,7 +497,7 @@ def main() -> None:
     times: list[float] = []
     sizes: list[float] = []
     with tempfile.TemporaryDirectory() as scratch:
-        for device in ("cpu", "cuda") if cuda == "True" else ("cpu",):
+        for device in [options.device] if options.device else ("cpu", "cuda") if cuda == "True" else ("cpu",):
             for name in named:
                 plain: list[float] = []
                 ratios: dict[str, list[float]] = {way: [] for way in ways}

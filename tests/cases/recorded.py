@@ -4,6 +4,7 @@
     python tests/cases/recorded.py                     # the programs beside this file
     python tests/cases/recorded.py --misses            # and every miss, false alarm and undecided finding
     python tests/cases/recorded.py --alone             # without the dry run: what the run alone finds
+    python tests/cases/recorded.py --device cuda       # their tensors are made on a GPU, as far as they go there
 
 Every program is run under the recorder with the findings of the dry run; what is confirmed or found by the run
 counts as its verdict. A fixed program is given the findings of the program it mends, too, moved to where those lines
@@ -36,11 +37,13 @@ from tapecheck.record import judge
 from tapecheck.record.run import PROBE
 from tapecheck.rules.finding import Finding
 from tapecheck.source import read_source
-from tapecheck.tape import Span, Tape, read_tape
+from tapecheck.tape import End, Span, Tape, read_tape
 from tests.cases.score import PROGRAMS, Score, programs_in, score
 
 POSITIVE = ("confirmed", "found-by-run")
 _SECONDS = 120
+# What torch says where a program mixes devices, draws from a generator of another one or asks for numpy's memory.
+_TORN = ("on the same device", "device type", "same device as", "type tensor to numpy", "CPU tensor")
 
 
 @dataclass(slots=True)
@@ -69,8 +72,11 @@ class Recorded:
         return item.severity == "info" and item.name == "gradient-cut" and 0 < len(told) <= known
 
 
-def record_all(programs: Sequence[Path], *, alone: bool = False) -> list[Recorded]:
-    """Run programs under the recorder and judge the findings of their dry run; none where `alone`."""
+def record_all(programs: Sequence[Path], *, alone: bool = False, device: str = "", jobs: int = 1) -> list[Recorded]:
+    """Run programs under the recorder and judge the findings of their dry run; none where `alone`.
+
+    `device` is where they make tensors that name no device, by `torch.set_default_device`; `jobs` run at once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         tapes = [Path(folder) / f"{number}.jsonl" for number in range(len(programs))]
         findings = [[] if alone else _findings(program) for program in programs]
@@ -78,8 +84,8 @@ def record_all(programs: Sequence[Path], *, alone: bool = False) -> list[Recorde
             (str(program), str(tape), _watched(found))
             for program, tape, found in zip(programs, tapes, findings, strict=True)
         ]
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            pool.apply(_run_all, (requests,))
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            pool.starmap(_run_all, [(requests[start::jobs], device) for start in range(jobs)])
         recorded = []
         for program, path, found in zip(programs, tapes, findings, strict=True):
             with path.open() as file:
@@ -149,7 +155,7 @@ def _watched(findings: Iterable[Finding]) -> list[str]:
     return [f"{file}:{','.join(map(str, sorted(rows)))}" for file, rows in lines.items()]
 
 
-def _run_all(requests: Sequence[tuple[str, str, list[str]]]) -> None:
+def _run_all(requests: Sequence[tuple[str, str, list[str]]], device: str = "") -> None:
     """Run each program under the probe in a forked child of this process."""
     import torch
     import torch._dynamo  # the first optimizer imports it: seconds, paid once here instead of in every child
@@ -165,6 +171,8 @@ def _run_all(requests: Sequence[tuple[str, str, list[str]]]) -> None:
         child = os.fork()
         if not child:
             try:
+                if device:
+                    torch.set_default_device(device)
                 _run(script, tape, watch)
             finally:
                 os._exit(1)
@@ -196,9 +204,15 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true", help="list every miss, false alarm and undecided finding")
     parser.add_argument("--alone", action="store_true", help="judge by the run alone")
     parser.add_argument("--only", default="", metavar="TEXT", help="only programs with this in their name")
+    parser.add_argument("--device", default="", metavar="D", help="where tensors are made that name no device")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs that run at once")
     options = parser.parse_args()
     programs = [program for program in programs_in(options.folder) if options.only in program.name]
-    recorded = record_all(programs, alone=options.alone)
+    recorded = record_all(programs, alone=options.alone, device=options.device, jobs=options.jobs)
+    if options.device:
+        elsewhere = [item for item in recorded if not _at_home(item)]
+        recorded = [item for item in recorded if _at_home(item)]
+        print(f"{len(elsewhere)} of {len(programs)} programs use tensors of the CPU beside others and are left out")
     result, raising = verdicts(recorded), [item for item in recorded if raises(item.program)]
     problems = related(recorded)
     if options.misses:
@@ -218,6 +232,12 @@ def raises(program: Path) -> bool:
     if program.name.endswith(".fixed.py"):
         return False
     return bool(json.loads(program.with_suffix(".json").read_text())["outcome"] == "raises")
+
+
+def _at_home(item: Recorded) -> bool:
+    """Whether a program that was moved to another device could run there."""
+    end = item.tape.events[-1]
+    return not (isinstance(end, End) and any(sign in end.detail for sign in _TORN))
 
 
 def _undecided(recorded: Iterable[Recorded]) -> list[str]:

@@ -288,6 +288,225 @@ def device_time(machine: Machine) -> str:
     return f"{mean:.3g} ms an iteration, {own:.3g} ms by the program's own events"
 
 
+_HOOKS = """
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            print("backward", ctx.saved_tensors[0].shape, gradient.device.type)
+            return gradient * 2
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+    model[0].register_full_backward_hook(lambda module, inputs, outputs: print("module", outputs[0].sum().item().hex()))
+    for name, p in model.named_parameters():
+        p.register_post_accumulate_grad_hook(lambda p, name=name: print(name, p.grad.sum().item().hex()))
+    x = torch.randn(4, 8, device=device, requires_grad=True)
+    for step in range(3):
+        y = model(Doubled.apply(x))
+        y.register_hook(lambda gradient: print("tensor", gradient.sum().item().hex()))
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (slope.pow(2).sum() + y.mean()).backward()
+"""
+
+_STREAMS = """
+    def train(number):
+        torch.manual_seed(number)
+        model = nn.Linear(64, 64).to(device)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for step in range(8):
+                x = torch.randn(32, 64, device=device)
+                model.zero_grad()
+                model(x).tanh().pow(2).mean().backward()
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.sub_(p.grad, alpha=0.1)
+            torch.cuda.current_stream().synchronize()
+        return [p.double().sum().item().hex() for p in model.parameters()]
+
+    print(train(1))
+    side, x = torch.cuda.Stream(), torch.randn(64, 64, device=device, requires_grad=True)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        y = (x * x).sum()
+    torch.cuda.current_stream().wait_stream(side)
+    y.record_stream(torch.cuda.current_stream())
+    y.backward()
+    print(x.grad.sum().item().hex(), torch.cuda.memory_allocated())
+"""
+
+_CAPTURED = """
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(16, 32, device=device)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for step in range(3):
+            optimizer.zero_grad(set_to_none=True)
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    for step in range(5):
+        x.copy_(torch.randn(16, 32, device=device))
+        graph.replay()
+        print(loss.item().hex())
+    block = torch.cuda.make_graphed_callables(nn.Linear(32, 32).to(device), (torch.randn(16, 32, device=device),))
+    for step in range(3):
+        block(torch.randn(16, 32, device=device)).pow(2).mean().backward()
+    print([p.grad.double().sum().item().hex() for p in block.parameters()], torch.cuda.memory_allocated())
+"""
+
+_GIVEN_BACK = """
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, (2 << 30) / total))
+    model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    size = 1 << 20
+    while True:
+        try:
+            for step in range(4):
+                optimizer.zero_grad()
+                model(torch.randn(size, 512, device=device)).pow(2).mean().backward()
+                optimizer.step()
+            break
+        except torch.cuda.OutOfMemoryError:
+            optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            print("too large", size, torch.cuda.memory_allocated())
+            size //= 2
+    print(size, torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())
+    del model, optimizer
+    import gc
+    gc.collect()
+    torch.cuda.empty_cache()
+    print(torch.cuda.memory_reserved())
+"""
+
+_SCALED = """
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler(device, init_scale=2.0**24, growth_interval=3)
+    for step in range(16):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=torch.float16):
+            loss = model(torch.randn(32, 64, device=device)).pow(2).mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        print(step, scaler.get_scale(), loss.item().hex(), norm.item().hex())
+"""
+
+_RECOMPUTED = """
+    from torch.utils.checkpoint import checkpoint
+    from torch.utils.data import DataLoader, TensorDataset
+
+    blocks = nn.ModuleList(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.3), nn.GELU()) for _ in range(4)).to(device)
+    optimizer = torch.optim.AdamW(blocks.parameters(), lr=1e-3)
+    data = TensorDataset(torch.randn(64, 64), torch.randn(64, 64))
+    for epoch in range(2):
+        for x, y in DataLoader(data, 16, shuffle=True, num_workers=2, pin_memory=True):
+            h, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            for block in blocks:
+                h = checkpoint(block, h, use_reentrant=False)
+            loss = nn.functional.mse_loss(h, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(loss.item().hex(), torch.cuda.memory_allocated())
+    torch.cuda.memory._record_memory_history(max_entries=10_000)
+    blocks[0](torch.randn(16, 64, device=device)).sum().backward()
+    print(len(torch.cuda.memory._snapshot()["device_traces"][0]))
+"""
+
+_COMPILED = """
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+    fast = torch.compile(model, mode=MODE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(8):
+        optimizer.zero_grad()
+        loss = fast(torch.randn(32, 64, device=device)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        print(loss.item().hex())
+"""
+
+_NCCL = """
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29581")
+    dist.init_process_group("nccl", rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    for wrap in (DistributedDataParallel, fully_shard):
+        torch.manual_seed(0)
+        model = wrap(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(device))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for step in range(6):
+            loss = model(torch.randn(32, 64, device=device)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print(wrap.__name__, loss.item().hex())
+    dist.destroy_process_group()
+"""
+
+
+def unchanged(text: str) -> Callable[[Machine], str]:
+    """A check that a program prints under the recorder what it prints without."""
+
+    def check_it(machine: Machine) -> str:
+        plain = machine.plain(text)
+        result, _ = machine.record(text)
+        assert result.how_ended == "finished", result.detail
+        assert result.stdout == plain, f"{result.stdout} for {plain}"
+        return f"{len(plain.splitlines())} lines the same"
+
+    return check_it
+
+
+def graph_in_a_hook(machine: Machine) -> str:
+    """Graphs kept by a hook, which the engine calls in a thread of the device."""
+    result, found = machine.record("""
+        model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
+        slopes = []
+        for step in range(8):
+            x = torch.randn(4, 16, device=device, requires_grad=True)
+            y = x.exp()
+            y.register_hook(lambda gradient: slopes.append(gradient.pow(2).sum()))
+            torch.autograd.grad(model(y).sum(), x, create_graph=True)
+    """)
+    assert result.how_ended == "finished", result.detail
+    assert _lines(found, "TAPE201"), found
+    return f"TAPE201 at {_lines(found, 'TAPE201')[0][:60]}"
+
+
+def double_backward_twice(machine: Machine) -> str:
+    """A graph that a backward built, in a thread of the device, and that is walked twice."""
+    result, found = machine.record("""
+        model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
+        x = torch.randn(4, 16, device=device, requires_grad=True)
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        penalty = slope.pow(2).sum()
+        penalty.backward()
+        penalty.backward()
+    """)
+    assert result.how_ended == "raised", result.detail
+    assert _lines(found, "TAPE101") == ["penalty.backward()"], found
+    return "TAPE101 on its line"
+
+
 @dataclass(frozen=True)
 class Check:
     """One row of the table."""
@@ -308,6 +527,17 @@ CHECKS = (
     Check("no synchronisation", no_synchronisation, only_cuda=True),
     Check("synchronisations counted", synchronisations_counted, only_cuda=True),
     Check("device time", device_time, only_cuda=True),
+    Check("a graph kept by a hook", graph_in_a_hook),
+    Check("a double backward walked twice", double_backward_twice),
+    Check("hooks in the engine's thread", unchanged(_HOOKS)),
+    Check("autocast in float16", unchanged(_SCALED)),
+    Check("streams", unchanged(_STREAMS), only_cuda=True),
+    Check("captured graphs", unchanged(_CAPTURED), only_cuda=True),
+    Check("memory given back", unchanged(_GIVEN_BACK), only_cuda=True),
+    Check("checkpoints, pinned loader", unchanged(_RECOMPUTED), only_cuda=True),
+    Check("torch.compile", unchanged(_COMPILED.replace("MODE", "None")), only_cuda=True),
+    Check("torch.compile, CUDA graphs", unchanged(_COMPILED.replace("MODE", "'reduce-overhead'")), only_cuda=True),
+    Check("nccl, one process", unchanged(_NCCL), only_cuda=True),
 )
 
 
@@ -336,7 +566,7 @@ def main() -> int:
         except LookupError as error:
             why = str(error)
     failed = 0
-    print(f"{'check':<28} {'result':<8} {'seconds':>7}  detail")
+    print(f"{'check':<32} {'result':<8} {'seconds':>7}  detail")
     for item in CHECKS:
         began = time.monotonic()
         if why or (options.cpu and item.only_cuda):
@@ -349,7 +579,7 @@ def main() -> int:
                 except Exception as error:
                     result, detail = "FAILED", f"{type(error).__name__}: {error}"[:300]
                     failed += 1
-        print(f"{item.name:<28} {result:<8} {time.monotonic() - began:>7.1f}  {detail}", flush=True)
+        print(f"{item.name:<32} {result:<8} {time.monotonic() - began:>7.1f}  {detail}", flush=True)
     if why:
         print(f"nothing was checked: {why}. The same programs run on the CPU with --cpu (make cuda CPU=1).")
     return 1 if failed else 0

@@ -318,6 +318,8 @@ def test_child_processes_leave_the_tape_alone(record: Record, method: str) -> No
                 print(pool.map(work, [3, 4]))
             (w * 2).backward()
     """)
+    if "in combination with fork-based multiprocessing" in result.stderr:
+        pytest.skip("torch refuses a backward in a forked process where there is a GPU")
     assert result.stdout == "[3.0, 4.0]\n"
     assert [event.id for event in _events(result, Backward)] == [1, 2]
 
