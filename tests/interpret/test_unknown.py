@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
 
+PROGRAMS = Path(__file__).parents[1] / "cases" / "programs"
 HEAD = "import pytest\nimport torch\nfrom torch import nn\n"
 LOSS = "    y = torch.ones(3, requires_grad=True).exp().sum()\n"
 QUIET = {
@@ -456,3 +461,38 @@ def test_a_loop_counts_up_to_a_setting_nobody_sees(count: str) -> None:
     text += f"for step in range({count}):\n    state = torch.tanh(model(state))\n"
     text += "    if step // 2 % 2 == 1:\n        state.sum().backward()\n        state = state.detach()\n"
     assert check(from_text(text, "train.py")).findings == []
+
+
+class _HandsOver(ast.NodeTransformer):
+    """Has an engine that nobody can see into call the backwards of a program."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Turn `loss.backward()` into `self.engine.backward(loss)`."""
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "backward" or node.args or node.keywords:
+            return node
+        return ast.Call(ast.parse("self.engine.backward", mode="eval").body, [node.func.value], [])
+
+
+_HANDED_IN = """\
+class Runner:
+    def __init__(self, engine):
+        self.engine = engine
+
+    def run(self):
+{}
+"""
+
+
+def test_no_argument_is_needless_where_none_is_written() -> None:
+    asked = 0
+    for path in sorted(PROGRAMS.glob("*.fixed.py"))[::3]:
+        tree = ast.fix_missing_locations(_HandsOver().visit(ast.parse(path.read_text("utf-8"))))
+        program = _HANDED_IN.format(textwrap.indent(ast.unparse(tree), " " * 8))
+        lines = program.splitlines()
+        for one in check(from_text(program, path.name)).findings:
+            if one.code == "TAPE301":
+                shown = "\n".join(lines[one.span.line - 1 : one.span.end_line])
+                assert "retain_graph" in shown, f"{path.name}: {shown}"
+        asked += "engine.backward(" in program
+    assert asked > 15

@@ -293,15 +293,20 @@ class Autograd:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    def backward_method(self, root: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """`tensor.backward(gradient, retain_graph, create_graph, inputs)`."""
+    def backward_method(
+        self, root: Value, args: Args, kwargs: Kwargs, node: ast.AST, *, may_retain: bool = False
+    ) -> Value:
+        """`tensor.backward(gradient, retain_graph, create_graph, inputs)`.
+
+        `may_retain` says that unknown code calls it, which may keep the graph though the call here does not say so.
+        """
         names = ("gradient", "retain_graph", "create_graph", "inputs")
         given = {**dict(zip(names, args)), **kwargs}
         given.pop(MORE_KEYWORDS, None)
         if "retain_variables" in given:
             # What the argument was called before torch 0.2: no torch of today gets past this call.
             given.setdefault("retain_graph", given.pop("retain_variables"))
-        self._backward([root], given, node, self._argument(node, "retain_graph", 1))
+        self._backward([root], given, node, self._argument(node, "retain_graph", 1), may_retain)
         return None
 
     def backward_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -316,11 +321,13 @@ class Autograd:
         self._backward(roots, given, node, self._argument(node, "retain_graph", 2))
         return None
 
-    def _backward(self, roots: Sequence[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
+    def _backward(
+        self, roots: Sequence[Value], given: Kwargs, node: ast.AST, span: Span | None, may_retain: bool = False
+    ) -> None:
         self._give_graphs(roots, node)
         inputs = given.get("inputs")
         wanted, known = self._inputs(inputs, node) if inputs is not None else (None, True)
-        event = self._event("backward", roots, wanted, given, node, span, known)
+        event = self._event("backward", roots, wanted, given, node, span, known, may_retain)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.writer.run_backward(event)
         if self.world.modes.scaled and (starts or self._meets_code(traversal)):
@@ -449,6 +456,7 @@ class Autograd:
         node: ast.AST,
         span: Span | None,
         known: bool = True,
+        may_retain: bool = False,
     ) -> Backward:
         retain_value = concrete(given.get("retain_graph"))
         create = self._flag(given.get("create_graph", False), node)
@@ -460,6 +468,8 @@ class Autograd:
             nodes = [number for value in inputs if (number := node_of(value)) is not None]
             targets = tuple(nodes) if nodes and (call == "grad" or len(nodes) == len(inputs)) else None
         retain, at = (create, None) if argument is None else (argument, span)
+        if argument is None and may_retain and retain == "no":
+            retain = self._flag(Unknown.plain("retain_graph"), node, "retain_graph")
         unused = _true(given.get("allow_unused")) or _true(given.get("materialize_grads"))
         return Backward(
             self.world.writer.next_backward(), self.world.position.site(node), call,

@@ -410,8 +410,7 @@ def _backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwarg
     if args and may_carry(args[0]) and owner.node is None and args[0].requires() != "no":
         # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into: what they do with
         # the graph besides, nobody knows.
-        kwargs.setdefault("retain_graph", Unknown.plain("retain_graph"))
-        return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+        return torch.autograd.backward_method(args[0], args[1:], kwargs, node, may_retain=True)
     return torch.autograd.backward_method(owner, args, kwargs, node)
 
 
