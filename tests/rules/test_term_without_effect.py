@@ -236,3 +236,59 @@ def test_a_term_that_is_computed_of_what_the_step_trains_is_cut_all_the_same() -
     loss = "term(net_a, x) + (net_a(x).detach() - net_b(x)).pow(2).mean()"
     [finding] = check(from_text(text.replace("LOSS", loss), "train.py")).findings
     assert finding.code == "TAPE407" and any(label.role == "cut" for label in finding.labels)
+
+
+_PENALTIES = {
+    "none": "",
+    "of the scores by the critic": (
+        "    grads = torch.autograd.grad(scores, critic.parameters(), create_graph=True)\n"
+        "    loss = loss + 0.1 * sum(g.pow(2).sum() for g in grads)\n"
+    ),
+    "of the scores by what is made": (
+        "    (grad,) = torch.autograd.grad(scores, fake, create_graph=True)\n    loss = loss + grad.norm()\n"
+    ),
+    "of another loss": (
+        "    grads = torch.autograd.grad(critic(fake).exp().sum(), critic.parameters(), create_graph=True)\n"
+        "    loss = loss + 0.1 * sum(g.pow(2).sum() for g in grads)\n"
+    ),
+}
+_SCORED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+maker = nn.Linear(2, 3)
+critic = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+made = torch.optim.SGD(maker.parameters(), lr=0.1)
+judged = torch.optim.SGD(critic.parameters(), lr=0.1)
+for step in range(3):
+    noise, data = torch.randn(8, 2), torch.randn(8, 3)
+    judged.zero_grad()
+    (critic(maker(noise).detach()) - critic(data)).mean().backward()
+    judged.step()
+    fake = maker(noise)
+    scores = critic(fake).mean() + TERM
+    loss = scores
+PENALTY    made.zero_grad()
+    loss.backward()
+    made.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "term", ["critic(data).sigmoid().mean()", "critic[0].weight.pow(2).sum()", "fake.abs().mean()"]
+)
+@pytest.mark.parametrize("penalty", _PENALTIES)
+def test_a_term_has_no_effect_where_torch_learns_the_same_without_it(term: str, penalty: str) -> None:
+    torch = pytest.importorskip("torch")
+    program = _SCORED.replace("PENALTY", _PENALTIES[penalty])
+
+    def learned(added: str) -> list[object]:
+        run: dict[str, object] = {}
+        exec(program.replace("TERM", added), run)
+        return [one.detach() for one in run["maker"].parameters()]  # type: ignore[attr-defined]
+
+    pairs = zip(learned(term), learned("0 * data.sum()"), strict=True)
+    same = all(torch.equal(one, other) for one, other in pairs)
+    found = check(from_text(program.replace("TERM", term), "program.py")).findings
+    assert [one.code for one in found if one.code == "TAPE407"] == (["TAPE407"] if same else [])

@@ -320,6 +320,13 @@ class _Sum:
         self.run = run
         self.gradients = gradients
         self.trained = trained
+        self._differentiated = {
+            number
+            for one in reading.runs
+            if one.backward.call == "grad" and one.backward.create != "no" and one.position < run.position
+            for number in one.traversal.executed
+        }
+        """What is differentiated into a graph: it has an effect by its gradients, too, as in a penalty."""
         self._found: list[Term] = []
 
     def terms(self, root: int) -> Sequence[Term]:
@@ -408,6 +415,8 @@ class _Sum:
 
     def _used(self, number: int) -> Fact:
         """Return whether something uses a gradient that goes to what is below a node; yes where that is not known."""
+        if number in self._differentiated:
+            return "yes"
         ledger = self.reading.ledger
         found: Fact = "no"
         for reached, fact in ledger.ancestry([number]).items():
