@@ -11,7 +11,7 @@ import ast
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
-from tapecheck.interpret.objects import containers, exceptions, methods, syntax
+from tapecheck.interpret.objects import containers, exceptions, methods, syntax, unknowns
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -39,7 +39,9 @@ from tapecheck.interpret.values import (
     Stream,
     Unknown,
     Value,
+    as_given,
     behaviour,
+    listed,
 )
 
 _EVALUATE = expressions.EVALUATE
@@ -96,7 +98,8 @@ class Machine:
                     return signal
                 continue
             if isinstance(node, ast.Return):
-                return flow.Returned(self.eval(node.value, env) if node.value is not None else None)
+                value = self.eval(node.value, env) if node.value is not None else None
+                return flow.Returned(self._returned(value, env, node))
             compound = _COMPOUND.get(type(node))
             if compound is not None:
                 signal = yield from compound(self, node, env)
@@ -107,6 +110,19 @@ class Machine:
             elif isinstance(node, ast.Continue):
                 return flow.CONTINUE
         return None
+
+    def _returned(self, value: Value, env: Env, node: ast.Return) -> Value:
+        """Return what a function returns: what is missing in it may have computed that of all that the function has."""
+        missing = self.world.omissions.missing
+        if not missing or not isinstance(value, (Unknown, tuple)):
+            return value
+        if not any(id(one) in missing for part in listed(value) for one in unknowns.origins(part)):
+            return value
+        made = [
+            self.library.opaque_result(one.name, list(env.vars.values()), {}, node) if isinstance(one, Unknown) else one
+            for one in listed(value)
+        ]
+        return as_given(made, value)
 
     def run_module(self, module: Module, tree: ast.Module, name: str) -> None:
         """Run a module's statements in its namespace."""

@@ -189,6 +189,10 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
         with world.modes.recording("no"):
             return apply(torch, fact, bound, node, target)
+    if fact.inputs and bound.get(fact.inputs[0], fact) is None:
+        # Not filled in yet, or where the dry run did not see it.
+        torch.machine.wrong("TypeError", node)
+        return Unknown.named(fact.name)
     world.budget.spend(limits.OP_WORK)
     call = _Call(torch, fact, bound, node, target)
     shape = call.gather()

@@ -79,6 +79,7 @@ class Optimizers:
         rate = kwargs.get("lr", second or Unknown.plain("lr"))
         defaults = second if isinstance(second, Dict) else Dict({"lr": rate}, more=True)
         groups = self._groups(source, defaults, node)
+        nothing = isinstance(source, (List, tuple, Stream)) and not tensors and not groups
         if not groups:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
@@ -92,6 +93,8 @@ class Optimizers:
         self._emit(owner.state, name, owner.state.at, complete)
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
+        if complete and nothing:
+            self.torch.fail(node, "optimizer got an empty parameter list", kind="ValueError")
         return None
 
     def _emit(self, state: OptimizerState, name: str, at: Site, complete: bool) -> None:

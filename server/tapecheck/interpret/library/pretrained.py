@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Unknown, Value, Whole
+from tapecheck.interpret.values import Args, Kwargs, Unknown, Value, Whole, argument, concrete
 
 LIBRARIES = (
-    "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks", "torch.hub.load",
+    "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
     "pytorchcv.", "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models",
     "torch_geometric.nn", "dgl.nn", "sentence_transformers.",
 )  # fmt: skip
@@ -45,9 +45,22 @@ def model(torch: Torch, path: str, node: ast.AST) -> Value | None:
         return None
     if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
         return None
-    if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
+    if not (name[:1].isupper() or name in _MAKERS or path.startswith("torchvision.models")):
         return None
+    return _made(torch, name, node)
+
+
+def _made(torch: Torch, name: str, node: ast.AST) -> Unknown:
     made = Unknown.named(name)
     made.part_of = Whole(within=made)
     torch.opaque_parameters(made, node)
+    return made
+
+
+def from_hub(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what `torch.hub.load` gives: a model, which may have nothing to train where it is not torchvision's."""
+    made = _made(torch, "load", node)
+    repository = concrete(argument(args, kwargs, 0, "repo_or_dir"))
+    if not isinstance(repository, str) or repository.partition(":")[0] != "pytorch/vision":
+        torch.opaque_parameters(made, node).graph = "may"
     return made

@@ -143,7 +143,7 @@ class Torch:
         """Call a function or class of torch by its dotted path; NO_MODEL where it is none that is known."""
         name = path[6:]
         if name == "hub.load":
-            return pretrained.model(self, path, node)
+            return pretrained.from_hub(self, args, kwargs, node)
         if name.startswith("Tensor.") and args:
             method = self.machine.get_attribute(args[0], name[7:], node)
             return self.machine.call(method, args[1:], kwargs, node)

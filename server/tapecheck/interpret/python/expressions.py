@@ -89,6 +89,8 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
     if env.globals.starred is None:
         machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
     value = Unknown.named(name)
+    if env.globals.starred is None:
+        machine.world.omissions.missing[id(value)] = value
     env.globals.vars[name] = value
     return value
 
@@ -193,6 +195,9 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     if decides is Decides.CONSTANT:
         if (left is None or right is None) and not machine.handlers:
             machine.doubt("TypeError", node)
+            missing = Unknown.named("None")
+            machine.world.omissions.missing[id(missing)] = missing
+            return missing
         return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
     if decides is Decides.UNKNOWN:
         return _with_unknown(machine, op, left, right, node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.state.position import Position
+from tapecheck.interpret.values import Value
 from tapecheck.tape import Span
 
 
@@ -19,6 +20,8 @@ class Omissions:
         """Exceptions of Python's own that no handler expects: gaps of the interpreter."""
         self.supposed: set[Span] = set()
         """Where methods of tensors were called on what need not be a tensor."""
+        self.missing: dict[int, Value] = {}
+        """What stands for values that the program does not have, by id: names that nothing gives, sums with None."""
         self.not_followed: dict[Span, None] = {}
         """Calls that lie too deep in other calls, in order."""
 

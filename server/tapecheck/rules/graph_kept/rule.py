@@ -749,7 +749,8 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
     """Return whether kept nodes hold activations that would be freed without them; parameters live on anyway."""
     scalars = _scalars(reading, growth)
     for node in _old_nodes(reading, growth):
-        if _freed_in_loop(reading, growth, node) is not None and _is_freed(reading, node):
+        if _freed_in_loop(reading, growth, node) is not None:
+            # Where unknown code stands between, it may be another graph that the backward frees.
             continue
         if node.keeps == "no" or node.id in scalars:
             continue
@@ -787,15 +788,6 @@ def _scalars(reading: Reading, growth: _Growth) -> set[int]:
         if sources and all(source in roots or source in scalars for source in sources):
             scalars.add(number)
     return scalars
-
-
-def _is_freed(reading: Reading, node: Node) -> bool:
-    """Whether a backward has certainly freed a node, or has if it exists at all."""
-    ledger = reading.ledger
-    if ledger.is_freed(node.id) == "yes":
-        return True
-    unproven = node.id in ledger.provisional or ledger.leads_anywhere(node.id)
-    return unproven and ledger.is_freed(node.id) == "may"
 
 
 @remembered

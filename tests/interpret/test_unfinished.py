@@ -1,0 +1,100 @@
+"""Programs with a part that is not written yet, as exercises have them: torch does not come to what lies behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+_GAN = """\
+import torch
+from torch import nn
+
+class Layers(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.layers = nn.Sequential(LAYERS)
+
+    def forward(self, x):
+        return self.layers(x)
+
+maker, judge = Layers(4), Layers(1)
+made = torch.optim.SGD(MADE, lr=0.1)
+judged = torch.optim.SGD(judge.parameters(), lr=0.1)
+criterion = nn.BCEWithLogitsLoss()
+
+def judge_loss(judge, real, fake):
+    pred = PRED
+    return criterion(pred, torch.zeros(3, 1)) + criterion(judge(real), torch.ones(3, 1))
+
+def maker_loss(maker, judge, noise):
+    fake = maker(noise)
+    score = SCORE
+    return RETURNED
+
+kept = []
+for real in torch.randn(10, 3, 4):
+    noise = torch.randn(3, 4)
+    judged.zero_grad()
+    with torch.no_grad():
+        fake = maker(noise)
+    judge_loss(judge, real, fake).backward(retain_graph=True)
+    judged.step()
+    made.zero_grad()
+    loss, fake = maker_loss(maker, judge, noise)
+    kept += [fake]
+    loss.backward()
+    made.step()
+"""
+_WRITTEN = {
+    "LAYERS": "nn.Linear(4, sizes)", "MADE": "maker.parameters()", "PRED": "judge(fake)", "SCORE": "-judge(fake)",
+    "RETURNED": "score.mean(), fake",
+}  # fmt: skip
+_BLANKS = {
+    "nothing": {},
+    "the layers": {"LAYERS": ""},
+    "the parameters": {"MADE": "[]"},
+    "the parameters, taken one by one": {"MADE": "[one for one in ()]"},
+    "a prediction": {"PRED": "None"},
+    "a loss": {"RETURNED": "loss, fake"},
+    "a loss and what it is of": {"RETURNED": "loss, faked"},
+    "a loss in part": {"RETURNED": "score.mean() + penalty, fake"},
+    "a score": {"SCORE": "None", "RETURNED": "score + score, fake"},
+}
+
+
+@pytest.mark.parametrize("blank", _BLANKS)
+def test_nothing_is_wrong_behind_what_is_not_written(blank: str) -> None:
+    program = _GAN
+    for name, text in {**_WRITTEN, **_BLANKS[blank]}.items():
+        program = program.replace(name, text)
+    found = check(from_text(program, "program.py")).findings
+    assert [one.message for one in found if one.severity in ("error", "warning")] == []
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    if blank == "nothing":
+        exec(program, {"__name__": "program"})
+    else:
+        with pytest.raises((AttributeError, NameError, TypeError, ValueError)):
+            exec(program, {"__name__": "program"})
+
+
+def test_torch_takes_groups_without_parameters() -> None:
+    program = "import torch\nw = torch.ones(2, requires_grad=True)\nopt = torch.optim.SGD([{'params': []}], lr=0.1)\n"
+    program += "w.detach().sum().backward()\n"
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE103"]
+    pytest.importorskip("torch")
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        exec(program, {})
+
+
+_REPOSITORIES = ["'someone/vocoder', 'load'", "repo_or_dir='other/models:main', model='net'", "where, 'net'"]
+
+
+@pytest.mark.parametrize("given", [*_REPOSITORIES, "'pytorch/vision:v0.10.0', 'resnet18'"])
+def test_what_an_entry_point_of_the_hub_makes_may_have_nothing_to_train(given: str) -> None:
+    program = f"import sys, torch\nwhere = sys.argv[1]\nnet = torch.hub.load({given})\n"
+    program += "for x in torch.randn(9, 2, 3):\n    print(net(x).shape)\n"
+    found = [one.code for one in check(from_text(program, "program.py")).findings]
+    assert found == ([] if given in _REPOSITORIES else ["TAPE302"])
