@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases import under_torch
-from tests.fixes.support import run_texts, safe_fixes
+from tests.fixes.support import fixes_of, run_texts, safe_fixes
 
 STORED = """\
 import torch
@@ -42,6 +42,9 @@ KEEPS = {
     "another object": "kept.append(x); box.x = x",
 }
 ENDS = {
+    "an array": "\ntry:\n    print(kept[-1].numpy() is None)\nexcept Exception as error:\n    print(type(error))",
+    "an array of another": "import numpy\ntry:\n    print(numpy.asarray(torch.stack(kept)).shape)\n"
+    "except Exception:\n    print('graph')",
     "formatted": "print(f'{float(total):.2f}')",
     "shown": "print('%d %.2f' % (step, float(total)))",
     "asked which object": "print(bool(kept) and kept[-1] is loss)",
@@ -144,3 +147,17 @@ def _held_against_torch(texts: dict[tuple[str, str], str], folder: Path) -> dict
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert (now["output"], now["parameters"]) == (was["output"], was["parameters"]), f"{title}\n{after}"
     return titles
+
+
+@pytest.mark.parametrize(
+    ("end", "what"),
+    [
+        ("print(kept[-1].requires_grad)", "asks whether there is a graph"),
+        ("print(kept[-1] is loss)", "asks which object a value is"),
+        (ENDS["an array"].strip(), "goes on where something refuses a value with a graph"),
+    ],
+)
+def test_why_a_fix_is_not_safe_is_said(end: str, what: str) -> None:
+    fixes = fixes_of(STORED.format(keeps="pass", store="kept.append(loss)", end=end), "TAPE201")
+    unsafe = [fix for fix in fixes if "detached" in fix.title]
+    assert unsafe and all(fix.applicability == "unsafe" and what in fix.changes for fix in unsafe)

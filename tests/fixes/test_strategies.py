@@ -1917,3 +1917,23 @@ def test_what_leaves_a_graph_that_nobody_needs_comes_after_what_does_not() -> No
         ("Run the loop under `torch.no_grad()`", "safe", 0),
         ("Store `noise` detached", "safe", 1),
     ]
+
+
+QUANTIZED = """
+encoder, decoder = nn.Linear(4, 4), nn.Linear(4, 4)
+codes = nn.Parameter(torch.randn(8, 4))
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters(), codes], lr=0.1)
+for _ in range(3):
+    x = torch.randn(6, 4)
+    z = encoder(x)
+    q = codes[torch.cdist(z, codes).argmin(1)]
+    loss = (decoder(q) - x).pow(2).mean() + (q - z.detach()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_detached_beside_what_has_no_gradient_is_meant() -> None:
+    _, fixes = _fixes(QUANTIZED, "TAPE402")
+    assert not any("detach" in fix.title or "cut" in fix.title or "torch" in fix.title for fix in fixes)

@@ -30,7 +30,8 @@ class Candidate:
 
     `safe` says that what is learned stays as it was wherever the program ran. Of the candidates of one `group`
     only the first that holds is offered; a `fallback` is tried only while nothing else has held. `acts` says that
-    each `.detach()`, `.item()` and `.clone()` it writes must be seen to act on a tensor with a graph.
+    each `.detach()`, `.item()` and `.clone()` it writes must be seen to act on a tensor with a graph. `doubt` says what
+    to check: with one, a candidate is not safe.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Candidate:
     group: str = ""
     fallback: bool = False
     acts: bool = True
+    doubt: str = ""
 
 
 @dataclass(slots=True)

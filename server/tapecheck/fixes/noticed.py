@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, root_name
 from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import id_of, of_kind, walk
+from tapecheck.source.nodes import id_of, last_name, of_kind, walk
 from tapecheck.tape import Hold, Span
 
 _ASKING = frozenset((
@@ -36,6 +38,8 @@ _PLAIN = frozenset(
         "str",
     )
 )
+REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
+"""Methods of tensors that raise where there is a graph."""
 _OF_OBJECTS = frozenset(("builtins.id", "operator.is_", "operator.is_not", "weakref.ref", "weakref.proxy"))
 """Functions that are about an object, whatever its value."""
 _SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
@@ -45,38 +49,94 @@ _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
 
 def asks_for_graphs(context: Context) -> bool:
     """Return whether a file that has a part in the finding asks of a value, not of a parameter, for its graph."""
-    return any(_asks(code.tree) for code in context.files)
+    return any(True for code in context.files for _ in _asking(code.tree))
 
 
-def notices_detaching(context: Context) -> bool:
-    """Return whether a file that has a part in the finding may see that a value is another object without a graph."""
-    return asks_for_graphs(context) or tells_apart(context)
+def doubt_of_detaching(context: Context) -> str:
+    """Return what to check where the program may see that a value is another object without a graph; else nothing."""
+    for code in context.files:
+        noticing = [
+            (next(_asking(code.tree), None), "asks whether there is a graph"),
+            (next(_telling_apart(code), None), "asks which object a value is"),
+            (next(_surviving(code), None), "goes on where something refuses a value with a graph"),
+        ]
+        for node, what in noticing:
+            if node is not None:
+                return _check(context, code, node, what)
+    return ""
 
 
-def tells_apart(context: Context) -> bool:
-    """Return whether a file that has a part in the finding asks whether two values are one and the same object."""
-    return any(_compares_objects(code, node) for code in context.files for node in ast.walk(code.tree))
+def doubt_of_recording(context: Context) -> str:
+    """Return what to check where values may have graphs that had none: what refuses one, or asks for it."""
+    for code in context.files:
+        for node in of_kind(code.tree, ast.AST):
+            if _refuses(code, node):
+                return _check(context, code, node, "may refuse a value with a graph")
+    asking = ((code, node) for code in context.files for node in _asking(code.tree))
+    return next((_check(context, code, node, "asks whether there is a graph") for code, node in asking), "")
 
 
-def _compares_objects(code: Code, node: ast.AST) -> bool:
-    if isinstance(node, ast.Compare):
+def _check(context: Context, code: Code, node: ast.AST, what: str) -> str:
+    where = "" if code is context.code else f" of {Path(code.source.path).name}"
+    return f"Check line {getattr(node, 'lineno', 1)}{where}, which {what}."
+
+
+def _surviving(code: Code) -> Iterator[ast.AST]:
+    """Yield the blocks that go on where something in them refuses a value with a graph."""
+    tried: list[ast.Try | ast.With] = [node for node in of_kind(code.tree, ast.Try) if any(map(_takes, node.handlers))]
+    tried += [node for node in of_kind(code.tree, ast.With) if _suppresses(node)]
+    yield from (node for node in tried if any(_refuses(code, part) for one in node.body for part in ast.walk(one)))
+
+
+def _takes(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler takes what tensors raise."""
+    kinds = {last_name(part) for part in ast.walk(handler.type)} if handler.type is not None else {"Exception"}
+    return not kinds.isdisjoint(("BaseException", "Exception", "RuntimeError", "TypeError", "ValueError"))
+
+
+def _suppresses(block: ast.With) -> bool:
+    return any(last_name(part.func) == "suppress" for item in block.items for part in of_kind(item, ast.Call))
+
+
+def _telling_apart(code: Code) -> Iterator[ast.AST]:
+    """Yield what asks whether two values are one and the same object."""
+    defined = {node.name for node in ast.walk(code.tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    for node in of_kind(code.tree, ast.Compare):
         sides = [node.left, *node.comparators]
-        pairs = zip(node.ops, sides, sides[1:], strict=False)
-        return any(
-            isinstance(operator, (ast.Is, ast.IsNot)) and not any(_is_no_tensor(code, side) for side in (left, right))
-            for operator, left, right in pairs
-        )
-    return isinstance(node, ast.Call) and code.path(node.func) in _OF_OBJECTS
+        for operator, *pair in zip(node.ops, sides, sides[1:], strict=False):
+            if isinstance(operator, (ast.Is, ast.IsNot)) and not any(_is_no_tensor(code, one, defined) for one in pair):
+                yield node
+    yield from (node for node in of_kind(code.tree, ast.Call) if code.path(node.func) in _OF_OBJECTS)
 
 
-def _is_no_tensor(code: Code, node: ast.expr) -> bool:
+def _is_no_tensor(code: Code, node: ast.expr, defined: set[str]) -> bool:
     """Return whether an expression is a constant, a type, or what an import or a definition gives its name."""
     if isinstance(node, ast.Constant):
         return True
     if isinstance(node, ast.Call):
         return code.path(node.func) in ("builtins.object", "builtins.type")
-    defined = {node.name for node in ast.walk(code.tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     return bool(code.path(node)) or id_of(node) in defined
+
+
+def refuses_graphs(context: Context) -> bool:
+    """Return whether a file that has a part in the finding calls what raises where a value has a graph."""
+    return any(_refuses(code, node) for code in context.files for node in ast.walk(code.tree))
+
+
+def _refuses(code: Code, node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in REFUSING
+    if not isinstance(node, ast.Call):
+        return False
+    path = code.path(node.func)
+    # What Python's own library does with a tensor it does by the tensor's methods; a copy asks for its graph.
+    known = ("", "torch", *sys.stdlib_module_names)
+    return path.partition(".")[0] not in known or path.startswith("copy.") or fills(node)
+
+
+def fills(call: ast.Call) -> bool:
+    """Return whether a call writes its result into a tensor that it is given: no graph can lead through that."""
+    return any(keyword.arg in ("out", None) for keyword in call.keywords)
 
 
 def lists_names(code: Code) -> bool:
@@ -89,14 +149,17 @@ def catches(bodies: Iterable[ast.AST]) -> bool:
     return any(node.handlers for body in bodies for node in of_kind(body, ast.Try))
 
 
-def _asks(tree: ast.AST) -> bool:
-    asking = [node for node in of_kind(tree, ast.Attribute) if node.attr in _ASKING and isinstance(node.ctx, ast.Load)]
-    named = {alias.name for node in of_kind(tree, ast.ImportFrom) for alias in node.names}
-    named |= {node.value for node in of_kind(tree, ast.Constant) if isinstance(node.value, str)}
-    if not _ASKING.isdisjoint(named):
-        return True
+def _asking(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what asks for a graph, or names what does."""
     parameters = set(_parameters(tree))
-    return any(not (isinstance(node.value, ast.Name) and node.value.id in parameters) for node in asking)
+    for node in of_kind(tree, ast.Attribute):
+        if node.attr in _ASKING and isinstance(node.ctx, ast.Load):
+            if not (isinstance(node.value, ast.Name) and node.value.id in parameters):
+                yield node
+    yield from (node for node in of_kind(tree, ast.Constant) if isinstance(node.value, str) and node.value in _ASKING)
+    yield from (
+        node for node in of_kind(tree, ast.ImportFrom) if not _ASKING.isdisjoint(alias.name for alias in node.names)
+    )
 
 
 def _parameters(tree: ast.AST) -> Iterator[str]:

@@ -434,6 +434,12 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
         stored = targets(statement)
         if not any(_is_named_alike(read, target) for target in stored):
             continue
+        if isinstance(statement, ast.AugAssign) and not isinstance(
+            statement.value, (ast.List, ast.Tuple, ast.ListComp)
+        ):
+            # What is added to a value is not what the name has then.
+            if dotted(read) not in names:
+                continue
         if known and owner is not None and code.owner(statement) is owner:
             found.append(statement)
             continue

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterable
 
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
-from tapecheck.fixes.noticed import asks_for_graphs
+from tapecheck.fixes.noticed import REFUSING, asks_for_graphs, fills, refuses_graphs
 from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import attr_of, given_to, of_kind
 from tapecheck.tape import Node, Span
 
-_REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
-"""Methods of tensors that raise where there is a graph."""
 _TAKING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len"))
 
 
@@ -76,27 +73,6 @@ def _read_as_numbers(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def refuses_graphs(context: Context) -> bool:
-    """Return whether a file that has a part in the finding calls what raises where a value has a graph."""
-    return any(_refuses(code, node) for code in context.files for node in ast.walk(code.tree))
-
-
-def _refuses(code: Code, node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in _REFUSING
-    if not isinstance(node, ast.Call):
-        return False
-    path = code.path(node.func)
-    # What Python's own library does with a tensor it does by the tensor's methods; a copy asks for its graph.
-    known = ("", "torch", *sys.stdlib_module_names)
-    return path.partition(".")[0] not in known or path.startswith("copy.") or _fills(node)
-
-
-def _fills(call: ast.Call) -> bool:
-    """Return whether a call writes its result into a tensor that it is given: no graph can lead through that."""
-    return any(keyword.arg in ("out", None) for keyword in call.keywords)
-
-
 def _names(code: Code, spots: list[ast.expr], nodes: list[ast.AST]) -> set[str]:
     """Return the names of what some expressions give, and of what is computed from it."""
     inside = {id(part) for spot in spots for part in of_kind(spot, ast.Call)} | {id(spot) for spot in spots}
@@ -118,7 +94,7 @@ def _holds(node: ast.AST, inside: set[int], names: set[str]) -> bool:
 
 def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> bool:
     path = code.path(call.func)
-    if _fills(call):
+    if fills(call):
         return False
     if path == "builtins.print":
         return shown or all(isinstance(part, (ast.JoinedStr, ast.Constant)) for part in call.args)
@@ -127,4 +103,4 @@ def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> boo
     name = attr_of(call.func)
     if name == "backward":
         return True
-    return op_called(code, call, whole=True) is not None and name not in _REFUSING
+    return op_called(code, call, whole=True) is not None and name not in REFUSING

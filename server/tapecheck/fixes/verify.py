@@ -180,7 +180,7 @@ class Verifier:
         how many parameters get no gradient any more, whether it fails where a value is no tensor, and whether a class
         notices what it sets.
         """
-        title, effect = candidate.title, candidate.effect
+        title, effect = candidate.title, " ".join(filter(None, (candidate.effect, candidate.doubt)))
         if names:
             title = f"{title} (in {join(names)})"
             effect = f"{effect} Other programs that use {join(names)} change with it."
@@ -196,7 +196,8 @@ class Verifier:
             effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
         if candidate.safe and noticed:
             effect = f"{effect} Check what else the program does where that attribute is set."
-        safe = candidate.safe and not names and visible and not supposes and not noticed
+        seen = visible and not supposes and not noticed and not candidate.doubt
+        safe = candidate.safe and not names and seen
         return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
 
     def _where(self, tried: Changes) -> Verifier:

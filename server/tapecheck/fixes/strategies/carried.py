@@ -10,7 +10,7 @@ from tapecheck.fixes.between import reads_gradients
 from tapecheck.fixes.candidate import Candidate, Context, append, appended
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import notices_detaching
+from tapecheck.fixes.noticed import doubt_of_detaching
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import id_of, is_literal, method_called, of_kind
@@ -144,9 +144,9 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             [change for place in places if place is not None for change in place.changes],
             safe=collision.trains_none_of(collision.leaves(sources))
             and not context.caught
-            and not reads_gradients(context)
-            and not notices_detaching(context),
+            and not reads_gradients(context),
             group="constant",
+            doubt=doubt_of_detaching(context),
         )
 
 
@@ -187,6 +187,7 @@ def _everywhere(
     dropped = context.drop_retain(collision.second)
     if collision.first is not None and collision.first.at.span != collision.second.at.span:
         dropped = [*dropped, *context.drop_retain(collision.first)]
+    doubt = doubt_of_detaching(context)
     for shape in _shapes(context, group):
         placed = [found for carrier in group if (found := place(context, collision, carrier, shape)) is not None]
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
@@ -209,8 +210,9 @@ def _everywhere(
         title = f"Detach {names} {where.replace('it is', 'they are') if len(group) > 1 else where}"
         if dropped:
             both = f"{title} and drop `retain_graph=True`: {meaning}"
-            yield Candidate(both, effect, [*changes, *dropped], safe, group_name, fallback=narrow)
-        yield Candidate(f"{title}: {meaning}", effect, changes, safe, group_name, fallback=narrow)
+            together = [*changes, *dropped]
+            yield Candidate(both, effect, together, safe, group_name, fallback=narrow, doubt=doubt)
+        yield Candidate(f"{title}: {meaning}", effect, changes, safe, group_name, fallback=narrow, doubt=doubt)
 
 
 def _meaning(*, narrow: bool, untrained: bool, shared: bool) -> tuple[str, str]:
@@ -235,14 +237,14 @@ def _keeps_training(
     of the loop learns through the place.
     """
     # A norm over all gradients feels those of the untrained too, and a program may use them without an optimizer.
-    unread = not context.caught and not reads_gradients(context) and not notices_detaching(context)
+    unread = not context.caught and not reads_gradients(context)
     if untrained and (unread or where not in _IN_THE_LOOP):
         return unread
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
     meant = not narrow and not collision.walked_before and not through and not shared
-    return context.stops and meant and not notices_detaching(context)
+    return context.stops and meant
 
 
 def _written(code: Code, carrier: Carrier) -> str:

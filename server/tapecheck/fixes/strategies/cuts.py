@@ -10,9 +10,9 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import asks_for_graphs
+from tapecheck.fixes.noticed import doubt_of_recording
 from tapecheck.fixes.story import frames
-from tapecheck.fixes.uncut import only_torch_reads, refuses_graphs
+from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
@@ -26,6 +26,8 @@ _WORDS: dict[CutKind, str] = {
 }  # fmt: skip
 
 
+READ_ELSEWHERE = "Check what reads it: what is no op of torch may refuse a tensor with a graph, or show it otherwise."
+
 _SWITCH = re.compile(r"\b(set_grad_enabled\(False\)|inference_mode|no_grad)")
 
 
@@ -36,7 +38,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
         # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
         yield from _leaf_and_cut(context)
         return
-    code, cuts = context.code, all_cuts(context)
+    code, cuts = context.code, blamed_cuts(context)
     places = [frame for cut in cuts for frame in frames(cut.at)]
     choices = [ways_out(code, cut, places) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
@@ -44,19 +46,23 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
     safe = safe and all(choices)
     shown = all(cut.how in ("detach", "data", "no_grad") for cut in cuts)
-    safe = safe and only_torch_reads(context, [cut.at.span for cut in cuts], shown=shown)
+    read = only_torch_reads(context, [cut.at.span for cut in cuts], shown=shown)
+    effect = effect_of(raises) if read or not safe else f"{effect_of(raises)} {READ_ELSEWHERE}"
+    safe = safe and read
     alone: list[Candidate] = []
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
             title = _title(code, [cut], way)
-            alone.append(Candidate(title, effect_of(raises), way, safe and len(cuts) == 1, f"cut {cut.at.line}"))
-    together = list(_all_taken_out(context, cuts, choices, safe))
+            alone.append(Candidate(title, effect, way, safe and len(cuts) == 1, f"cut {cut.at.line}"))
+    together = list(_all_taken_out(context, cuts, choices, safe, effect))
     # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
     yield from (*together, *alone) if raises else (*alone, *together)
+    if len(cuts) < len(all_cuts(context)):
+        return
     labelled = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
     for span, group in labelled if cuts else [*labelled, (context.finding.span, "")]:
         for way in _ways_at(code, span):
-            yield Candidate(f"Take the cut on line {span.line} out", effect_of(raises), way, safe, group)
+            yield Candidate(f"Take the cut on line {span.line} out", effect, way, safe, group)
 
 
 def _leaf_and_cut(context: Context) -> Iterator[Candidate]:
@@ -83,7 +89,7 @@ def _leaf_and_cut(context: Context) -> Iterator[Candidate]:
 
 
 def _all_taken_out(
-    context: Context, cuts: list[Cut], choices: list[list[list[Change]]], safe: bool
+    context: Context, cuts: list[Cut], choices: list[list[list[Change]]], safe: bool, effect: str
 ) -> Iterator[Candidate]:
     """Take all cuts out together, where each of them can be."""
     if not cuts or not all(choices):
@@ -96,7 +102,7 @@ def _all_taken_out(
         together.append([change for ways in choices for change in ways[min(pick, len(ways) - 1)]])
     for combined in together:
         changes = list(dict.fromkeys(combined))
-        yield Candidate(_title(context.code, cuts, changes), effect_of(raises), changes, safe, "all cuts")
+        yield Candidate(_title(context.code, cuts, changes), effect, changes, safe, "all cuts")
 
 
 def all_cuts(context: Context) -> list[Cut]:
@@ -106,6 +112,15 @@ def all_cuts(context: Context) -> list[Cut]:
         for cut in cuts_of_finding(context, tape):
             found.setdefault((cut.at.span, cut.how), cut)
     return list(found.values())
+
+
+def blamed_cuts(context: Context) -> list[Cut]:
+    """Return the cuts of a finding; of one at what has no gradient, those alone: what the program detaches beside it is
+    meant.
+    """
+    cuts = all_cuts(context)
+    here = [cut for cut in cuts if cut.at.span.line == context.finding.span.line]
+    return here if here and all(cut.how == "nondifferentiable" for cut in here) else cuts
 
 
 def _inputs_seen(context: Context) -> bool:
@@ -167,8 +182,9 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
                 f"Switch recording off within `{function.name}` alone: `@{torch}.no_grad()`",
                 "Recording is on again after the call; what the function computes has no graph, as before.",
                 [*imported, decorated, gone],
-                context.stops and not refuses_graphs(context) and not asks_for_graphs(context),
+                context.stops,
                 "switch",
+                doubt=doubt_of_recording(context),
             )
 
 

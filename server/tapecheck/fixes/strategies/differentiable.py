@@ -10,7 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
-from tapecheck.fixes.strategies.cuts import all_cuts, is_copying, is_list
+from tapecheck.fixes.strategies.cuts import READ_ELSEWHERE, all_cuts, blamed_cuts, is_copying, is_list
 from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.source.nodes import attr_of, given_to, id_of, last_name, method_called, of_kind
@@ -62,7 +62,7 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
     code = context.code
     spots: list[ast.expr] = []
     statements: list[ast.stmt] = []
-    for cut in all_cuts(context):
+    for cut in blamed_cuts(context):
         if cut.how == "frozen":
             return
         for frame in frames(cut.at)[:1]:
@@ -96,16 +96,16 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
     lines = sorted(set(lines))
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
     raises = context.finding.code == BackwardWithoutGraph.code
+    effect = "The value is computed by torch all the way, so that its graph reaches the parameters"
+    effect += "." if raises else ", and they are trained from now on."
+    numpy = any(_stays_with_numpy(code, one, changes) for one in functions.values())
+    places = [frame for cut in blamed_cuts(context) for frame in frames(cut.at)[:1]]
+    read = not numpy and only_torch_reads(context, places, shown=False)
     yield Candidate(
         f"Stay in torch ({where}): gradients flow again",
-        "The value is computed by torch all the way, so that its graph reaches the parameters"
-        + ("." if raises else ", and they are trained from now on."),
+        effect if read else f"{effect} {READ_ELSEWHERE}",
         changes,
-        safe=context.stops
-        and not any(_stays_with_numpy(code, one, changes) for one in functions.values())
-        and only_torch_reads(
-            context, [frame for cut in all_cuts(context) for frame in frames(cut.at)[:1]], shown=False
-        ),
+        safe=context.stops and read,
         group="stay",
     )
 

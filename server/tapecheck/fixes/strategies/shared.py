@@ -10,7 +10,7 @@ from tapecheck.fixes.between import gradients_add_up, gradients_unseen, statemen
 from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import notices_detaching
+from tapecheck.fixes.noticed import doubt_of_detaching
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.rules.words import join
 from tapecheck.source.nodes import attr_of, method_called, of_kind
@@ -203,22 +203,21 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     leaves = collision.leaves(source for _, source in found.values())
     names = join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
-    safe = not context.caught and not notices_detaching(context)
-    safe = safe and (not first_side or collision.discarded_after_first(leaves))
+    safe = not context.caught and (not first_side or collision.discarded_after_first(leaves))
     safe = safe and _dropped_unread(context, collision, first_side)
     effect = (
         "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
         if safe
         else "What it is made of gets no gradient from this loss any more."
     )
-    drop = context.drop_retain(collision.first)
+    drop, doubt = context.drop_retain(collision.first), doubt_of_detaching(context)
     title = f"Detach {names} (line {line})"
     if not safe:
         title += ": nothing before it learns from this loss"
     if drop:
         dropping = title.replace(f"(line {line})", f"(line {line}) and drop `retain_graph=True`", 1)
-        yield Candidate(dropping, effect, [*kept, *drop], safe, title)
-    yield Candidate(title, effect, kept, safe, title)
+        yield Candidate(dropping, effect, [*kept, *drop], safe, title, doubt=doubt)
+    yield Candidate(title, effect, kept, safe, title, doubt=doubt)
 
 
 def _dropped_unread(context: Context, collision: Collision, first_side: bool) -> bool:

@@ -10,7 +10,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.noticed import asks_for_graphs, notices_detaching, only_kept
+from tapecheck.fixes.noticed import asks_for_graphs, doubt_of_detaching, only_kept
 from tapecheck.fixes.story import frames, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
@@ -62,9 +62,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     if _learned_from(context):
         return
     stored = _stored(code, statement, context)
-    asked = notices_detaching(context)
-    alone = not asked and not _shared_with_unknown_code(context)
-    effect = _ASKED if asked else _SAME
+    alone, doubt = not _shared_with_unknown_code(context), doubt_of_detaching(context)
     for value, holder in stored:
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
@@ -77,18 +75,20 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
                 change = append(code, part, ".item()")
                 if change is not None:
-                    yield Candidate(f"Store the number: {_number(code, part)}", _SAME, [change], True, "number")
+                    yield Candidate(
+                        f"Store the number: {_number(code, part)}", _SAME, [change], True, "number", doubt=doubt
+                    )
         for part in parts:
             changes = _detached(code, part)
             if changes:
-                yield Candidate(f"Store {_short(code, part)} detached", effect, changes, alone, "store")
+                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, alone, "store", doubt=doubt)
         if len(parts) > 1:
             together = [change for part in parts for change in _detached(code, part)]
             if together:
-                yield Candidate("Store the values detached", effect, together, alone, "store")
+                yield Candidate("Store the values detached", _SAME, together, alone, "store", doubt=doubt)
         whole = _detached(code, value)
         if whole and value not in parts:
-            yield Candidate(f"Store {_short(code, value)} detached", effect, whole, alone, "store")
+            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, alone, "store", doubt=doubt)
 
 
 def _shared_with_unknown_code(context: Context) -> bool:
@@ -125,7 +125,7 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
         return
     if _learned_from(context):
         return
-    alone = not notices_detaching(context) and not _shared_with_unknown_code(context)
+    alone, doubt = not _shared_with_unknown_code(context), doubt_of_detaching(context)
     line = context.place.line
     members = [
         member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
@@ -141,7 +141,13 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
                         changes += _detached(code, part)
         if len(changes) > 1:
             yield Candidate(
-                "Store the values detached", _SAME, list(dict.fromkeys(changes)), alone, "all", fallback=True
+                "Store the values detached",
+                _SAME,
+                list(dict.fromkeys(changes)),
+                alone,
+                "all",
+                fallback=True,
+                doubt=doubt,
             )
 
 
@@ -268,7 +274,7 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
             parts = given.setdefault(call, [])
             if part not in parts:
                 parts.append(part)
-    kept = given and not notices_detaching(context) and not _learned_from(context)
+    kept, doubt = given and not _learned_from(context), doubt_of_detaching(context)
     alone = {call: bool(kept) and only_kept(context, call, stored) for call in given}
     for call, parts in given.items():
         changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]
@@ -277,7 +283,7 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
             names = [code.segment(part) for part, change in zip(parts, changes, strict=False) if change in several]
             title = f"Hand over {join(f'`{_line(name)}`' for name in names)} detached (line {call.lineno})"
             effect = _SAME if alone[call] else _HANDED
-            yield Candidate(title, effect, several, safe=alone[call], group="hand over")
+            yield Candidate(title, effect, several, safe=alone[call], group="hand over", doubt=doubt)
 
 
 def _line(text: str) -> str:
