@@ -487,3 +487,34 @@ for step in range(10):
 def test_the_step_of_an_optimizer_that_the_program_writes(change: str, clear: str, told: bool) -> None:
     program = _OWN_OPTIMIZER.replace("CHANGE", change).replace("CLEAR", clear)
     assert [one.code for one in check(from_text(program, "program.py")).findings] == (["TAPE403"] if told else [])
+
+
+_SHOWN = """\
+import torch
+from torch import nn
+import plots
+
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+noise = torch.randn(2, 4).requires_grad_()
+shown = []
+BEFORE
+for i in range(30):
+    optimizer.zero_grad()
+    score = model(noise)[:, 1].mean()
+    score.backward()
+    noise.data += noise.grad / 30
+    shown.append(score.item())
+    WITHIN
+BEHIND
+"""
+
+
+@pytest.mark.parametrize("shows", ["plots.lines(shown)", "plots.lines(shown, model=model)", "plots.held.append(noise)"])
+@pytest.mark.parametrize("where", ["BEFORE", "WITHIN", "BEHIND"])
+def test_unknown_code_that_comes_later_has_cleared_nothing(where: str, shows: str) -> None:
+    program = _SHOWN
+    for place in ("BEFORE", "WITHIN", "BEHIND"):
+        program = program.replace(place, shows if place == where else "pass")
+    found = [one.code for one in check(from_text(program, "program.py")).findings]
+    assert ("TAPE403" in found) == (where == "BEHIND")

@@ -267,7 +267,7 @@ def _of_leaves(reading: Reading, event: Assumed) -> bool:
 def _end(rule: Rule, finding: Finding, reading: Reading, lines: Set[tuple[str, int]]) -> int:
     """Return where on a tape that has happened which is found; what is missing may be supplied until the end."""
     events = reading.tape.events
-    if rule.of_absence and not (rule.raises or rule.settled):
+    if rule.of_absence and not (rule.raises or rule.settled or rule.over):
         return len(events)
     places = {(finding.span.file, finding.span.line)} if rule.raises else lines
     happened = reading.positions_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -72,6 +73,8 @@ class Gradients:
         self.reading = reading
         self.escaped: set[int] = set()
         self.all_escaped = False
+        self._given_away: dict[int, int] = {}
+        """Where each leaf was first given to code that the tape does not see; under -1 where any may have been."""
         self.steppable: dict[int, set[int]] = {}
         self.listed = True
         self.handed: dict[int, Site] = {}
@@ -83,7 +86,10 @@ class Gradients:
         given = [node for _, escape in reading.escapes for node in escape.nodes]
         if given:
             # Who has a value with a graph may run a backward from it.
-            self.escaped.update(node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves)
+            reached = [node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves]
+            self.escaped.update(reached)
+            first = next(position for position, escape in reading.escapes if escape.nodes)
+            self._given_away.update(dict.fromkeys(reached, first))
         owners = _Owners(reading)
         self._read_events(owners)
         for run in reading.runs:
@@ -127,6 +133,8 @@ class Gradients:
             case LeafEscape(leaves=leaves):
                 self.escaped.update(leaves)
                 self.all_escaped = self.all_escaped or not leaves
+                for leaf in leaves or (-1,):
+                    self._given_away[leaf] = min(position, self._given_away.get(leaf, position))
             case GradientRead(of=of) if of not in self.reading.ledger.leaves:
                 self.nodes_read.setdefault(of, []).append(position)
             case GradientRead(of=of):
@@ -158,6 +166,10 @@ class Gradients:
     def unseen(self, leaf: int) -> bool:
         """Return whether code that the tape does not see has the leaf, and may do anything to its gradient."""
         return self.all_escaped or leaf in self.escaped
+
+    def unseen_since(self, leaf: int) -> float:
+        """Return the position from which on code that the tape does not see may do anything to a leaf's gradient."""
+        return min(self._given_away.get(leaf, math.inf), self._given_away.get(-1, math.inf))
 
     @cached_property
     def by_hand(self) -> dict[int, list[Moment]]:

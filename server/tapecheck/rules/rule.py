@@ -39,6 +39,8 @@ class Rule:
     """Whether it reports that something is not needed: where options have other values it may be."""
     settled: ClassVar[bool] = False
     """Whether what it reports to be missing is so once the lines of a finding have run, whatever runs later."""
+    over: ClassVar[bool] = False
+    """Whether what it reports to be missing would have to come before the last line of a finding has run."""
     needs: ClassVar[frozenset[AssumptionKind]] = frozenset()
     """What has to be visible for it to be reported at all: that is where what is missing usually is."""
 

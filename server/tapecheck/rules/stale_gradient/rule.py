@@ -22,6 +22,7 @@ class StaleGradient(Rule):
     name = "stale-gradient"
     severity = "warning"
     of_absence = True
+    over = True
     needs = frozenset(("base", "effect", "name"))
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
@@ -193,12 +194,12 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     gradients = gradients_of(reading)
     for leaf in (*gradients.steppable, *sorted({*gradients.handed, *gradients.by_hand})):
         moments = _moments(gradients, leaf)
-        if gradients.unseen(leaf):
-            for moment in moments:
-                if moment.run is not None:
-                    found.setdefault(moment.at.span, _Found()).renewed = True
-            continue
-        for place, run, used, again in _uses(reading, moments):
+        since = gradients.unseen_since(leaf)
+        for moment in moments:
+            if moment.run is not None and moment.position > since:
+                found.setdefault(moment.at.span, _Found()).renewed = True
+        seen = [moment for moment in moments if moment.position < since]
+        for place, run, used, again in _uses(reading, seen, whole=len(seen) == len(moments)):
             one = found.setdefault(place, _Found())
             if used is None or again is None or used.step is None or again.step is None:
                 one.renewed = one.renewed or used is None
@@ -214,9 +215,9 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     return found
 
 
-def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[_Use]:
+def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterator[_Use]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
-    or with None for the first where those were cleared.
+    or with None for the first where those were cleared; `whole` says that the moments are all that there are.
     """
     gradient = _Gradient()
     for moment in moments:
@@ -229,7 +230,7 @@ def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[_Use]:
             yield from gradient.add(moment, moment.run)
         elif moment.kind == "stepped" and moment.step is not None:
             yield from gradient.step(moment)
-    if gradient.pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
+    if whole and gradient.pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
         run, before = gradient.pending
         if _comes_again(reading, run.at, before.at):
             yield run.at.span, run, before, before
