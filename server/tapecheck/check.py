@@ -305,6 +305,7 @@ def check(
     project = project.of(source.path) if project is not None else Setup().project_of(source.path)
     wanted = project.rules(selected)
     codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
+    unfinished = [rule.code for rule in ALL if rule.code in codes and rule.unfinished]
     resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
     readings: dict[int, Reading] = {}
@@ -319,6 +320,9 @@ def check(
     def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
         return resting_on(judge(list(tapes), select=resting, read=read))
 
+    def lacks(tapes: Sequence[Tape]) -> bool:
+        return any(judge(list(tapes), select=[code], read=read) for code in unfinished)
+
     facts = facts_for(project)
     asked = (tuple(codes), facts, project.setup.effort)
     starts = memory.starts if memory is not None else None
@@ -329,6 +333,7 @@ def check(
                 cancelled=cancelled,
                 open_files=open_files,
                 ask=ask,
+                lacks=lacks,
                 asked=asked,
                 memory=starts,
                 log=log,

@@ -234,3 +234,25 @@ def test_an_argument_that_hidden_code_gives_retains_what_is_needed_again(flag: s
     carried += f"    h.sum().backward(retain_graph={flag})\n    optimizer.step()\n"
     found = check(from_text(FLAG + carried, "train.py")).findings
     assert found and not any(finding.certain for finding in found)
+
+
+KEEPERS = {
+    "list": "kept = []\n",
+    "deque": "from collections import deque\nkept = deque(maxlen=100)\n",
+    "measures itself": (
+        "class Kept:\n    def __init__(self):\n        self.rows = []\n    def append(self, row):\n"
+        "        self.rows.append(row)\n    def __len__(self):\n        return len(self.rows)\nkept = Kept()\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", KEEPERS)
+@pytest.mark.parametrize("test", ["len(kept) >= args.few", "args.few <= len(kept)", "not len(kept) < args.few"])
+@pytest.mark.parametrize("code", MISTAKES)
+def test_what_comes_once_enough_is_kept_needs_no_other_option(kept: str, test: str, code: str) -> None:
+    text = HEAD.replace("args =", 'parser.add_argument("--few", type=int, default=3)\nargs =') + "    kept.append(step)\n"
+    text = text.replace("for step", KEEPERS[kept] + "for step")
+    body = textwrap.indent(f"if {test}:\n{textwrap.indent(MISTAKES[code], '    ')}\n", "    ")
+    report, certain = found(text + body, code)
+    assert certain == [False]
+    assert report.findings[0].notes[-1] == "by default: assumes that `args.few` is 3"

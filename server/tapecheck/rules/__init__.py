@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tapecheck.rules.certainty import weigh, weigh_conditions
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
@@ -59,8 +59,7 @@ def judge(
     for rule in rules:
         found = _found(rule, readings)
         if by_default and not rule.needless:
-            known = {finding.key for finding in found}
-            found += [finding for finding in _found(rule, by_default) if finding.key not in known]
+            found = _with_defaults(found, _found(rule, by_default))
         findings += found
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings
@@ -74,6 +73,22 @@ def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
     for finding in found:
         finding.docs = rule.docs
     return found
+
+
+def _with_defaults(found: Iterable[Finding], by_default: Iterable[Finding]) -> list[Finding]:
+    """Return findings with those that the ways show in which options keep their defaults: these need no other value."""
+    shown = {finding.key: finding for finding in by_default}
+    kept = []
+    for one in found:
+        other = shown.get(one.key)
+        kept.append(other if other is not None and _against_defaults(one) and not _against_defaults(other) else one)
+    known = {one.key for one in kept}
+    return kept + [one for key, one in shown.items() if key not in known]
+
+
+def _against_defaults(finding: Finding) -> bool:
+    """Return whether a finding is there only where an option has another value than its default."""
+    return any(one.kind in ("setting", "count") for one in finding.rests_on)
 
 
 def _named(rule: Rule, names: Collection[str]) -> bool:

@@ -59,7 +59,7 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     answer to; one that rests on such code otherwise is a possible one.
     """
     findings = list(findings)
-    if (rule.of_absence and not rule.settled) or rule.lasting:
+    if rule.unfinished:
         for finding in findings:
             _weigh_limits(finding, readings)
     assuming = [reading for reading in readings if reading.assumed]

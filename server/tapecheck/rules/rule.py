@@ -52,6 +52,11 @@ class Rule:
         raise NotImplementedError
 
     @property
+    def unfinished(self) -> bool:
+        """Return whether what comes later, or on another way, may be what it reports to be missing."""
+        return (self.of_absence and not self.settled) or self.lasting
+
+    @property
     def url(self) -> str:
         """Return the address of the rule's page."""
         return self.docs or page_url(self.code, self.name)

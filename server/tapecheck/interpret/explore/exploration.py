@@ -249,7 +249,7 @@ class Exploration:
     def _note_untried(self) -> None:
         """Note the conditions whose other answer no way came to the end of."""
         left = (self.begun | (self.queue.waiting - self.dull)) - self.done
-        untried = frozenset(left | self.queue.put_off - self.done)
+        untried = frozenset(left | self.queue.missed - self.done)
         if untried:
             for tape in self.found.tapes:
                 tape.untried = untried

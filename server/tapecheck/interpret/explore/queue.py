@@ -25,6 +25,8 @@ class Queue:
     """Of ways in the queue, by policy: why one is run that can only change how certain a finding is."""
     _deferred: list[tuple[Way, Watched]] = field(default_factory=list)
     """Ways that no verdict hangs on so far, each with what one could hang on."""
+    _last: bool = False
+    """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -40,9 +42,10 @@ class Queue:
         return {way.turned for way in self._waiting if way.turned is not None}
 
     @property
-    def put_off(self) -> set[Place]:
-        """The conditions that ways which are put off answer otherwise."""
-        return {way.turned for way, _ in self._deferred if way.turned is not None}
+    def missed(self) -> set[Place]:
+        """The conditions that ways which are put off answer otherwise, where a finding asks for them by now."""
+        asks = self.wanted
+        return {way.turned for way, why in self._deferred if way.turned and (asks.lacking or asks.turns(why))}
 
     def add(self, way: Way) -> bool:
         """Queue a way; return whether it is one that has not been tried."""
@@ -75,7 +78,7 @@ class Queue:
             return None
         key = way.policy.key()
         why = self._resting.pop(key, None)
-        if why is None or self.wanted.turns(why):
+        if why is None or self._asks_for(why):
             return way
         # What it was to tell is known by now: another way does not show the finding, though it may again.
         self._tried.discard(key)
@@ -88,8 +91,17 @@ class Queue:
 
     def take_up_deferred(self) -> None:
         """Queue what was put off and may matter now."""
-        ready = [(way, why) for way, why in self._deferred if self.wanted.turns(why)]
-        self._deferred = [(way, why) for way, why in self._deferred if not self.wanted.turns(why)]
+        self._take_up()
+        if not self._waiting and self._deferred and not self._last:
+            self._last = True
+            self._take_up()
+
+    def _take_up(self) -> None:
+        ready = [(way, why) for way, why in self._deferred if self._asks_for(why)]
+        self._deferred = [(way, why) for way, why in self._deferred if not self._asks_for(why)]
         for way, why in ready:
             if self.add(way):
                 self._resting[way.policy.key()] = why
+
+    def _asks_for(self, why: Watched) -> bool:
+        return self.wanted.turns(why) or (self._last and self.wanted.lacking)

@@ -13,6 +13,8 @@ Lines = set[tuple[str, int]]
 """Lines of files, by path and number."""
 Ask = Callable[[Sequence[Tape]], Lines]
 """What gives the lines that the findings over some tapes rest on."""
+Lacks = Callable[[Sequence[Tape]], bool]
+"""What says whether a finding over some tapes is that something never comes, which any further way may bring."""
 
 
 @dataclass(slots=True)
@@ -21,18 +23,27 @@ class Wanted:
 
     ask: Ask | None
     log: list[Explored] | None = None
+    lacks: Lacks | None = None
     _tapes: Sequence[Tape] = ()
     _lines: Lines | None = field(default_factory=set)
+    _lacking: bool | None = False
 
     def look(self, tapes: Sequence[Tape]) -> None:
         """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
-        self._tapes, self._lines = tapes, None
+        self._tapes, self._lines, self._lacking = tapes, None, None
 
     @property
     def lines(self) -> Lines:
         if self._lines is None:
             self._lines = self.ask(self._tapes) if self.ask is not None else set()
         return self._lines
+
+    @property
+    def lacking(self) -> bool:
+        """Whether a finding so far says that something never comes."""
+        if self._lacking is None:
+            self._lacking = self.lacks is not None and self.lacks(self._tapes)
+        return self._lacking
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""

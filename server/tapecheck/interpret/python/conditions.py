@@ -250,7 +250,7 @@ def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     if not counted:
         return False
     sides = (expression.left, expression.comparators[0])
-    lengths = {id(length) for side in sides if (length := _measured(machine, side, env)) is not None}
+    lengths = {id(length) for side in sides for length in _measured(machine, side, env)}
     # A loop that goes round often has counted much: few of it are called as a side is.
     named = {name for side in sides for name in (id_of(side), attr_of(side)) if name}
     for one in reversed(counted) if lengths or named else ():
@@ -269,12 +269,17 @@ def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: H
     return isinstance(owner, Instance) and attr_of(side) == key
 
 
-def _measured(machine: Engine, side: ast.expr, env: Env) -> Value:
-    """Return the container whose length a side of a test asks: `len(pending)`, `len(self.pending)`."""
+def _measured(machine: Engine, side: ast.expr, env: Env) -> tuple[Value, ...]:
+    """Return the containers whose length a side of a test asks: `len(pending)`, `len(self.pending)`, and where an object
+    measures itself, those that it holds.
+    """
     match side:
         case ast.Call(func=ast.Name(id="len"), args=[given, *_]):
-            return _named(machine, given, env)
-    return None
+            owner = _named(machine, given, env)
+            if isinstance(owner, Instance) and machine.find_method(owner, "__len__") is not None:
+                return tuple(owner.attrs.values())
+            return (owner,) if owner is not None else ()
+    return ()
 
 
 def _named(machine: Engine, given: ast.expr, env: Env) -> Value:
