@@ -250,8 +250,8 @@ KEEPERS = {
 @pytest.mark.parametrize("test", ["len(kept) >= args.few", "args.few <= len(kept)", "not len(kept) < args.few"])
 @pytest.mark.parametrize("code", MISTAKES)
 def test_what_comes_once_enough_is_kept_needs_no_other_option(kept: str, test: str, code: str) -> None:
-    text = HEAD.replace("args =", 'parser.add_argument("--few", type=int, default=3)\nargs =') + "    kept.append(step)\n"
-    text = text.replace("for step", KEEPERS[kept] + "for step")
+    text = HEAD.replace("args =", 'parser.add_argument("--few", type=int, default=3)\nargs =')
+    text = text.replace("for step", KEEPERS[kept] + "for step") + "    kept.append(step)\n"
     body = textwrap.indent(f"if {test}:\n{textwrap.indent(MISTAKES[code], '    ')}\n", "    ")
     report, certain = found(text + body, code)
     assert certain == [False]

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from tapecheck.check import check
@@ -508,3 +514,65 @@ def test_a_pass_of_evaluation_in_a_loop_that_trains(body: str, after: str, told:
     lines = text.splitlines()
     spans = [one.span for one in found(text)]
     assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
+
+
+ASKED = """\
+import atexit, torch
+from torch import nn
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+class Box:
+    pass
+box, last, name = Box(), {{}}, "kept" + str(len("x"))
+{before}
+for i in range(3):
+    model.train()
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    model.eval()
+{inside}
+"""
+SINGLE = "    out = model(torch.randn(8, 4)).mean()\n    {use}"
+LOOPED = "    for k in range(2):\n        out = model(torch.randn(8, 4)).mean()\n        {use}"
+BEFORE = {
+    "at the end": "atexit.register(lambda: last['v'].backward())",
+    "at the end, decorated": "@atexit.register\ndef ended():\n    last['v'].backward()",
+    "at the end, given": "atexit.register(lambda held: held['v'].backward(), last)",
+}
+USES = {
+    "asserted": "assert out.requires_grad", "asked": "print(out.requires_grad)", "leaf": "print(out.is_leaf)",
+    "hook": "out.register_hook(print)", "retained": "out.retain_grad()", "node": "print(out.grad_fn)",
+    **dict.fromkeys(BEFORE, "last['v'] = out"),
+}  # fmt: skip
+STORED = {"attribute": "box.kept = out", "by name": "setattr(box, 'kept', out)", "by a name": "setattr(box, name, out)"}
+
+
+@pytest.mark.parametrize("built", [SINGLE, LOOPED])
+@pytest.mark.parametrize("use", [*USES, *STORED])
+def test_a_graph_that_something_asks_for_is_not_needless(built: str, use: str) -> None:
+    inside = built.format(use={**USES, **STORED}[use])
+    program = ASKED.format(before=BEFORE.get(use, ""), inside=inside)
+    assert "TAPE302" not in [one.code for one in check(from_text(program, "train.py")).findings]
+    plain = ASKED.format(before="", inside=built.format(use="print(out.item())"))
+    assert "TAPE302" in [one.code for one in check(from_text(plain, "train.py")).findings]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_torch_goes_on_otherwise_without_the_graph(use: str) -> None:
+    def ran(inside: str) -> str:
+        left: list[Callable[[], None]] = []
+        program = ASKED.format(before=BEFORE.get(use, ""), inside=inside).replace("atexit.register", "register")
+        names = {"register": lambda function, *given: left.append(partial(function, *given)) or function}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            try:
+                exec(compile(program, "train.py", "exec"), names)
+                for function in left:
+                    function()
+            except (AssertionError, RuntimeError) as error:
+                print(repr(error))
+        return re.sub(r"0x\w+|-?\d+\.\d+", "", out.getvalue())
+
+    inside = SINGLE.format(use=USES[use])
+    assert ran(inside) != ran(inside.replace("    out =", "    with torch.no_grad():\n        out ="))

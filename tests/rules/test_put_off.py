@@ -1,4 +1,4 @@
-"""What a finding says never comes may come on any way: the other answer to each condition is tried before it is told."""
+"""What a finding says never comes may come on any way: the other answers are tried before it is told."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def test_a_limit_is_told_where_more_effort_would_look_further(program: str, monk
 @pytest.mark.parametrize("condition", ["random.random() < 0.5", "not random.random() < 0.5", "torch.rand(1) < 0.5"])
 def test_what_another_answer_uses_is_not_needless(condition: str) -> None:
     alone, either = EVALUATED.format("    used = other\n"), EVALUATED.format(EITHER.format(condition))
-    assert ["TAPE302"] == [one.code for one in _check(alone).findings]
+    assert [one.code for one in _check(alone).findings] == ["TAPE302"]
     assert "TAPE302" not in [one.code for one in _check(either).findings]

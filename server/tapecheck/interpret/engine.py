@@ -7,7 +7,7 @@ libraries through `Engine.library` alone. `machine` puts the parts together; not
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from tapecheck.interpret.state import World
@@ -59,6 +59,8 @@ class Engine(Protocol):
     """The `p.grad` of the program's text that are only tested for being there, or cleared."""
     handling: list[Signal]
     """The exceptions whose handlers are being run."""
+    exits: list[Callable[[], object]]
+    """What the program has left to be called when it ends."""
     gathering: list[tuple[ast.AST, List | Dict]]
     """What comprehensions and calls that take in an iterable have worked out so far."""
 

@@ -8,6 +8,8 @@ generator function of the program can be suspended at its `yield` wherever it st
 from __future__ import annotations
 
 import ast
+import contextlib
+from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
@@ -65,6 +67,7 @@ class Machine:
         self.gathering: list[tuple[ast.AST, List | Dict]] = []
         """What comprehensions and calls that take in an iterable have worked out so far."""
         self.handling: list[Signal] = []
+        self.exits: list[Callable[[], object]] = []
         self.library = Libraries(self)
         self.torch = self.library.torch
         """Torch's model, for `explore`; every other part asks `library`."""
@@ -133,6 +136,18 @@ class Machine:
         try:
             for _ in self.block(tree.body, env):
                 pass
+        finally:
+            self.world.position.pop()
+            self.envs.pop()
+
+    def run_exits(self, module: Module) -> None:
+        """Run what the program has left to be called at its end, the last one first; an exception ends one alone."""
+        self.envs.append(module.env)
+        self.world.position.push(Frame("<module>", module))
+        try:
+            while self.exits:
+                with contextlib.suppress(Signal):
+                    self.exits.pop()()
         finally:
             self.world.position.pop()
             self.envs.pop()

@@ -168,6 +168,7 @@ class Reading:
         """Calls of unknown code that may walk graphs which it has built itself."""
         self.looked_at: list[int] = []
         """The nodes whose graph something else than a backward used."""
+        self._asked: list[int] = []
         self.modes: list[tuple[int, ModeSet]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
@@ -222,7 +223,7 @@ class Reading:
             case Escape():
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
             case GraphRead():
-                self.looked_at.append(event.node)
+                (self._asked if event.asked else self.looked_at).append(event.node)
             case Raised():
                 self.raised.append(event)
             case Assumed() if event.kind != "name" or event.about != NOTHING:
@@ -386,6 +387,11 @@ class Reading:
         starts = [root.node for run in self.runs for root in run.backward.roots if root.node is not None]
         starts += [node for _, escape in self.escapes for node in escape.nodes]
         return self.graph_nodes(self.ledger.ancestry([*starts, *self.looked_at]))
+
+    @cached_property
+    def noticed(self) -> set[int]:
+        """Return the nodes that are used, and those of values that the program asks whether they have a graph."""
+        return self.used | self.graph_nodes(self.ledger.ancestry(self._asked)) if self._asked else self.used
 
     @cached_property
     def learned(self) -> set[int]:

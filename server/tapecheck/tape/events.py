@@ -602,11 +602,13 @@ class ModeSet:
 @dataclass(frozen=True, slots=True)
 class GraphRead:
     """Something else than a backward used a graph: `grad_fn` of the tensor that `node` computed was read, or torch.func
-    differentiated it.
+    differentiated it. `asked` says that only whether there is one matters: `requires_grad` was read, or a hook left
+    that a backward would call.
     """
 
     at: Site
     node: int
+    asked: bool = False
 
 
 class Setting(NamedTuple):

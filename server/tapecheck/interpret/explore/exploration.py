@@ -354,6 +354,7 @@ def _run(
         if entry is not None:
             before = frozenset(world.choices.asked)
             begin(machine, module, entry)
+        machine.run_exits(module)
         world.end("finished")
     except Signal as signal:
         world.end("raised", signal.kind)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState, state_of
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
@@ -70,6 +71,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.source.nodes import of_kind, walk, written_argument
+from tapecheck.tape import Bind
 from tapecheck.torchfacts import classes
 
 
@@ -534,7 +536,15 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
                 # A loop over such names may be cut short: there are more.
                 owner.open = True
         m.set_attribute(owner, name, args[2], node)
-    elif isinstance(owner, Instance):
+        given, value = written_argument(node, 0), args[2]
+        if isinstance(given, ast.expr) and isinstance(value, Tensor) and value.node is not None and not value.is_leaf:
+            text = m.world.position.notes.of(given, syntax.text_of)
+            m.world.writer.emit(Bind(m.world.position.site(node), f"{text}.{name}", value.node, value.cuts))
+        return None
+    if len(args) == 3:
+        # Whoever reads the attribute by its name has the value.
+        m.escape(args[2], node, "setattr")
+    if isinstance(owner, Instance):
         owner.open = True
         if len(args) == 3 and owner.module and (is_module(args[2]) or is_parameter(args[2])):
             # Whatever it is called, the module has it.

@@ -77,6 +77,15 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
     return NO_MODEL if handler is None else handler(m, args, kwargs, node)
 
 
+def _at_exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`atexit.register` keeps a function for the end, and returns it, as a decorator does."""
+    if not args:
+        return NO_MODEL
+    function, *given = args
+    m.exits.append(lambda: m.call(function, given, kwargs, node))
+    return function
+
+
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else []
     result = m.new_list(items or [], node, items is None)
@@ -502,6 +511,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "itertools.chain.from_iterable": lambda m, a, k, n: _chain(m, list(m.elements(a[0], n)), {}, n),
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _repeat, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
+    "atexit.register": _at_exit,
     "contextlib.contextmanager": contexts.contextmanager,
     "contextlib.asynccontextmanager": contexts.contextmanager,
     "contextlib.ExitStack": contexts.exit_stack, "contextlib.AsyncExitStack": contexts.exit_stack,

@@ -75,10 +75,12 @@ def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 
 def _needs_gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    _ask(torch, owner, node)
     return Unknown("requires_grad") if owner.graph == "may" else owner.graph == "yes"
 
 
 def _is_leaf(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    _ask(torch, owner, node)
     return owner.is_leaf or owner.node is None
 
 
@@ -87,6 +89,12 @@ def _grad_fn(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
         return None
     torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node))
     return Unknown("grad_fn")
+
+
+def _ask(torch: Torch, owner: Tensor, node: ast.AST) -> None:
+    """Note that what the program does next hangs on a value having a graph: without one it goes on otherwise."""
+    if owner.node is not None and not owner.is_leaf:
+        torch.world.writer.emit(GraphRead(torch.world.position.site(node), owner.node, asked=True))
 
 
 def _shape_of(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
@@ -283,12 +291,14 @@ def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 
 def _retain_grad(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    _ask(torch, owner, node)
     owner.retains_grad = True
     torch.autograd.retained.append(owner)
     return None
 
 
 def _register_hook(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    _ask(torch, owner, node)
     if args:
         owner.hooks.append(args[0])
         torch.autograd.hooked.append((owner, args[0]))

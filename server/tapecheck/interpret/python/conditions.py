@@ -270,8 +270,8 @@ def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: H
 
 
 def _measured(machine: Engine, side: ast.expr, env: Env) -> tuple[Value, ...]:
-    """Return the containers whose length a side of a test asks: `len(pending)`, `len(self.pending)`, and where an object
-    measures itself, those that it holds.
+    """Return the containers whose length a side of a test asks: `len(pending)`, `len(self.pending)`, and where an
+    object measures itself, those that it holds.
     """
     match side:
         case ast.Call(func=ast.Name(id="len"), args=[given, *_]):

@@ -619,7 +619,7 @@ def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> b
             continue
         # What a program that raises would have done next, or one beyond the work limit does, nobody has seen.
         ran = ran or reading.ended == "finished"
-        if reading.ended not in ("finished", "raised") or not reading.used.isdisjoint(own):
+        if reading.ended not in ("finished", "raised") or not reading.noticed.isdisjoint(own):
             return False
         if any(inside(run.at) for run in reading.runs):
             return False

@@ -46,7 +46,7 @@ class Passes:
             if iteration_in(node.at, loop) <= 0:
                 continue
             self._functions.setdefault(_path(node.at, loop)[:-1], node.at.function)
-            if number in reading.used or _in_loop_of_its_own(reading, node.at, loop):
+            if number in reading.noticed or _in_loop_of_its_own(reading, node.at, loop):
                 self._need(node.at, loop)
             elif number in leading and number in evaluating:
                 path = _path(node.at, loop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -67,8 +67,7 @@ class NeedlessGraph(Rule):
                 continue
             if any(outer in told for outer in (one.loop.event.at.span, *one.path)):
                 continue
-            # What an object keeps, whoever has the object may differentiate.
-            if any("." in bind.name for number in one.nodes for _, bind in reading.binds.get(number, ())):
+            if _kept_by_object(reading, one.nodes):
                 continue
             if not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False)):
                 yield self._finding_of_pass(one, node, span)
@@ -167,11 +166,29 @@ def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
 def _in_use(readings: Sequence[Reading], loops: dict[_Key, list[_LoopBuilt]]) -> set[_Key]:
     """Return those of some loops whose graphs are walked, or are kept for more than this rule tells."""
     used = {key for key, runs in loops.items() if any(_used(*run) for run in runs)}
+    used |= {key for key, runs in loops.items() if any(_kept_by_object(reading, built) for reading, _, built in runs)}
     kept = [key for key, runs in loops.items() if key not in used and any(_kept(*run) for run in runs)]
     grown = _grown(readings) if kept else []
     # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
     # called it. Where they pile up, that is another rule's finding.
     return used | {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
+
+
+def _kept_by_object(reading: Reading, built: Collection[int]) -> bool:
+    """Return whether an object has what is computed from some nodes in an attribute: who has the object may
+    differentiate.
+    """
+    names = {node for node, binds in reading.binds.items() if any("." in bind.name for _, bind in binds)}
+    return bool(names) and not names.isdisjoint(_computed_from(reading, built))
+
+
+def _computed_from(reading: Reading, built: Collection[int]) -> set[int]:
+    """Return some nodes with all that are computed from them."""
+    found, first = set(built), min(built, default=0)
+    for number in reading.ledger.nodes if found else ():
+        if number > first and not found.isdisjoint(reading.ledger.nodes[number].inputs):
+            found.add(number)
+    return found
 
 
 def _read_later(run: _LoopBuilt) -> bool:
@@ -306,7 +323,7 @@ def _innermost(reading: Reading, site: Site) -> int | None:
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     """Return whether something may use the graphs of parameters that a run of a loop builds."""
     return loop.end is None or any(
-        node in reading.used and (node in reading.of_parameters or node in reading.of_made_models) for node in built
+        node in reading.noticed and (node in reading.of_parameters or node in reading.of_made_models) for node in built
     )
 
 
