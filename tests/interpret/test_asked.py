@@ -436,3 +436,30 @@ def test_torch_needs_the_graph_of_the_round_before() -> None:
     exec(program, {})
     with pytest.raises(RuntimeError, match="second time"):
         exec(program.replace("retain_graph=True", ""), {})
+
+
+TURNS = """\
+w = torch.ones(3, requires_grad=True)
+
+
+def train(xs, flags):
+    for x, flag in zip(xs, flags):
+        loss = (x * w).sum()
+        if flag:
+            EITHER
+        else:
+            OTHER
+"""
+
+
+@pytest.mark.parametrize(
+    ("either", "other", "more"),
+    [
+        ("loss.backward()", "(loss * 2).backward()", False),
+        ("loss.backward()", "loss.backward(); loss.backward()", True),
+    ],
+)
+def test_answers_take_turns_where_the_other_one_has_changed_a_finding(either: str, other: str, more: bool) -> None:
+    log, found = ways(HEAD + TURNS.replace("EITHER", either).replace("OTHER", other))
+    turned = [one for one in log if one.start == "train"]
+    assert (len(turned) > 2, bool(found)) == (more, more)
