@@ -463,3 +463,52 @@ def test_answers_take_turns_where_the_other_one_has_changed_a_finding(either: st
     log, found = ways(HEAD + TURNS.replace("EITHER", either).replace("OTHER", other))
     turned = [one for one in log if one.start == "train"]
     assert (len(turned) > 2, bool(found)) == (more, more)
+
+
+_LEAVES = """\
+import math, sys
+import torch
+from torch import nn
+
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def train(data):
+    for x in data:
+        loss = net(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if math.isnan(loss.item()) or math.isinf(loss.item()):
+            ENDS
+
+
+for epoch in range(10):
+    train(torch.randn(20, 3, 4))
+    outputs = []
+    for x in torch.randn(20, 3, 4):
+        outputs.append(net(x))
+"""
+
+
+@pytest.mark.parametrize("behind", ["", "return", "print('gone')", "raise ValueError", "loss = None"])
+@pytest.mark.parametrize("ends", ["sys.exit(0)", "exit()", "quit()"])
+def test_what_ends_the_program_is_not_the_likelier_side_whatever_stands_behind_it(ends: str, behind: str) -> None:
+    program = _LEAVES.replace("ENDS", "\n            ".join(filter(None, (ends, behind))))
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE201"]
+
+
+_TEXTS = ["MODE.find('ma') > -1", "MODE.startswith('m')", "MODE.upper() == 'MAML'", "MODE.replace('_', '') == 'maml'"]
+
+
+@pytest.mark.parametrize("asked", _TEXTS)
+@pytest.mark.parametrize(("default", "told"), [("maml", True), ("reptile", False)])
+def test_a_method_of_a_text_is_asked_of_what_an_option_is_by_default(asked: str, default: str, told: bool) -> None:
+    program = "import argparse\nimport torch\nfrom torch import nn\n"
+    program += f"parser = argparse.ArgumentParser()\nparser.add_argument('--mode', default='{default}')\n"
+    program += "args = parser.parse_args()\nnet = nn.Linear(4, 1)\nkept = []\nfor x in torch.randn(20, 3, 4):\n"
+    program += f"    if {asked.replace('MODE', 'args.mode')}:\n        loss = net(x).mean()\n    else:\n"
+    program += "        loss = net(x).pow(2).mean().item()\n    kept.append(loss)\n"
+    log, _ = ways(program)
+    assert log[0].conditions[0].answer is told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers, visible
@@ -264,6 +265,13 @@ def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) ->
     result.parts = (function.part_of.attr, owner, *args)
     if function.part_of.attr == "get" and owner is torch.world.knowledge.known.get("os.environ"):
         unknowns.usually(result, positional(args, 1))
+    usual = unknowns.default_of(owner)
+    if isinstance(usual, str):
+        # A method of text makes of what an option is by default what it makes of any text.
+        with suppress(TypeError, ValueError, AttributeError):
+            made = getattr(usual, function.part_of.attr)(*args)
+            if isinstance(made, (str, int)):
+                unknowns.usually(result, made)
     return result
 
 

@@ -52,10 +52,11 @@ def default_branch(node: ast.AST) -> bool:
             return False
         case ast.If(body=[*_, ast.Raise() | ast.Continue() | ast.Break()]):
             return False
+        case ast.If(body=body) if any(map(_exits, body)):
+            # Whatever is written behind that.
+            return False
         case ast.If(body=[*before, ast.Return()], orelse=other):
             return bool(other or before)
-        case ast.If(body=[*_, last]):
-            return not _exits(last)
     return True
 
 

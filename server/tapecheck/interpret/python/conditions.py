@@ -237,7 +237,8 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
     """
     match expression:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE(), *_], comparators=others):
-            named = not any(isinstance(side, ast.Constant) for side in (left, *others))
+            # A minus is an operator: `find("x") > -1`.
+            named = not any(isinstance(getattr(side, "operand", side), ast.Constant) for side in (left, *others))
             return named and bool(machine.world.position.iteration)
     return False
 
