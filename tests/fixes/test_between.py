@@ -108,6 +108,10 @@ HOOKS_ELSEWHERE = {
     "what is saved": "torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: print('hook') or t).__enter__()",
     "a step hook": "optimizer.register_step_post_hook(lambda *a: print('hook'))",
 }
+CHECKPOINTS = {
+    "as a function": ("from torch.utils.checkpoint import checkpoint", "checkpoint"),
+    "as a module": ("import torch.utils.checkpoint as cp", "cp.checkpoint"),
+}
 KEEPING = """\
 import torch as _torch
 _backward = _torch.Tensor.backward
@@ -133,6 +137,10 @@ def _programs() -> dict[str, str]:
     for name, hook in HOOKS_ELSEWHERE.items():
         text = TWO.format(pre="pass", first="a.backward()", between="pass", second="heads[0](h).sum().backward()")
         texts[f"a hook on {name}"] = HEAD.format(setup=f"{SETUP}{hook}") + text
+    for name, (imported, called) in CHECKPOINTS.items():
+        pre = f"h = {called}(tell, (w * 2).exp(), use_reentrant=False) * w"
+        text = TWO.format(pre=pre, first="a.backward()", between="pass", second="b.backward()")
+        texts[f"a checkpoint {name}"] = HEAD.format(setup=f"{SETUP}{imported}\n") + text
     for (length, losses), (name, loop) in product(LENGTHS.items(), ADDED.items()):
         text = TWO.format(pre=losses, first=loop, between="pass", second="pass")
         texts[f"{name} over {length}"] = HEAD.format(setup=f"{SETUP}counts = [2, 0]\n") + text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code
-from tapecheck.fixes.hooks import registers_hook
+from tapecheck.fixes.hooks import registers_hook, runs_in_backward
 from tapecheck.fixes.overloaded import texts
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.visible import may_be_given
@@ -93,7 +93,7 @@ def gradients_add_up(context: Context) -> bool:
     """Return whether the gradient of a sum is the sum of the gradients, and who gets it does nothing else with it: no
     hook, and no backward of the program's own, is in its files.
     """
-    return not registers_hook(context) and not any(_OWN_BACKWARD.search(text) for text in texts(context.report))
+    return not runs_in_backward(context) and not any(_OWN_BACKWARD.search(text) for text in texts(context.report))
 
 
 def only_backward(statements: Sequence[ast.stmt]) -> bool:

@@ -13,7 +13,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remo
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import held_alone, replaced_alone
-from tapecheck.fixes.hooks import registers_hook
+from tapecheck.fixes.hooks import runs_in_backward
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.fixes.strategies.carried import after_backward, detach_carried
@@ -278,7 +278,7 @@ def step_later(context: Context) -> Iterator[Candidate]:
             block = code.block(step)
             meanwhile = block[block.index(step) + 1 : block.index(last) + 1]
             alone = last in block and only_backward(meanwhile) and not _clears(meanwhile)
-            alone = alone and not registers_hook(context)
+            alone = alone and not runs_in_backward(context)
             yield Candidate(
                 f"Move `{code.segment(step)}` behind the backward on line {second.at.line}"
                 + ("" if same else ": the step learns from both losses"),
@@ -313,7 +313,7 @@ def change_later(context: Context) -> Iterator[Candidate]:
             block = code.block(moved)
             alone = only_backward(block[block.index(moved) + 1 : block.index(last) + 1])
             # What reads a gradient, or is called during the backward, would see another one, or another value.
-            alone = alone and gradients_unseen(context, [moved]) and not registers_hook(context)
+            alone = alone and gradients_unseen(context, [moved]) and not runs_in_backward(context)
             effect = _LATER if alone else f"{_LATER} {_MEANWHILE}"
             yield Candidate(title, effect, [removed, inserted], safe=context.stops and alone)
             cut = _written_without_graph(code, moved)
