@@ -89,3 +89,55 @@ def test_what_a_method_stores_is_the_finding_of_its_call(record: Callable[..., R
 def test_another_variable_of_that_name_confirms_nothing(record: Callable[..., RunResult], tmp_path: Path) -> None:
     for finding in _judged(record, NAMESAKE.format(cut=".detach()"), tmp_path):
         assert finding.evidence is None or finding.evidence.verdict != "confirmed"
+
+
+METER = """
+    import torch
+
+    net = torch.nn.Linear(4, 1)
+
+    class Meter:
+        def __init__(self):
+            self.total = self.last = 0
+
+        def update(self, value):
+            self.total += value
+            self.last = value
+
+    class Trainer:
+        def __init__(self):
+            self.meters = {made}
+
+        def run(self):
+            for i in range(10):
+                loss = net(torch.randn(8, 4)).pow(2).mean()
+                loss.backward()
+                self.note(loss)
+
+        def note(self, loss):
+            self.meters{reached}.update(loss)
+
+    Trainer().run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "reached"),
+    [
+        ("Meter()", ""),
+        ('{"loss": Meter()}', '["loss"]'),
+        ("[Meter(), Meter()]", "[1]"),
+        ('{"train": {"loss": Meter()}}', '["train"]["loss"]'),
+        ('{"train": [Meter()]}', '["train"][0]'),
+        ("(Meter(),)", "[0]"),
+    ],
+    ids=["by-name", "by-key", "by-index", "by-two-keys", "by-both", "in-a-tuple"],
+)
+def test_what_is_kept_under_a_key_confirms_its_finding(
+    record: Callable[..., RunResult], tmp_path: Path, made: str, reached: str
+) -> None:
+    text = METER.format(made=made, reached=reached)
+    (finding,) = _judged(record, text, tmp_path)
+    assert finding.evidence is not None and finding.evidence.verdict == "confirmed", finding.evidence
+    lines = textwrap.dedent(text).lstrip().splitlines()
+    assert finding.span.line == lines.index("        self.total += value") + 1

@@ -230,8 +230,9 @@ def from_module_db(training: bool) -> Iterator[ModuleSample]:
     for info in module_db:
         try:
             torch.manual_seed(0)
+            device = str(torch.get_default_device())
             drawn = info.module_inputs_func(
-                info, device="cpu", dtype=torch.float32, requires_grad=False, training=training
+                info, device=device, dtype=torch.float32, requires_grad=False, training=training
             )
         except Exception:
             continue

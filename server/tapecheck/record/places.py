@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tapecheck.record.story import Series, Story
@@ -14,6 +15,8 @@ from tapecheck.tape import Optimizer, Site, Span
 
 _STORES = ("kept", "carried")
 """The roles of labels at statements that store what a finding is about."""
+
+_SUBSCRIPT = re.compile(r"\[[^][]*\]")
 
 
 def loop_of(finding: Finding) -> Span | None:
@@ -105,8 +108,18 @@ def _stores(finding: Finding) -> Iterator[Span]:
 
 
 def _named_alike(recorded: str, predicted: str) -> bool:
-    """Return whether two names may be of one holder: `model.mean` is what the model's own code calls `self.mean`."""
-    left, right = ([part for part in _parts(name) if part not in ("self", "cls")] for name in (recorded, predicted))
+    """Return whether two names may be of one holder: `model.mean` is what the model's own code calls `self.mean`, and a
+    run may leave out the keys of `self.meters["loss"].sum`.
+    """
+    names = [(recorded, predicted), (_SUBSCRIPT.sub("", recorded), _SUBSCRIPT.sub("", predicted))]
+    return any(_end_alike(*map(_own_parts, pair)) for pair in names)
+
+
+def _own_parts(name: str) -> list[str]:
+    return [part for part in _parts(name) if part not in ("self", "cls")]
+
+
+def _end_alike(left: list[str], right: list[str]) -> bool:
     return bool(left and right) and all(a == b for a, b in zip(left[::-1], right[::-1], strict=False))
 
 
