@@ -518,3 +518,40 @@ def test_unknown_code_that_comes_later_has_cleared_nothing(where: str, shows: st
         program = program.replace(place, shows if place == where else "pass")
     found = [one.code for one in check(from_text(program, "program.py")).findings]
     assert ("TAPE403" in found) == (where == "BEHIND")
+
+
+_WORKED_OUT = """\
+import torch
+from torch import nn
+
+def updated(noise, rate):
+    made = noise + rate * noise.grad
+    WITHIN
+    return made
+
+def moved(noise):
+    return updated(noise, 0.1)
+
+model = nn.Linear(4, 3)
+noise = torch.randn(2, 4).requires_grad_()
+for i in range(30):
+    model.zero_grad()
+    model(noise)[:, 1].mean().backward()
+    STEP
+    BEHIND
+"""
+
+
+@pytest.mark.parametrize("step", ["noise.data = updated(noise, 0.1)", "noise.data = moved(noise)"])
+@pytest.mark.parametrize(
+    ("within", "behind", "told"),
+    [
+        ("pass", "pass", True),
+        ("pass", "noise.grad = None", False),
+        ("noise.grad.zero_()", "pass", False),
+        ("pass", "print(noise.grad.norm())", False),
+    ],
+)
+def test_a_step_by_hand_that_functions_work_out(step: str, within: str, behind: str, told: bool) -> None:
+    program = _WORKED_OUT.replace("WITHIN", within).replace("STEP", step).replace("BEHIND", behind)
+    assert [one.code for one in check(from_text(program, "program.py")).findings] == (["TAPE403"] if told else [])

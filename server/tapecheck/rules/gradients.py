@@ -250,9 +250,14 @@ def _keeps_value(change: InPlace) -> bool:
 
 
 def _within(read: Site, change: Site) -> bool:
-    """Return whether a gradient is read in the statement that changes something, in the same call and iteration."""
-    same = (read.file, read.stack, read.iteration) == (change.file, change.stack, change.iteration)
-    return same and change.span.line <= read.line <= change.span.end_line
+    """Return whether a gradient is read in the statement that changes something, or in a function that it calls, in the
+    same iteration.
+    """
+    deeper = len(read.stack) - len(change.stack)
+    if deeper < 0 or read.iteration[: len(change.iteration)] != change.iteration or read.stack[deeper:] != change.stack:
+        return False
+    place = read.stack[deeper - 1] if deeper else read.span
+    return place.file == change.file and change.span.line <= place.line <= change.span.end_line
 
 
 def looked_at(moments: Sequence[Moment]) -> bool:
