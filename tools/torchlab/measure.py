@@ -1,8 +1,7 @@
 """Measure torch and write ``facts.json``: ``python -m tools.torchlab.measure``.
 
 Prints what changed against the file in place, field by field; `--against FILE` compares with another file, of another
-torch version say, and `--compare` only compares, measuring nothing. Needs torch and expecttest; uses only the CPU, but
-for `--device`.
+torch version say, and `--compare` only compares, measuring nothing. Needs torch and expecttest; uses only the CPU.
 """
 
 from __future__ import annotations
@@ -199,7 +198,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools.torchlab.measure", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(torchfacts.__file__).with_name("facts.json"))
     parser.add_argument("--against", type=Path, help="the file to compare with (default: the one that is replaced)")
-    parser.add_argument("--device", default="cpu", help="where tensors are made")
     parser.add_argument("--compare", action="store_true", help="measure nothing: print how the two files differ")
     parser.add_argument(
         "--only",
@@ -209,7 +207,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    torch.set_default_device(options.device)
     warnings.simplefilter("ignore")
     old = json.loads(options.out.read_text()) if options.out.exists() else {}
     reference = json.loads(options.against.read_text()) if options.against is not None else old

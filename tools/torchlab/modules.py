@@ -230,9 +230,8 @@ def from_module_db(training: bool) -> Iterator[ModuleSample]:
     for info in module_db:
         try:
             torch.manual_seed(0)
-            device = str(torch.get_default_device())
             drawn = info.module_inputs_func(
-                info, device=device, dtype=torch.float32, requires_grad=False, training=training
+                info, device="cpu", dtype=torch.float32, requires_grad=False, training=training
             )
         except Exception:
             continue
