@@ -207,3 +207,11 @@ def test_a_file_with_a_syntax_error_still_has_its_places() -> None:
     code = _code("def f(:\n    pass\n\nloss.backward(retain_graph=True)\n")
     call = _on(code, "loss.backward(retain_graph=True)", ast.Call)
     assert code.expression_at(Span("train.py", 4, 1, 4, 33)) is call
+
+
+@pytest.mark.parametrize(
+    "text", ["s = s.step()", "a = b()\nb = a()", "x = x", "env.s = env.s.next()", "a = b.c\nb = a.d", "f = f"]
+)
+def test_a_name_that_is_made_of_itself_comes_from_nowhere(text: str) -> None:
+    code = _code(text)
+    assert {code.path(node) for node in ast.walk(code.tree) if isinstance(node, ast.expr)} == {""}

@@ -576,3 +576,11 @@ def test_torch_goes_on_otherwise_without_the_graph(use: str) -> None:
 
     inside = SINGLE.format(use=USES[use])
     assert ran(inside) != ran(inside.replace("    out =", "    with torch.no_grad():\n        out ="))
+
+
+def test_what_a_forward_leaves_in_its_module_is_not_kept_for_a_loss() -> None:
+    layer = "class Layer(nn.Linear):\n    def forward(self, x):\n        out = super().forward(x)\n"
+    layer += "        self.size = out.pow(2).sum()\n        return out\nmodel = nn.Sequential(Layer(4, 1))\n"
+    program = ASKED.format(before="", inside=LOOPED.format(use="print(out.item())"))
+    program = program.replace("opt = torch", f"{layer}opt = torch")
+    assert [one.code for one in check(from_text(program, "train.py")).findings] == ["TAPE302"]

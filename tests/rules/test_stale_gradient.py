@@ -555,3 +555,35 @@ for i in range(30):
 def test_a_step_by_hand_that_functions_work_out(step: str, within: str, behind: str, told: bool) -> None:
     program = _WORKED_OUT.replace("WITHIN", within).replace("STEP", step).replace("BEHIND", behind)
     assert [one.code for one in check(from_text(program, "program.py")).findings] == (["TAPE403"] if told else [])
+
+
+TWO_OF_ONE = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+first = torch.optim.Adam(net.parameters(), lr=0.1)
+second = torch.optim.OTHER
+x = torch.randn(4, 3)
+
+
+def closure():
+    loss = net(x).pow(2).mean()
+    loss.backward()
+    return loss
+
+
+for _ in range(3):
+    first.zero_grad()
+    net(x).pow(2).mean().backward()
+    first.step()
+second.step(closure)
+"""
+
+
+@pytest.mark.parametrize("other", ["LBFGS(net.parameters(), max_iter=3)", "SGD(net.parameters(), lr=0.1)"])
+def test_the_optimizer_that_steps_next_is_named(other: str) -> None:
+    report = check(from_text(TWO_OF_ONE.replace("OTHER", other), "train.py"))
+    (finding,) = report.findings
+    assert "`second.zero_grad()` before this backward" in finding.help
+    assert all("first" not in fix.title for fix in fixes_for(report, finding))

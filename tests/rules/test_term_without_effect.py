@@ -292,3 +292,15 @@ def test_a_term_has_no_effect_where_torch_learns_the_same_without_it(term: str, 
     same = all(torch.equal(one, other) for one, other in pairs)
     found = check(from_text(program.replace("TERM", term), "program.py")).findings
     assert [one.code for one in found if one.code == "TAPE407"] == (["TAPE407"] if same else [])
+
+
+@pytest.mark.parametrize("created", ["", "create_graph=True", "retain_graph=True, create_graph=True"])
+def test_a_constant_has_no_effect_though_gradients_have_a_graph(created: str) -> None:
+    term = "with torch.no_grad():\n        term = model.weight.pow(2).sum()"
+    assert [code for code, *_ in found((TERM, term), ("    loss.backward()", f"    loss.backward({created})"))] == [
+        "TAPE407"
+    ]
+
+
+def test_a_term_may_train_by_its_gradients_where_they_have_a_graph() -> None:
+    assert found(("    loss.backward()", "    loss.backward(create_graph=True)")) == []

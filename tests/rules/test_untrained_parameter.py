@@ -510,3 +510,43 @@ for step in range(3):
 def test_a_copy_that_learns_nothing_trains_no_original(then: str, told: list[str]) -> None:
     text = AVERAGED.rstrip() + then + "\n"
     assert [one.code for one in check(from_text(text, "program.py")).findings if one.code == "TAPE405"] == told
+
+
+PARTS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.below = BELOW
+        self.above = ABOVE
+
+    def forward(self, x):
+        return self.above(self.below(x)).pow(2).mean()
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.GIVEN.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    net(torch.randn(2, 4)).backward()
+    optimizer.step()
+"""
+ONE, TWO = "nn.Linear(4, 4)", "nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))"
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "given", "told"),
+    [
+        (ONE, ONE, "below", 1), (TWO, ONE, "below", 1), (TWO, TWO, "below", 1),
+        # Most of it is left as it is: an adapter, or a prompt, in front of what is there.
+        (ONE, TWO, "below", 0),
+        # A body is left as it is and its head alone trained.
+        (ONE, ONE, "above", 0), (TWO, ONE, "above", 0),
+    ],
+)  # fmt: skip
+def test_what_lies_above_all_that_is_trained_is_left_out(below: str, above: str, given: str, told: int) -> None:
+    text = PARTS.replace("BELOW", below).replace("ABOVE", above).replace("GIVEN", given)
+    assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE405"] * told

@@ -243,16 +243,23 @@ class Code:
         """Return the dotted path in libraries that an expression comes from, by the imports and the one place where a
         name is stored: "torch.log", "builtins.print", "logging.getLogger().info"; "" where the text does not show it.
         """
+        return self._path(node, frozenset())
+
+    def _path(self, node: ast.expr, through: frozenset[str]) -> str:
+        """Return the path of an expression; `through` are names that led to it: `state = state.next()` has none."""
         if isinstance(node, ast.Call):
-            return f"{path}()" if (path := self.path(node.func)) else ""
+            return f"{path}()" if (path := self._path(node.func, through)) else ""
         if isinstance(node, (ast.Constant, ast.JoinedStr)):
             return "builtins.str" if isinstance(getattr(node, "value", ""), str) else ""
-        name = dotted(node)
-        bound = self._bound.get(name or "", [])
+        name = dotted(node) or ""
+        bound = self._bound.get(name, [])
         if len(bound) == 1:
-            return bound[0] if isinstance(bound[0], str) else self.path(bound[0]) if bound[0] is not None else ""
+            known = bound[0]
+            if isinstance(known, str) or known is None or name in through:
+                return known if isinstance(known, str) else ""
+            return self._path(known, through | {name})
         if isinstance(node, ast.Attribute) and not bound:
-            return f"{path}.{node.attr}" if (path := self.path(node.value)) else ""
+            return f"{path}.{node.attr}" if (path := self._path(node.value, through)) else ""
         if isinstance(node, ast.Name) and not bound and hasattr(builtins, node.id):
             return f"builtins.{node.id}"
         return ""

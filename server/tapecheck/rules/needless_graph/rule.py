@@ -166,7 +166,12 @@ def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
 def _in_use(readings: Sequence[Reading], loops: dict[_Key, list[_LoopBuilt]]) -> set[_Key]:
     """Return those of some loops whose graphs are walked, or are kept for more than this rule tells."""
     used = {key for key, runs in loops.items() if any(_used(*run) for run in runs)}
-    used |= {key for key, runs in loops.items() if any(_kept_by_object(reading, built) for reading, _, built in runs)}
+    # What a forward leaves in its module, the next pass of it replaces.
+    used |= {
+        key
+        for key, runs in loops.items()
+        if any(_kept_by_object(reading, built, but="forward") for reading, _, built in runs)
+    }
     kept = [key for key, runs in loops.items() if key not in used and any(_kept(*run) for run in runs)]
     grown = _grown(readings) if kept else []
     # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read by whoever
@@ -174,11 +179,15 @@ def _in_use(readings: Sequence[Reading], loops: dict[_Key, list[_LoopBuilt]]) ->
     return used | {key for key in kept if key[0] in grown or any(map(_read_later, loops[key]))}
 
 
-def _kept_by_object(reading: Reading, built: Collection[int]) -> bool:
+def _kept_by_object(reading: Reading, built: Collection[int], but: str = "") -> bool:
     """Return whether an object has what is computed from some nodes in an attribute: who has the object may
-    differentiate.
+    differentiate. What methods of the name `but` store does not count.
     """
-    names = {node for node, binds in reading.binds.items() if any("." in bind.name for _, bind in binds)}
+    names = {
+        node
+        for node, binds in reading.binds.items()
+        if any("." in bind.name and bind.at.function.rpartition(".")[2] != but for _, bind in binds)
+    }
     return bool(names) and not names.isdisjoint(_computed_from(reading, built))
 
 

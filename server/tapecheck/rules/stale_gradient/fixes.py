@@ -93,13 +93,16 @@ def _owner(code: Code, step: Step) -> str:
 
 
 def _steps_by(tape: Tape, context: Context) -> list[Step]:
-    """Return a step for each place that uses the gradients, as the finding tells."""
+    """Return a step for each place that uses the gradients, as the finding tells; of two optimizers that of the next
+    one comes first.
+    """
     spans = {label.span for label in context.labels("step")}
     found: dict[Span, Step] = {}
     for event in tape.events:
         if isinstance(event, Step) and event.at.span in spans:
             found.setdefault(event.at.span, event)
-    return list(found.values())
+    steps = list(found.values())
+    return steps[::-1] if len({step.optimizer for step in steps}) > 1 else steps
 
 
 def _alone(tape: Tape, step: Step, backward: Backward) -> bool:

@@ -67,7 +67,8 @@ class StaleGradient(Rule):
             note += "; nothing clears them"
         else:
             note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
-        call = _clearing_call(used)
+        # Of two optimizers over the same parameters the one whose step comes next is at hand where the backward is.
+        call = _clearing_call(again if again.optimizer != used.optimizer else used)
         certain = reading.by_default(run.at)
         summed = _summed(story)
         when_clear = {

@@ -256,7 +256,7 @@ def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
     reach is known.
     """
     backward = run.backward
-    if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None or backward.create != "no":
+    if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None:
         return ()
     root = backward.roots[0]
     if root.node is None or root.graph != "yes" or run.traversal.problem is not None:
@@ -264,7 +264,9 @@ def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
     gradients = gradients_of(reading)
     ledger = reading.ledger
     trained = {leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
-    return _Sum(reading, run, gradients, trained).terms(root.node) if trained else ()
+    terms = _Sum(reading, run, gradients, trained).terms(root.node) if trained else ()
+    # Gradients that have a graph are differentiated again, maybe: that leads nowhere from a constant.
+    return terms if backward.create == "no" else [term for term in terms if term.node is None]
 
 
 def _of_another_iteration(cut: Cut, merge: Node) -> bool:
