@@ -22,12 +22,13 @@ class Stake(enum.IntEnum):
 class Watched:
     """A condition that was asked: the most that hangs on it, the lines it decides about, those it led to.
 
-    `names` are those that it gives other numbers, by file: what hangs on them are the conditions that read them.
+    `names` are those that it gives other numbers, by file, and whether these are lengths of lists: what hangs on them
+    are the conditions that read them.
     """
 
     stake: Stake = Stake.NOTHING
     lines: set[tuple[str, int]] = field(default_factory=set)
-    names: set[tuple[str, str]] = field(default_factory=set)
+    names: set[tuple[str, str, bool]] = field(default_factory=set)
     effects: int = 0
     """What the code can do that the answers so far left out, as bits of `Effect`."""
     by_names: bool = False

@@ -130,7 +130,7 @@ class Watcher:
         most = Stake.CERTAINTY if unlikely else Stake.VERDICT
         numbers, unknown = self._numbers_left(present, shapes, node, taken)
         stake = max(min(stake, most), self._number(world, shapes, numbers, places))
-        self._note_tested(world, shapes, here.facts.filled ^ other.facts.filled, places)
+        self._note_tested(world, shapes, here.facts.filled ^ other.facts.filled, places, filled=True)
         left_out = shape.left_out if other.jumps & LEAVING else ()
         numbered = (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *left_out)
         lines = {(world.position.frames[-1].file, line) for line in numbered}
@@ -418,12 +418,17 @@ class Watcher:
         self._note_tested(world, shapes, tested, places)
         return Stake.NOTHING
 
-    def _note_tested(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> None:
-        """Note the names, by their last parts, whose values are asked about in the end where conditions read them."""
+    def _note_tested(
+        self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place], *, filled: bool = False
+    ) -> None:
+        """Note the names, by their last parts, whose values are asked about in the end where conditions read them.
+
+        `filled` says that they are lists, which have another length.
+        """
         tested = list(filter(self._numbers(shapes).tests, names))
         file = world.position.frames[-1].file
         for place in places if tested else ():
-            self.watched.setdefault(place, Watched()).names.update((file, name) for name in tested)
+            self.watched.setdefault(place, Watched()).names.update((file, name, filled) for name in tested)
 
     def stake(self, place: Place) -> Stake:
         """Return what hangs on the other answer to a condition; a verdict where that is not known."""
@@ -443,17 +448,17 @@ class Watcher:
     def settle(self, world: World) -> None:
         """See, at the end of a way, what hangs on the conditions that only gave names other numbers."""
         for watched in self.watched.values():
-            for file, name in watched.names:
+            for file, name, filled in watched.names:
                 if watched.by_names:
                     break
-                stake = self._of_name(world, file, name, set())
+                stake = self._of_name(world, file, name, set(), filled)
                 watched.add(stake, set())
                 watched.by_names = stake is Stake.VERDICT
         for place in world.choices.hidden & self.watched.keys():
             # Whatever is found may be there for this answer alone.
             self.watched[place].add(Stake.CERTAINTY, {(place[0], -1)})
 
-    def _of_name(self, world: World, file: str, name: str, seen: set[str]) -> Stake:
+    def _of_name(self, world: World, file: str, name: str, seen: set[str], filled: bool) -> Stake:
         module = self.modules.get(file)
         if module is None or module.source is None:
             return Stake.VERDICT
@@ -466,21 +471,26 @@ class Watcher:
             # What hangs on one that nobody can decide is seen where that is turned round itself.
             if where == file and node not in undecided and not names.isdisjoint(shapes.mentioned(node)):
                 if isinstance(node, ast.If):
-                    stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen))
+                    stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen, filled))
                 elif isinstance(node, ast.IfExp):
                     stake = max(stake, self._of_choice(world, shapes, node, module.env))
                 if stake is Stake.VERDICT:
                     break
         return stake
 
-    def _of_known(self, world: World, shapes: Shapes, node: ast.If, env: Env, file: str, seen: set[str]) -> Stake:
-        """What hangs on a condition whose answer another one has given: told from its code and what there is now."""
+    def _of_known(
+        self, world: World, shapes: Shapes, node: ast.If, env: Env, file: str, seen: set[str], filled: bool
+    ) -> Stake:
+        """What hangs on a condition whose answer another one has given: told from its code and what there is now.
+
+        Of what a list has in it a length says little: `filled` wants it to lead out of a loop, or to a backward.
+        """
         shape = shapes.shape(node)
         present = Present(world, env, 0, self._containers)
         numbers = self._numbers(shapes)
         stake = Stake.NOTHING
         for side, other in ((shape.body, shape.orelse), (shape.orelse, shape.body)):
-            inert = side.empty or (shapes.at_top(node) and present.inert(side, bound=True))
+            inert = filled or side.empty or (shapes.at_top(node) and present.inert(side, bound=True))
             if side.effects & (_SETTLING if inert else _MATTERING_OR_CUT):
                 return Stake.VERDICT
             if side.jumps - {"raise"} and (
@@ -500,7 +510,7 @@ class Watcher:
                 if numbers.steers(last):
                     return Stake.VERDICT
                 if last not in seen and numbers.tests(last):
-                    stake = max(stake, self._of_name(world, file, last, seen))
+                    stake = max(stake, self._of_name(world, file, last, seen, filled))
         return stake
 
     def _of_choice(self, world: World, shapes: Shapes, node: ast.IfExp, env: Env) -> Stake:
