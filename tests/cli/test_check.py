@@ -504,6 +504,39 @@ def test_why_there_is_no_fix_is_said_where_edits_were_tried() -> None:
     assert "no fix: each edit that was tried leaves the finding or makes another" in checked.findings[0].notes
 
 
+BEHIND = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+image = torch.rand(2, 3, requires_grad=True)
+target = net(torch.rand(2, 3))
+optimizer = torch.optim.SGD([image], lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    image.clamp_(0, 1)
+    LATER
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "why"),
+    [
+        ("loss = (net(image) - target).pow(2).mean()", "line 12 raises the error of TAPE101"),
+        ("loss = (net(image) - target).mean().detach()", "line 12 raises the error of TAPE103"),
+        ("loss = (net(image) - target.detach()).pow(2).mean()", ""),
+    ],
+)
+def test_what_lies_behind_a_mistake_is_why_there_is_no_fix(tmp_path: Path, later: str, why: str) -> None:
+    (tmp_path / "train.py").write_text(BEHIND.replace("LATER", later))
+    (checked,) = check_files([str(tmp_path / "train.py")], CheckOptions())
+    fixes, notes = checked.fixes_of(0), checked.findings[0].notes
+    assert [one.code for one in checked.findings] == ["TAPE104"]
+    assert notes[-1:] == (f"no fix: with the edit that was tried, {why}",) if why else fixes
+
+
 @pytest.mark.parametrize("name", ["gitlab", "junit", "rdjson"])
 def test_a_report_without_a_place_for_limits_leaves_them_to_standard_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str

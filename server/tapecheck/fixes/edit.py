@@ -190,6 +190,16 @@ class MovedLines:
         changed = self._maps.get(span.file)
         return changed.lines(span.line) if changed is not None else range(span.line, span.line + 1)
 
+    def before(self, span: Span) -> Span | None:
+        """Return where a place of a new text was; None where a change wrote something on its first line."""
+        if span.file not in self._maps:
+            return span
+        if self.added(span.file, span.line):
+            return None
+        old = range(1, len(self._texts[span.file][0]) + 1)
+        line = next((one for one in old if span.line in self._maps[span.file].lines(one)), None)
+        return replace(span, line=line, end_line=line) if line is not None else None
+
     def rewritten(self, span: Span) -> bool:
         """Return whether a change wrote anything on the lines of a span but their indent."""
         changed = self._maps.get(span.file)

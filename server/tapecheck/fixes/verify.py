@@ -106,6 +106,8 @@ class Verifier:
         self._analysed = analysed or Analysed()
         self.open_files = dict(open_files or {})
         self.hides: list[tuple[Candidate, Finding]] = []
+        self._behind: list[tuple[str, Span]] = []
+        """The exceptions that edits which mend the finding bring to light, by code and place."""
         self._tried: set[Changes] = set()
         self._everything: list[Finding] | None = None
         self._trained_before: Trained | None = None
@@ -118,6 +120,9 @@ class Verifier:
         if self.hides:
             other = self.hides[0][1]
             return f"the edit that was tried would only hide {other.code} on {line(other.span, self.finding.span)}"
+        if self._behind:
+            code, span = self._behind[0]
+            return f"with the edit that was tried, {line(span, self.finding.span)} raises the error of {code}"
         return "each edit that was tried leaves the finding or makes another" if self._tried else ""
 
     def fix(self, candidate: Candidate, sources: Mapping[str, Source], home: str) -> Fix | None:
@@ -147,7 +152,10 @@ class Verifier:
             return None
         skips = not self.finding.certain
         acts = not candidate.acts or all(_acts(after, edited[path], changes, skips) for path, changes in tried)
-        if not acts or not where._holds(after, places):
+        if not acts:
+            return None
+        if not where._holds(after, places):
+            self._behind += where._brought_to_light(after, places)
             return None
         hidden = where._hidden(after, places)
         if hidden:
@@ -245,6 +253,18 @@ class Verifier:
             if not all(self._was_hidden(found, after, lines) for found in fresh):
                 return False
         return self._runs_as_before(after, lines)
+
+    def _brought_to_light(self, after: Report, lines: MovedLines) -> Iterator[tuple[str, Span]]:
+        """Yield what the edited program raises where the finding's exception is gone, each with its rule and place."""
+        found = [*after.findings, *after.elsewhere]
+        own = set(lines.lines(self.finding.span))
+        gone = not any(one.code == self.finding.code and one.span.line in own for one in found)
+        if not gone or self.finding.code not in RAISING:
+            return
+        known = self._places(self._before(), lines)
+        for one in found:
+            if one.code in RAISING and one.key not in known and (place := lines.before(one.span)) is not None:
+                yield one.code, place
 
     def _runs_as_before(self, after: Report, lines: MovedLines) -> bool:
         """Whether the edited program has no mistake and no exception of torch's that it did not have before."""
