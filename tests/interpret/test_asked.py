@@ -512,3 +512,22 @@ def test_a_method_of_a_text_is_asked_of_what_an_option_is_by_default(asked: str,
     program += "        loss = net(x).pow(2).mean().item()\n    kept.append(loss)\n"
     log, _ = ways(program)
     assert log[0].conditions[0].answer is told
+
+
+MOVED = """\
+device = torch.device(args.save)
+a = torch.ones(3, requires_grad=True).to(DEVICE)
+b = torch.ones(3, requires_grad=True).to(DEVICE)
+optimizer = torch.optim.SGD([a, b], lr=0.1)
+for x in torch.randn(4, 3):
+    loss = (x * a * b).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_of_what_is_moved_from_the_host_all_is_on_a_device_already_or_nothing() -> None:
+    log, _ = ways(HEAD + MOVED.replace("DEVICE", "args.place"))
+    asked = [one.text for one in log[0].conditions if "on that device" in one.text]
+    assert len(asked) == 1

@@ -245,11 +245,21 @@ def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     on_host = bool(owner.noted(Mark.ON_HOST))
     if not plain_leaf:
         owner.note(Mark.ON_HOST, False)
-    elif (on_host and name == "cuda") or not torch.world.choices.choose(
-        node, True, f"{owner.name or 'the tensor'} is on that device already"
-    ):
+    elif (on_host and name == "cuda") or not _is_there(torch, owner, argument(args, kwargs, 0, "device"), node):
         return torch.op("clone", [owner], {}, node)
     return owner
+
+
+def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool:
+    """Whether a tensor is on a device already: of those of the host all are, or none."""
+    hosts, key = torch.world.knowledge.hosts, device if isinstance(device, str) else id(device)
+    on_host = bool(owner.noted(Mark.ON_HOST)) and device is not None
+    if on_host and key in hosts:
+        return hosts[key][1]
+    answer = torch.world.choices.choose(node, True, f"{owner.name or 'the tensor'} is on that device already")
+    if on_host:
+        hosts[key] = device, answer
+    return answer
 
 
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

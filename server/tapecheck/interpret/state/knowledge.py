@@ -27,5 +27,7 @@ class Knowledge:
         """The facts by the unknowns that they mention."""
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
         """What follows from the facts for a test, with how many facts there were, by the id of the test."""
+        self.hosts: dict[Hashable, tuple[Value, bool]] = {}
+        """The devices that tensors of the host were moved to, by name or identity, and whether that is the host."""
         self.bars: dict[int, Value] = {}
         """The progress bars by identity: calls of their methods only show something."""
