@@ -186,3 +186,22 @@ def test_a_backward_is_that_of_its_roots_whatever_the_argument_was_called(call: 
         f"torch.autograd.backward({call})\n(left * right).backward()\n"
     )
     assert [finding.code for finding in check(from_text(program, "program.py")).findings] == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "torch.autograd.backward(variables=[loss])",
+        "loss.backward(retain_variables=True)",
+        "torch.autograd.backward([loss])",
+    ],
+)
+def test_arguments_of_old_torch_are_not_what_torch_takes_today(call: str) -> None:
+    program = f"import torch\nw = torch.ones(3, requires_grad=True)\nloss = w.exp().sum()\ntry:\n    {call}\n"
+    program += "except TypeError:\n    loss.backward()\n    loss.backward()\n"
+    try:
+        exec(compile(program, "train.py", "exec"), {})
+        raised = False
+    except RuntimeError:
+        raised = True
+    assert raised == bool([one for one in check(from_text(program, "train.py")).findings if one.code == "TAPE101"])

@@ -305,6 +305,7 @@ class Autograd:
         given.pop(MORE_KEYWORDS, None)
         if "retain_variables" in given:
             # What the argument was called before torch 0.2: no torch of today gets past this call.
+            self.machine.wrong("TypeError", node)
             given.setdefault("retain_graph", given.pop("retain_variables"))
         self._backward([root], given, node, self._argument(node, "retain_graph", 1), may_retain)
         return None
@@ -314,8 +315,10 @@ class Autograd:
         names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
         given = {**dict(zip(names, args)), **kwargs}
         for name, was in (("tensors", "variables"), ("grad_tensors", "grad_variables")):
-            # What the arguments were called before torch 0.4.
+            # What the arguments were called before torch 0.4; of the two `grad_variables` still is one.
             if was in given:
+                if was == "variables":
+                    self.machine.wrong("TypeError", node)
                 given.setdefault(name, given.pop(was))
         roots = self._sequence(given.pop("tensors", None), node)
         self._backward(roots, given, node, self._argument(node, "retain_graph", 2))
