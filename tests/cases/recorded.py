@@ -34,6 +34,7 @@ if __package__ in (None, ""):
 
 from tapecheck.check import check
 from tapecheck.record import judge
+from tapecheck.record.evidence import lines_of, passes_of
 from tapecheck.record.run import PROBE
 from tapecheck.rules.finding import Finding
 from tapecheck.source import read_source
@@ -148,11 +149,14 @@ def _findings(program: Path) -> list[Finding]:
 
 
 def _watched(findings: Iterable[Finding]) -> list[str]:
-    lines: dict[str, set[int]] = {}
-    for finding in findings:
-        last = max(finding.span.line, finding.span.end_line)
-        lines.setdefault(str(Path(finding.span.file).absolute()), set()).update(range(finding.span.line, last + 1))
-    return [f"{file}:{','.join(map(str, sorted(rows)))}" for file, rows in lines.items()]
+    """Return the probe's options for findings."""
+    found = list(findings)
+    return [
+        part
+        for option, places in (("--watch", lines_of(found)), ("--passes", passes_of(found)))
+        for file, line in sorted(places)
+        for part in (option, f"{Path(file).absolute()}:{line}")
+    ]
 
 
 def _run_all(requests: Sequence[tuple[str, str, list[str]]], device: str = "") -> None:
@@ -187,8 +191,7 @@ def _run(script: str, tape: str, watch: Sequence[str]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    options = [part for item in watch for part in ("--watch", item)]
-    sys.argv = [str(PROBE), "--tape", tape, "--timeout", str(_SECONDS), *options, script]
+    sys.argv = [str(PROBE), "--tape", tape, "--timeout", str(_SECONDS), *watch, script]
     try:
         runpy.run_path(str(PROBE), run_name="__main__")
     except SystemExit:

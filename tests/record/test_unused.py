@@ -109,3 +109,58 @@ def test_a_comprehension_whose_graphs_a_backward_walks_is_no_waste(record: Recor
     result = record(used, watch={(str(tmp_path / "script.py"), finding.span.line)})
     (judged,) = [each for each in judge([finding], result.tape, directory=str(tmp_path)) if each.code == "TAPE302"]
     assert judged.evidence is not None and judged.evidence.verdict == "refuted"
+
+
+PASS = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(100, 64)
+
+
+def accuracy(rows):
+    net.eval()
+    out = net(
+        rows,
+    )
+    net.train()
+    return (out > 0).float().mean()
+
+
+for step in range(6):
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(accuracy(x).item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "said"),
+    [
+        ("", "", "confirmed", "no backward walked the graphs of the 3 module calls"),
+        ("    net.eval()\n", "    net.eval(), torch.set_grad_enabled(False)\n", "refuted", "3 module calls"),
+        (
+            "    net.train()\n",
+            "    net.train(), out.mean().backward()\n",
+            "refuted",
+            "a backward walked 3 of the graphs",
+        ),
+    ],
+    ids=["confirmed", "without-gradients", "walked"],
+)
+def test_a_single_forward_pass_is_looked_at_by_itself(
+    record: Record, tmp_path: Path, old: str, new: str, verdict: str, said: str
+) -> None:
+    (finding,) = [each for each in check(from_text(PASS, "script.py")).findings if each.code == "TAPE302"]
+    text = PASS.replace(old, new, 1)
+    lines = {(str(tmp_path / "script.py"), line) for line in range(finding.span.line, finding.span.end_line + 1)}
+    if "enabled" in new:
+        text = text.replace("    loss = net", "    torch.set_grad_enabled(True)\n    loss = net")
+    judged = judge([finding], record(text, watch=lines, passes=lines).tape, directory=str(tmp_path))
+    evidence = next(each.evidence for each in judged if each.code == "TAPE302")
+    assert evidence is not None and evidence.verdict == verdict, evidence
+    assert said in evidence.detail

@@ -31,7 +31,7 @@ from tapecheck.fixes import Effort
 from tapecheck.fixes.code import Code
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
-from tapecheck.record.evidence import lines_of
+from tapecheck.record.evidence import lines_of, passes_of
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
@@ -260,6 +260,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         max_iterations=options.max_iterations,
         max_backward=options.max_backward,
         watch=lines_of(checked.findings),
+        passes=passes_of(checked.findings),
         tape=options.tape,
         module=options.module is not None,
         launcher=options.launcher,
@@ -446,7 +447,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
 def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     """Run the program twice with a seed, and once with the preferred fix of each finding that the run showed."""
     checked = program.checked
-    request = dataclasses.replace(reread(program.request), tape=None, held=False, watch=())
+    request = dataclasses.replace(reread(program.request), tape=None, held=False, watch=(), passes=())
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
         say("no fix to try")
@@ -456,7 +457,7 @@ def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     tried: dict[tuple[str | None, tuple[tuple[str, str], ...]], Trial] = {}
     trials: list[Trial | None] = []
     static = [one for one in checked.findings if one.evidence is None or one.evidence.verdict != "found-by-run"]
-    watched = dataclasses.replace(request, watch=program.request.watch)
+    watched = dataclasses.replace(request, watch=program.request.watch, passes=program.request.passes)
     for one, finding in zip(mended, checked.findings, strict=True):
         if one is None or interrupted.is_set():
             trials.append(None)

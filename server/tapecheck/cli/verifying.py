@@ -12,7 +12,7 @@ from tapecheck.check import check
 from tapecheck.cli import progress
 from tapecheck.cli.fixing import key_of
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest
-from tapecheck.record.evidence import lines_of
+from tapecheck.record.evidence import lines_of, passes_of
 from tapecheck.record.interpreter import find_interpreter
 from tapecheck.record.program import entry_for, runs_itself
 from tapecheck.record.run import run
@@ -155,7 +155,8 @@ def _run(request: RunRequest, findings: Sequence[Finding] = ()) -> _Run:
         if isinstance(event, Output) and event.stream == "stdout":
             printed.append(event.text)
 
-    result = run(dataclasses.replace(request, seed=SEED, watch=lines_of(findings)), listen)
+    asked = dataclasses.replace(request, seed=SEED, watch=lines_of(findings), passes=passes_of(findings))
+    result = run(asked, listen)
     return _Run(side_of(result, request.cwd, findings), "".join(printed), result.exit_code)
 
 

@@ -30,6 +30,7 @@ from tapecheck.rules.gradient_not_reduced.rule import GradientNotReduced
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
+from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.rule import NeedlessGraph
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
@@ -54,6 +55,15 @@ def lines_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
     }
 
 
+def passes_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
+    """Return the lines of findings about single forward passes: a run looks at the graphs that are built there."""
+    return lines_of(
+        finding
+        for finding in findings
+        if isinstance(finding.facts, NeedlessGraphFacts) and finding.facts.passed is not None
+    )
+
+
 def confirm(
     source_path: str,
     request: RunRequest,
@@ -67,8 +77,8 @@ def confirm(
     Findings that only the run made are added where they lie in `source_path`, under that name. Raises
     `RunError` where the run cannot be made at all.
     """
-    watch = {*request.watch, *lines_of(findings)}
-    result = run(dataclasses.replace(request, watch=watch), on_event, cancelled)
+    watch, passes = {*request.watch, *lines_of(findings)}, {*request.passes, *passes_of(findings)}
+    result = run(dataclasses.replace(request, watch=watch, passes=passes), on_event, cancelled)
     judged = judge(findings, result.tape, directory=request.cwd)
     own = real_path(source_path, None)
     return result, [

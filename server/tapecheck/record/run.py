@@ -64,10 +64,11 @@ class RunRequest:
     trains. A limit ends the program at once: none of its handlers runs. A signal that is passed on to it leaves it
     `grace` seconds. With `stdin` it reads this process's standard input, else it has none.
 
-    `watch` are (file, line) pairs whose executions are counted. `tape` is a file to keep the tape in. `name` is what
-    the script is called on the tape, and `text` runs in place of what the file holds; with `notebook` it has the names
-    that IPython gives to cells. `seed` is set for every generator of random numbers before the program begins, and the
-    tape ends with a digest of what was learned.
+    `watch` are (file, line) pairs whose executions are counted, `passes` those of them where the graphs of module calls
+    are looked at. `tape` is a file to keep the tape in. `name` is what the script is called on the tape, and `text`
+    runs in place of what the file holds; with `notebook` it has the names that IPython gives to cells. `seed` is set
+    for every generator of random numbers before the program begins, and the tape ends with a digest of what was
+    learned.
 
     With `held` the tape says what the live tensors hold as it runs, for its page.
 
@@ -86,6 +87,7 @@ class RunRequest:
     max_iterations: int | None = None
     max_backward: int | None = None
     watch: Collection[tuple[str, int]] = ()
+    passes: Collection[tuple[str, int]] = ()
     tape: str | None = None
     module: bool = False
     name: str = ""
@@ -380,11 +382,12 @@ def _options(request: RunRequest) -> list[str]:
     ):
         if value is not None:
             options += [option, str(value)]
-    lines: dict[str, list[int]] = {}
-    for file, line in sorted(request.watch):
-        lines.setdefault(str(Path(file).absolute()), []).append(line)
-    for file, numbers in lines.items():
-        options += ["--watch", f"{file}:{','.join(map(str, numbers))}"]
+    for option, places in (("--watch", request.watch), ("--passes", request.passes)):
+        lines: dict[str, list[int]] = {}
+        for file, line in sorted(places):
+            lines.setdefault(str(Path(file).absolute()), []).append(line)
+        for file, numbers in lines.items():
+            options += [option, f"{file}:{','.join(map(str, numbers))}"]
     if request.module:
         options.append("-m")
     return [*options, request.script, *request.args]

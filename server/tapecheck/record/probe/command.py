@@ -30,7 +30,8 @@ from .writer import Writer
 
 NO_TORCH, OLD_TORCH = 97, 95
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
-       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
+       [--passes FILE:LINE[,LINE...]] [--max-iterations N] [--max-backward N]
+       [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
        [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
        [--children FOLDER] SCRIPT | -m MODULE [ARGS...]
 """
@@ -46,6 +47,7 @@ class Options:
         self.text = ""
         self.instead = ""
         self.watch: List[str] = []
+        self.passes: List[str] = []
         self.module = False
         self.alive = self.children = ""
         numbers: Dict[str, float] = {}
@@ -75,6 +77,8 @@ class Options:
                 self.children = value
             elif option == "--watch":
                 self.watch.append(value)
+            elif option == "--passes":
+                self.passes.append(value)
             else:
                 try:
                     numbers[option] = float(value)
@@ -101,7 +105,7 @@ class Options:
 
 _OPTIONS = (
     "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
-    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes", "--children",
+    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes", "--children", "--passes",
 )  # fmt: skip
 
 
@@ -369,6 +373,7 @@ def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     if options.instead:
         replace(options.instead, sources)
     recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
+    recorder.tracer.passes = frozenset(watched(options.passes, sources))
     recorder.seeded.seed = options.seed
     words = ["python", *(["-m"] if options.module else []), *options.arguments]
     recorder.process.command = " ".join(map(shlex.quote, words))

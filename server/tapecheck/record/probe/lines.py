@@ -22,7 +22,8 @@ class Place:
     """A line of user code, reached through one chain of calls."""
 
     __slots__ = (
-        "clears", "context", "header", "hits", "in_line", "line", "loops", "observed", "special", "watched", "written",
+        "clears", "context", "header", "hits", "in_line", "line", "loops", "observed", "passes", "special", "watched",
+        "written",
     )  # fmt: skip
 
     def __init__(self, context: Context, line: int) -> None:
@@ -32,13 +33,16 @@ class Place:
         self.loops, self.header = context.function.loops_at(line)
         self.written: Tuple[Tuple[str, ...], ...] = context.function.text.inplace.get(line, ())
         self.watched = False
+        # Whether the module calls of this line are looked at by themselves: no loop is, but a forward pass.
+        self.passes = False
         self.clears = line in context.function.text.clears
         self.in_line = line in context.function.text.in_line
         self.observed = bool(self.written)
         self.special = self.observed or self.header is not None
 
-    def watch(self) -> None:
+    def watch(self, passes: bool) -> None:
         self.watched = self.observed = self.special = True
+        self.passes = passes
 
     @property
     def filename(self) -> str:

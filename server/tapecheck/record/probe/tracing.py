@@ -11,7 +11,7 @@ import bisect
 import sys
 import threading
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from .lines import (
     MAX_RANGES,
@@ -57,6 +57,8 @@ class Tracer:
         self.threads: Dict[int, ThreadLines] = {}
         self.places_at: Dict[Tuple[str, int], List[Place]] = {}
         self.watched: Dict[Tuple[str, int], int] = {}
+        # Of those the ones where module calls are looked at.
+        self.passes: FrozenSet[Tuple[str, int]] = frozenset()
         self.entries: Dict[LoopText, int] = {}
         self.waiting = False
         self.failed: Callable[[], None] = lambda: None
@@ -201,7 +203,7 @@ class Tracer:
     def new_place(self, context: Context, number: int) -> Place:
         place = context.places[number] = Place(context, number)
         if (place.filename, number) in self.watched:
-            place.watch()
+            place.watch((place.filename, number) in self.passes)
         self.places_at.setdefault((place.filename, number), []).append(place)
         return place
 

@@ -1,4 +1,4 @@
-"""What the graphs of a watched loop save for a backward that never comes."""
+"""What the graphs of a watched loop, or a watched forward pass, save for a backward that never comes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _ITERATIONS = 3
 """In so many iterations of each watched loop the calls of modules are looked at."""
 _CALLS = 8
 """So many calls of modules where no line event tells the iterations: in a comprehension."""
+_PASSES = 3
+"""So many calls of modules by a single forward pass, whose lines may run several times for each."""
+_LINES = 4
 _MAX_NODES = 100_000
 _MAX_DEPTH = 4
 _KEY = "_unused"
@@ -38,10 +41,12 @@ class _Life:
 class _Loop:
     """What was seen of one loop: module calls, those that recorded a graph, the graphs that a backward walked."""
 
-    __slots__ = ("at", "calls", "iterations", "nodes", "recorded", "size", "walked")
+    __slots__ = ("at", "calls", "iterations", "most", "nodes", "recorded", "size", "walked")
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, passes: bool) -> None:
         self.at = at
+        # So many iterations are looked at, and calls of those that no line event tells of.
+        self.most = (_PASSES * _LINES, _PASSES) if passes else (_ITERATIONS, _CALLS)
         self.iterations = self.calls = self.recorded = self.walked = self.nodes = self.size = 0
 
 
@@ -60,14 +65,14 @@ class Unused(UnusedGraphs):
     def header_runs(self, lines: ThreadLines, place: Place) -> None:
         """Note that the header of a watched loop runs: another iteration is about to begin, if there is one.
 
-        Of a comprehension it is its line that runs.
+        Of a comprehension, or a forward pass that is looked at, it is its line that runs.
         """
         loop = self.loops.get(place)
         if loop is None:
-            loop = self.loops[place] = _Loop(self.recorder.site(place, ()))
+            loop = self.loops[place] = _Loop(self.recorder.site(place, ()), place.passes)
         loop.iterations += 1
         self._depth = 0
-        wanted = any(each.iterations <= _ITERATIONS for each in self.loops.values())
+        wanted = any(each.iterations <= each.most[0] for each in self.loops.values())
         if wanted and not self._hooks:
             module = self.recorder.torch.nn.modules.module
             self._hooks = [
@@ -105,9 +110,9 @@ class Unused(UnusedGraphs):
         for call in reversed(lines.stack):
             while place is not None and place.context.depth > call.context.depth:
                 place = place.context.caller
-            if place is not None and place.in_line and place in self.loops:
+            if place is not None and (place.in_line or place.passes) and place in self.loops:
                 known = self.loops[place]
-                return known if known.iterations <= _ITERATIONS and known.calls < _CALLS else None
+                return known if known.iterations <= known.most[0] and known.calls < known.most[1] else None
             for loop in reversed(call.loops):
                 around = self.loops.get(loop.place)
                 if around is not None:

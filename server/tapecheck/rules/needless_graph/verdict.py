@@ -21,7 +21,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         calls = _calls(worst["recorded-calls"])
         return Evidence(
             "confirmed",
-            f"no backward walked the graphs of the {calls} that were looked at; each kept up to "
+            f"no backward walked the graphs of the {calls} looked at; each kept up to "
             f"{bytes_text(worst['graph-bytes'])} of saved tensors",
             None,
             {
@@ -32,12 +32,13 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         )
     if any(each["walked-graphs"] for each in seen):
         walked = sum(each["walked-graphs"] for each in seen)
-        return Evidence("refuted", f"a backward walked {walked} of the graphs that modules built in this loop")
+        here = "by this line" if finding.facts.loop is None else "in this loop"
+        return Evidence("refuted", f"a backward walked {walked} of the graphs that modules built {here}")
     if seen:
         calls = _calls(sum(each["module-calls"] for each in seen))
-        return Evidence("refuted", f"the {calls} that were looked at recorded no graph")
+        return Evidence("refuted", f"the {calls} looked at recorded no graph")
     return None
 
 
 def _calls(count: int) -> str:
-    return "1 module call" if count == 1 else f"{count} module calls"
+    return "1 module call that was" if count == 1 else f"{count} module calls that were"
