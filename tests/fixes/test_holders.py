@@ -167,3 +167,38 @@ def test_an_op_that_changes_what_it_saves_works_on_no_copy(tmp_path: Path) -> No
     for (title, _, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert now["output"] == was["output"], f"{title}\n{after}"
+
+
+TYPES = """\
+import numpy as np
+import torch
+from torch import nn
+torch.manual_seed(0)
+linear = nn.Linear(3, 3)
+other = {other}
+h = torch.exp(linear(torch.ones(2, 3)))
+s = (h ** 2).sum()
+{change}
+print(str(h.dtype), round(float(h.sum()), 3), flush=True)
+(s + linear(h).sum()).backward()
+"""
+OTHERS = (
+    "2", "0.5", "torch.ones(2, 3).double()", "torch.from_numpy(np.ones((2, 3)))", "torch.ones(3, dtype=torch.float64)",
+    "torch.tensor([2.0, 1.0, 3.0], dtype=float)", "torch.as_tensor(np.ones(3))", "torch.ones(3).half()",
+)  # fmt: skip
+WITHOUT_ARRAYS = "torch.ones(2, 3) * 2"
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_new_tensor_has_the_type_that_the_changed_one_keeps(tmp_path: Path) -> None:
+    pairs: list[tuple[str, str, str]] = []
+    texts = [TYPES.format(other=other, change=change) for other in OTHERS for change in ("h += other", "h.mul_(other)")]
+    texts.append(TYPES.format(other=WITHOUT_ARRAYS, change="h += other").replace("import numpy as np\n", ""))
+    for text in texts:
+        pairs += [(title, text, after) for title, after in safe_fixes(text, "TAPE102")]
+    outcomes = run_texts([text for _, *both in pairs for text in both], tmp_path)
+    for (title, _, after), was, now in zip(pairs, outcomes[::2], outcomes[1::2], strict=True):
+        assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
+        assert now["output"] == was["output"], f"{title}\n{after}"
+    safe = {text for title, text, _ in pairs if "out of place" in title}
+    assert {texts[0], texts[3], texts[-1]} <= safe

@@ -122,6 +122,30 @@ def test_what_reads_a_stored_number(tmp_path: Path) -> None:
         assert any("detached" in title for title in safe[name, "kept.append(loss)"])
 
 
+CHANGES = (
+    "pass",
+    "loss.data.mul_(2)",
+    "loss.detach().add_(1)",
+    "held = [loss]; held[0].data.add_(1)",
+    "loss.detach_()",
+)
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_what_is_changed_once_it_is_stored(tmp_path: Path) -> None:
+    stores = ("table[step] = loss", "kept.append(loss)", "total += loss", "total = loss")
+    end = "print([round(float(one), 3) for one in (*table.values(), *kept, total)])"
+    texts = {
+        (change, store): STORED.format(keeps="pass", store=store, end=end)
+        .replace("kept = []", "kept, table = [], {}")
+        .replace("optimizer.step()\n", f"optimizer.step()\n    {change}\n")
+        for change in CHANGES
+        for store in stores
+    }
+    safe = _held_against_torch(texts, tmp_path)
+    assert all(safe["pass", store] for store in stores[:3])
+
+
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 def test_what_an_evaluation_asks(tmp_path: Path) -> None:
     adds = ("+= y.sum()", "+= y.sum().item()")

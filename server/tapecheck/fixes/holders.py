@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import NamedTuple
 
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import dotted
+from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.hooks import registers_hook
 from tapecheck.fixes.noticed import lists_names
 from tapecheck.fixes.ops import hands_back, op_called
-from tapecheck.fixes.overloaded import has_items, has_operator
+from tapecheck.fixes.overloaded import has_items, has_operator, texts
 from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import attr_of, id_of, is_literal, of_kind
+from tapecheck.source.nodes import attr_of, given_to, id_of, is_literal, of_kind
 from tapecheck.tape import Node, Span
 from tapecheck.torchfacts import OpFact
 
 _READ_ONLY = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "print"))
 _DATA = frozenset(("device", "dtype", "grad_fn", "is_leaf", "ndim", "requires_grad", "shape"))
+_OTHER_TYPES = re.compile(
+    r"\b(?:float16|bfloat16|half|float64|double|DoubleTensor|cdouble|complex\w*|cfloat|dtype\s*=|autocast|numpy|np|"
+    r"from_numpy|as_tensor|asarray|load|set_default_\w+)"
+)
+"""What makes, or may bring along, tensors of another type than torch's default."""
 _MAY_BE_ITS_ARGUMENT = frozenset(
     ("bool", "byte", "char", "double", "einsum", "long", "short", "sum_to_size", "to_sparse")
 )
@@ -43,6 +49,35 @@ def replaced_alone(context: Context, statement: ast.stmt, value: ast.expr) -> bo
     if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [value.id]:
         return holders.none()
     return holders.none() and not holders.read_later()
+
+
+def only_read(context: Context, statement: ast.stmt, value: ast.expr) -> bool:
+    """Return whether a name is given a tensor made there, which nothing but a statement holds, views or changes."""
+    return isinstance(value, ast.Name) and _Holders(context, statement, value.id).only_read()
+
+
+def keeps_type(context: Context, change: ast.AugAssign | ast.Call) -> bool:
+    """Return whether a change computes out of place with the type that it has in place, whatever its operands are.
+
+    In place a tensor keeps its type; a new one gets the wider type of the two.
+    """
+    given = [change.value] if isinstance(change, ast.AugAssign) else given_to(change)
+    if all(_is_number(context.code, one) for one in given):
+        return True
+    return not any(_OTHER_TYPES.search(text) for text in texts(context.report))
+
+
+def _is_number(code: Code, value: ast.expr) -> bool:
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(code, value.operand)
+    if isinstance(value, ast.Name):
+        stores = code.stores(code.tree, value.id)
+        return bool(stores) and all(isinstance(one, ast.Assign) and _is_constant(one.value) for one in stores)
+    return _is_constant(value)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not isinstance(value.value, complex)
 
 
 class _Built(NamedTuple):
@@ -77,6 +112,27 @@ class _Holders:
         stores = [store for store in code.stores(self._scope, self._name) if start <= code.start(store) < end]
         return all(self._only_reads(load) for load in loads) and all(
             isinstance(store, ast.AugAssign) or store is self._statement or self._makes(store) for store in stores
+        )
+
+    def only_read(self) -> bool:
+        """Return whether all that is done with the name beside the statement is to compute with it."""
+        code = self._code
+        if self._given is None or self._reaches_others():
+            return False
+        loads = [load for load in code.loads(self._scope, self._name) if not code.inside(load, self._statement)]
+        stores = code.stores(self._scope, self._name)
+        return all(map(self._makes, stores)) and all(self._only_reads(one) and not self._changes(one) for one in loads)
+
+    def _changes(self, value: ast.expr) -> bool:
+        """Return whether a method changes a value in place, or a view of it."""
+        outer = self._code.parent(value)
+        if isinstance(outer, ast.Call):
+            fact = self._op(outer) if outer.func is value else None
+            return (fact is not None and (fact.writing.mutates or fact.writing.may_mutate) != ()) or self._changes(
+                outer
+            )
+        return isinstance(outer, (ast.Attribute, ast.Subscript)) and (
+            isinstance(outer.ctx, ast.Store) or self._changes(outer)
         )
 
     def read_later(self) -> bool:

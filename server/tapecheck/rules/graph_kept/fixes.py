@@ -10,6 +10,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs, targets
 from tapecheck.fixes.edit import Change
+from tapecheck.fixes.holders import only_read
 from tapecheck.fixes.noticed import asks_for_graphs, doubt_of_detaching, only_kept
 from tapecheck.fixes.story import frames, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
@@ -31,6 +32,7 @@ _LEAF = "Gradients with respect to it are those of this iteration; they reach no
 _NO_EARLIER = "no gradient reaches earlier iterations"
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
 _ASKED = f"{_SAME} Check what asks whether it has a graph: it has none any more."
+_CHANGED = f"{_SAME} Check what changes the tensor afterwards: the number stays."
 _HANDED = (
     "What is stored no longer keeps a graph alive. Check what else the call does with it: through what it makes of it, "
     "or gives to others, nothing is learned any more."
@@ -75,9 +77,11 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
                 change = append(code, part, ".item()")
                 if change is not None:
-                    yield Candidate(
-                        f"Store the number: {_number(code, part)}", _SAME, [change], True, "number", doubt=doubt
-                    )
+                    # A number does not change with the tensor that it is of; a sum is a value of its own.
+                    summed = part is not value or isinstance(statement, ast.AugAssign)
+                    own = summed or only_read(context, statement, part)
+                    title = f"Store the number: {_number(code, part)}"
+                    yield Candidate(title, _SAME if own else _CHANGED, [change], own, "number", doubt=doubt)
         for part in parts:
             changes = _detached(code, part)
             if changes:

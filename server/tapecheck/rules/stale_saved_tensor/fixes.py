@@ -12,7 +12,7 @@ from tapecheck.fixes.between import gradients_unseen, only_backward
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.holders import held_alone, replaced_alone
+from tapecheck.fixes.holders import held_alone, keeps_type, replaced_alone
 from tapecheck.fixes.hooks import runs_in_backward
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
@@ -24,7 +24,10 @@ from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
 from tapecheck.tape import InPlace, Node, Optimizer, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
-_OTHERS = "The saved tensor is left as it was. Check what else holds it: that no longer sees the change."
+_OTHERS = (
+    "The saved tensor is left as it was. Check what else holds it: that no longer sees the change. And check the types "
+    "of what is combined: a new tensor gets the wider one."
+)
 _LATER = "The backward sees the values that the forward pass worked with; the change is made right after it."
 _MEANWHILE = "Check that nothing in between reads what is changed, or changes what it is computed from."
 _BOTH = "; the step also uses the gradients of the second one."
@@ -68,7 +71,7 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
                 except rewrite.RewriteError:
                     continue
                 target = code.segment(statement.target)
-                alone = held_alone(context, statement, statement.target)
+                alone = held_alone(context, statement, statement.target) and keeps_type(context, statement)
                 yield _new_tensor(context, f"Compute `{target}` out of place", [code.replace(statement, text)], alone)
             call = context.call_at(frame)
             if call is not None:
@@ -134,12 +137,12 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
         if not _takes_the_place(code, change, statement, target):
             return
         name = code.segment(target)
-        alone = held_alone(context, statement, target)
+        alone = held_alone(context, statement, target) and keeps_type(context, call)
         edit = code.replace(statement, f"{name} = {text}")
         yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
     else:
         changed = call.args[0] if id_of(call.func.value) in code.imported() and call.args else call.func.value
-        alone = statement is not None and replaced_alone(context, statement, changed)
+        alone = statement is not None and replaced_alone(context, statement, changed) and keeps_type(context, call)
         title = f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`"
         yield _new_tensor(context, title, [code.replace(call, text)], alone)
 
