@@ -176,6 +176,32 @@ def test_what_is_looked_after_or_may_be_data(edit: tuple[str, str]) -> None:
     assert beside(NUMBERS[0], "(y * scale).mean()", edit) == []
 
 
+OWN_LOSS = ("    optimizer.step()\n", "    optimizer.step()\n    (-scale * y.detach().mean()).sum().backward()\n")
+
+
+@pytest.mark.parametrize("made", [*NUMBERS, "nn.Parameter(torch.ones(2))"])
+@pytest.mark.parametrize("used", ["y.mean()", "(y * scale.detach()).mean()", "(y * scale.exp().item()).mean()"])
+def test_a_number_that_a_loss_of_its_own_tunes(made: str, used: str) -> None:
+    used = used.replace("exp().item()", "exp().sum().item()")
+    assert beside(made, used, OWN_LOSS) == [("TAPE405", 6)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("optimizer = ", "tuned = torch.optim.Adam([scale])\noptimizer = "),
+        ("for step", "scale.register_hook(print)\nfor step"),
+        (".sum().backward()\n", ".sum().backward()\n    print(scale.grad)\n"),
+        (".sum().backward()\n", ".sum().backward()\n    scale.data.sub_(scale.grad)\n    scale.grad = None\n"),
+        (".sum().backward()\n", ".sum().backward(inputs=[scale])\n"),
+        ("for step", "scale.requires_grad_(False)\nscale.requires_grad_()\nlater(scale)\nfor step"),
+    ],
+    ids=["an-optimizer-of-its-own", "a-hook", "read", "set-by-hand", "asked-for", "handed-over"],
+)
+def test_a_number_with_a_loss_of_its_own_that_something_looks_after(edit: tuple[str, str]) -> None:
+    assert beside(NUMBERS[0], "y.mean()", OWN_LOSS, edit) == []
+
+
 LOSS = """\
 import torch
 from torch import nn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from tapecheck.rules.facts import Lacking
@@ -252,7 +252,8 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     if run is None:
         return None
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
-    if not stepped & run.traversal.executed.keys() and not _replaces(gradients, event, stepped):
+    reached = run.traversal.executed.keys()
+    if not stepped & reached and not _replaces(gradients, event, stepped) and not _alone(gradients, event, reached):
         return None
     if not event.whole and not event.registered and not _takes_part(reading, run, leaf):
         return None
@@ -266,6 +267,13 @@ def _replaces(gradients: Gradients, event: LeftOut, stepped: Iterable[int]) -> b
     """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given."""
     added = (moment for leaf in stepped for moment in gradients.moments(leaf) if moment.kind == "added")
     return event.whole and event.registered and not any(added)
+
+
+def _alone(gradients: Gradients, event: LeftOut, reached: Set[int]) -> bool:
+    """Return whether a tensor beside all modules has a loss of its own, as a temperature that tunes itself: a backward
+    that comes to nothing that any optimizer has.
+    """
+    return not event.whole and not event.registered and gradients.steppable.keys().isdisjoint(reached)
 
 
 def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
