@@ -84,7 +84,9 @@ def test_what_does_not(lines: str) -> None:
 )
 def test_a_scaler_that_may_be_switched_off(made: str, certain: bool | None) -> None:
     text = "import sys\n" + HEAD.replace('torch.amp.GradScaler("cpu")', made) + CLIP + TAIL
-    assert [finding.certain for finding in found(text)] == ([] if certain is None else [certain])
+    findings = found(text)
+    assert [finding.certain for finding in findings] == ([] if certain is None else [certain])
+    assert all(bool(finding.notes) != finding.certain for finding in findings)
 
 
 def test_a_scaler_that_was_handed_in_is_a_possible_one() -> None:

@@ -87,8 +87,14 @@ class ScaledGradientRead(Rule):
             headline(form if sure else f"possible {what} of scaled gradients (missing `unscale_`)"),
             "call `scaler.unscale_(optimizer)` before this, once a step",
             tuple(labels), sure,
-            facts=Facts(parameters=tuple(named[:MAX_LABELS])),
+            facts=Facts(parameters=tuple(named[:MAX_LABELS])), notes=() if sure else (_why_unsure(read),),
         )  # fmt: skip
+
+
+def _why_unsure(read: _Read) -> str:
+    if read.fact != "yes":
+        return "the scaler may be switched off: its `enabled` is not known"
+    return "on another way through the program they are unscaled here"
 
 
 _FILLS = "this backward fills `.grad` with the gradients times the scale"
