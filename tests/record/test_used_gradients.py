@@ -219,6 +219,49 @@ def test_a_term_that_has_no_effect_is_confirmed(record: Callable[..., RunResult]
         assert judged.evidence is None or judged.evidence.verdict != "confirmed"
 
 
+WEIGHED = """
+    import torch
+
+    net = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    a = {a}
+    for step in range(4):
+        out = net(torch.randn(5, 3))
+        soft = out{cut}.pow(2).mean()
+        hard = (out - 1).pow(2).mean()
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "decided"),
+    [
+        ("a * soft + (1 - a) * hard", True),
+        ("(1 - a) * soft + a * hard", True),
+        ("(1 - a) * hard + soft", True),
+        ("hard + (a + 0.2) * soft", True),
+        ("a * soft + hard * (1 - a) + 1e-8", True),
+        ("-(soft - hard / (a + 1) - 0.5)", True),
+        # The tape does not say which of the two is a sum of floats.
+        ("(soft + hard) / (a + 1)", False),
+    ],
+)
+@pytest.mark.parametrize("a", ["0.7", "torch.tensor(0.7)"])
+def test_arithmetic_on_numbers_is_no_term_of_the_sum(
+    record: Callable[..., RunResult], tmp_path: Path, loss: str, a: str, decided: bool
+) -> None:
+    text = textwrap.dedent(WEIGHED.format(a=a, cut=".detach()", loss=loss)).lstrip()
+    (finding,) = [one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE407"]
+    for program, expected in ((text, "confirmed"), (text.replace(".detach()", ""), "refuted")):
+        result = record(program, watch={(str(tmp_path / "script.py"), finding.span.line)})
+        (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE407"]
+        said = judged.evidence.verdict if judged.evidence is not None else "inconclusive"
+        assert said == expected or (said == "inconclusive" and not decided), judged.evidence
+
+
 HANDED = """
     import torch
     from torch import nn
