@@ -72,7 +72,7 @@ class LoopRun:
     """One run of a loop, from entering it to leaving it; positions count events of the tape.
 
     `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
-    many there are where options keep their defaults, if that is fewer.
+    many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length.
     """
 
     event: Loop
@@ -81,6 +81,7 @@ class LoopRun:
     iterations: int = 0
     more: Fact = "may"
     usual: int | None = None
+    settled: bool = False
 
     @property
     def repeats(self) -> bool:
@@ -210,7 +211,7 @@ class Reading:
                 self.loops[event.loop].iterations = max(self.loops[event.loop].iterations, event.index)
             case LoopEnd() if event.loop in self.loops:
                 loop = self.loops[event.loop]
-                loop.end, loop.more, loop.usual = position, event.more, event.usual
+                loop.end, loop.more, loop.usual, loop.settled = position, event.more, event.usual, event.settled
             case Optimizer():
                 self.optimizers[event.id] = event
                 self.optimizers_made.setdefault(event.id, []).append((position, event))

@@ -526,13 +526,15 @@ class Iteration:
 class LoopEnd:
     """A loop was left after `iterations` iterations; `more` says whether the real loop would go on.
 
-    `usual` is how many it has where options keep their defaults, if that is fewer.
+    `usual` is how many it has where options keep their defaults, if that is fewer. `settled` says that nobody knows
+    the length: the dry run settled on one, so that the loop came to its end.
     """
 
     loop: int
     iterations: int
     more: Fact = "may"
     usual: int | None = None
+    settled: bool = False
 
 
 @built_directly

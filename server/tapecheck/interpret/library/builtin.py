@@ -144,7 +144,12 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     # Settled on or not: that is for this way only.
     default = known_int(default_of(last))
     usual = default - start if default is not None and step == 1 else None
-    return Range(start, stop, by, usual, settled, usual is None and unseen)
+    return Range(start, stop, by, usual, settled, usual is None and unseen, _is_open(setting(m, last), stop))
+
+
+def _is_open(last: Value, stop: int) -> bool:
+    """Whether nobody knows where a range ends that stops there in this way."""
+    return isinstance(last, Tensor) or (isinstance(last, Unknown) and (last.bounds is None or last.bounds[1] > stop))
 
 
 def _end_of_range(
@@ -597,11 +602,11 @@ def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
+    if args and isinstance(args[0], Range) and (items is None or args[0].open):
+        whole = range(args[0].start, args[0].stop, args[0].step)[::-1]
+        return Range(whole.start, whole.stop, whole.step, open=args[0].open)
     if items is not None:
         return m.new_list(items[::-1], node)
-    if args and isinstance(args[0], Range):
-        whole = range(args[0].start, args[0].stop, args[0].step)[::-1]
-        return Range(whole.start, whole.stop, whole.step)
     return positional(args, 0, Unknown("reversed"))
 
 

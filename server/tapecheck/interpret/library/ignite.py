@@ -9,6 +9,7 @@ from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import ProcessState, kept
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import Args, Instance, Kwargs, Unknown, Value, argument
+from tapecheck.tape import LoopEnd
 
 
 def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -28,5 +29,5 @@ def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast
         batch.data = True
         machine.call(kept(owner, ProcessState).function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
-    world.loops.leave(loop, outside, limits.BATCHES, "yes")
+    world.loops.leave(LoopEnd(loop, limits.BATCHES, "yes"), outside)
     return Unknown("state")

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     may_carry,
 )
 from tapecheck.source.nodes import of_kind
+from tapecheck.tape import LoopEnd
 
 
 def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -118,7 +119,7 @@ class _Steps:
             started = carry.begin(machine, loop, index + 1)
             self.step(node, index, optimizers, machine.known_truth(automatic) is not False)
             carry.end(machine, loop, index + 1, started)
-        world.loops.leave(loop, outside, limits.BATCHES, "yes")
+        world.loops.leave(LoopEnd(loop, limits.BATCHES, "yes"), outside)
 
     def step(self, node: ast.AST, index: int, optimizers: list[Value], automatic: bool) -> None:
         names = [parameter.arg for parameter in node.args.args[1:]] if isinstance(node, ast.FunctionDef) else []

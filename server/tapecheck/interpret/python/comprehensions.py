@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     hashable,
     stored,
 )
+from tapecheck.tape import LoopEnd
 
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
@@ -132,7 +133,7 @@ def trained(
             yield value
             done += 1
             carry.end(machine, loop, done, started)
-        world.loops.leave(loop, outside, done, "no" if extent.whole else "may")
+        world.loops.leave(LoopEnd(loop, done, "no" if extent.whole else "may"), outside)
     finally:
         machine.gathering.remove(entry)
 

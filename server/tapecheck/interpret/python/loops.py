@@ -27,7 +27,7 @@ from tapecheck.interpret.values import (
     is_number,
 )
 from tapecheck.source.nodes import id_of, negated
-from tapecheck.tape import Fact
+from tapecheck.tape import Fact, LoopEnd
 
 
 class _Inner:
@@ -177,8 +177,8 @@ class _Loop:
         elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
-    def leave(self, more: Fact) -> None:
-        """Leave it; `more` says whether the program's own loop goes on."""
+    def leave(self, more: Fact, *, settled: bool = False) -> None:
+        """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length."""
         machine, world = self.machine, self.world
         world.assumptions.leave(self)
         if not self.outside:
@@ -186,7 +186,7 @@ class _Loop:
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.loops.leave(self.number, self.outside, self.done, more, self.usual)
+        world.loops.leave(LoopEnd(self.number, self.done, more, self.usual, settled), self.outside)
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
@@ -244,7 +244,7 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     if signal is None and more != "no":
         _forget_counters(loop, None if length is None else length - index)
         _end_of(node, stream, loop.env)
-    loop.leave(more)
+    loop.leave(more, settled=stream.length_settled)
 
 
 def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None:

@@ -669,7 +669,7 @@ class _Again:
                 )
                 made = Assumed(site(event.at), event.kind, event.text, about, kept)
             case LoopEnd():
-                made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual)
+                made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual, event.settled)
             case _:
                 return
         if isinstance(made, (InPlace, Cut)):

@@ -10,7 +10,7 @@ from tapecheck.interpret.state.modes import Modes
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
 from tapecheck.interpret.values import BaseValue
-from tapecheck.tape import Escape, Fact, Iteration, Loop, LoopEnd
+from tapecheck.tape import Escape, Iteration, Loop, LoopEnd
 
 
 class Loops:
@@ -55,11 +55,9 @@ class Loops:
         if isinstance(events[-1], Iteration):
             events.pop()
 
-    def leave(
-        self, loop: int, outside: tuple[tuple[int, int], ...], iterations: int, more: Fact, usual: int | None = None
-    ) -> None:
+    def leave(self, end: LoopEnd, outside: tuple[tuple[int, int], ...]) -> None:
         self._position.leave_loop(outside)
-        self._writer.emit(LoopEnd(loop, iterations, more, usual))
+        self._writer.emit(end)
 
     @property
     def before_iteration(self) -> int:

@@ -567,6 +567,13 @@ class Stream(BaseValue):
     endless: bool = False
     held: bool = False
     """Whether its elements are those of containers, and numbers: looking one up runs nothing."""
+    settled: bool = False
+    """Whether nobody knows its length: the dry run settled on one."""
+
+    @property
+    def length_settled(self) -> bool:
+        """Whether the dry run settled on its length, or on that of what its elements are drawn from."""
+        return self.settled or any(isinstance(one, Stream) and one.length_settled for one in self.sources)
 
     @property
     def never_ends(self) -> bool:

@@ -565,6 +565,8 @@ class Range(BaseValue):
     settled: Unknown | None = field(default=None, compare=False)
     """The unknown end that was settled on as the range was made."""
     hidden: bool = field(default=False, compare=False)
+    open: bool = field(default=False, compare=False)
+    """Whether nobody knows the end: it was settled on, now or before."""
 
     def __len__(self) -> int:
         return len(range(self.start, self.stop, self.step))
@@ -595,7 +597,7 @@ class Range(BaseValue):
         return Range(part.start, part.stop, part.step)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
-        return Stream(lambda: len(self), lambda index: self.start + index * self.step, held=True)
+        return Stream(lambda: len(self), lambda index: self.start + index * self.step, held=True, settled=self.open)
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return list(range(self.start, self.stop, self.step)) if len(self) <= limits.MAX_ITEMS else None

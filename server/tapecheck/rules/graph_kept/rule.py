@@ -351,7 +351,7 @@ def _bounded(held: Held) -> bool:
     if bound is None or bound > LARGE_BOUND:
         return False
     # A window that the whole loop never fills keeps every iteration like a list.
-    return not (held.loop.more == "no" and held.loop.iterations <= bound)
+    return held.loop.settled or not (held.loop.more == "no" and held.loop.iterations <= bound)
 
 
 def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
