@@ -306,3 +306,45 @@ def test_parameters_of_one_name_in_two_models_are_told_apart(judged: Judge, numb
     found = judged(TWO_MODELS.format(**names, calls=calls), *args, code="TAPE402")
     said = {f.span.line: f.evidence.verdict for f in found if f.evidence is not None}
     assert said.get(18) == ("confirmed" if "first" in args else "refuted"), found
+
+
+METERS = """\
+class Meter:
+    def __init__(self):
+        self.sum = 0.0
+        self.values = []
+
+    def update(self, value, n=1):
+        {store}
+"""
+EPOCHS = """\
+import torch
+from meters import Meter
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+meters = {{"loss": Meter(), "reg": Meter()}}
+def epoch(meters):
+    for _ in range(20):
+        loss = net(torch.randn(8, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meters["loss"].update({first}, 8)
+        meters["reg"].update(loss, 8)
+for e in range(3):
+    epoch(meters)
+"""
+
+
+@pytest.mark.parametrize("store", ["self.sum = self.sum + value * n", "self.values.append(value)"])
+@pytest.mark.parametrize(
+    ("first", "expected"), [("loss.item()", {13: "reg"}), ("loss.sqrt()", {12: "loss", 13: "reg"})]
+)
+def test_what_several_calls_store_by_one_statement_is_told_of_the_call_that_stored_it(
+    judged: Judge, store: str, first: str, expected: dict[int, str]
+) -> None:
+    found = judged({"meters.py": METERS.format(store=store), "train.py": EPOCHS.format(first=first)})
+    assert {finding.span.line for finding in found} == set(expected) and len(found) == len(expected)
+    for finding in found:
+        assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
+        assert f"`meters['{expected[finding.span.line]}']" in finding.evidence.detail

@@ -55,11 +55,18 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
 
 
 def same_holder(story: Story, left: Finding, right: Finding) -> bool:
-    """Return whether two findings name one holder that grows over the same loop."""
-    mine, other = loop_of(left), loop_of(right)
-    if mine is None or other is None or mine.line != other.line or not story.at(mine, other):
+    """Return whether two findings name one holder that grows over the same loop, or over one that has the other."""
+    others = list(_loops_of(right))
+    if not any(one.line == other.line and story.at(one, other) for one in _loops_of(left) for other in others):
         return False
     return _named_alike(holder_of(left), holder_of(right))
+
+
+def _loops_of(finding: Finding) -> Iterator[Span]:
+    loop = loop_of(finding)
+    if loop is not None:
+        yield loop
+        yield from (label.span for label in finding.labels if label.role == "path")
 
 
 def its_optimizers(story: Story, finding: Finding) -> list[Optimizer]:

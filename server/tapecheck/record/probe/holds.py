@@ -304,7 +304,7 @@ class HoldFinder(Holds):
 
     def _stored(self, recorder: Recording, holder: Holder, built: Optional[Place]) -> Optional[Place]:
         """Return the executed statement that stores into a holder."""
-        best: Optional[Tuple[Tuple[int, int, int], Place]] = None
+        best: Optional[Tuple[Tuple[int, int, bool, int], Place]] = None
         for text, store in self._stores(holder):
             rows = range(store.first, store.last + 1)
             # A statement that built the held node stored it; else one that fills a container, else the busiest.
@@ -312,7 +312,9 @@ class HoldFinder(Holds):
             how = 2 if store.how == "container" and holder.container else 1 if store.how == "augmented" else 0
             for row in rows:
                 for place in recorder.tracer.places_at.get((text.filename, row), ()):
-                    rank = (1 if building else 0, how, place.hits)
+                    # Several calls lead to one statement: the one by which it built the node.
+                    called = building and built is not None and place.context is built.context
+                    rank = (1 if building else 0, how, called, place.hits)
                     if place.hits and (best is None or rank > best[0]):
                         best = (rank, place)
         return best[1] if best is not None else None

@@ -39,12 +39,13 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
 
 def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evidence:
     # A loop within the one of the finding grows, too, by what one iteration of that adds.
-    holder = last_name(holder_of(finding))
+    holder = holder_of(finding)
     named = {label.span for label in finding.labels if label.role == "path"}
     series = max(
         growing,
         key=lambda item: (
-            last_name(item.holder) == holder,
+            item.holder == holder,
+            last_name(item.holder) == last_name(holder),
             any(story.is_loop(item.loop, span) for span in named),
             len(item.samples),
         ),
