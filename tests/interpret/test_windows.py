@@ -30,9 +30,14 @@ opt = torch.optim.SGD(net.parameters(), lr=0.1)
 METER = """
 class Meter:
     def __init__(self, size):
-        self.last = {}
+        self.size, self.last = size, {}
     def add(self, value):
         self.last.append(value)
+"""
+
+POPPING = """
+        if len(self.last) > self.size:
+            self.last.pop(0)
 """
 
 WINDOWS = {
@@ -46,6 +51,24 @@ WINDOWS = {
     ),
 }
 """What is made before the loop, and how it is stored into."""
+
+CUT_BACK = {
+    "pop": ("kept = []", "kept.append(loss)\n    if len(kept) > BOUND:\n        kept.pop(0)"),
+    "named bound": ("kept = []\nsize = BOUND", "kept.append(loss)\n    if len(kept) > size:\n        kept.pop(0)"),
+    "del": ("kept = []", "kept.append(loss)\n    if len(kept) > BOUND:\n        del kept[0]"),
+    "while": ("kept = deque()", "kept.append(loss)\n    while len(kept) > BOUND:\n        kept.popleft()"),
+    "slice now and then": ("kept = []", "kept.append(loss)\n    if len(kept) > BOUND:\n        kept = kept[1:]"),
+    "clear": ("kept = []", "kept.append(loss)\n    if len(kept) >= BOUND:\n        kept.clear()"),
+    "new one": ("kept = []", "kept.append(loss)\n    if len(kept) == BOUND:\n        kept = []"),
+    "first ones": ("kept = []", "if len(kept) < BOUND:\n        kept.append(loss)"),
+    "ring": ("kept = [None] * BOUND", "kept[i % BOUND] = loss"),
+    "ring of keys": ("kept = {}", "kept[i % BOUND] = loss"),
+    "method": (
+        f"{METER.format('[]')}{POPPING}\nmeter = Meter(BOUND)",
+        "meter.add(loss)",
+    ),
+}
+"""The same for containers that only the program cuts back: a loop has to come to where it does."""
 
 LEAKS = {
     "list": ("kept = []", "kept.append(loss)"),
@@ -83,6 +106,9 @@ LOOPS = {
     "while": COUNT + "i = 0\nwhile i < n:\n    i += 1",
 }
 
+NOT_TAKEN_ON = frozenset(("side by side", "backwards", "once more", "last one", "length of a loader"))
+"""Loops whose settled length may be reckoned with: they end there."""
+
 BOUNDS = (2, 3, 4, 5, 10, 30)
 
 
@@ -96,6 +122,23 @@ def reported(stored: tuple[str, str], loop: str, bound: int) -> list[tuple[str, 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_window_is_no_leak_however_long_the_loop(window: str, loop: str) -> None:
     assert [bound for bound in BOUNDS if reported(WINDOWS[window], LOOPS[loop], bound)] == []
+
+
+@pytest.mark.parametrize("loop", sorted(LOOPS.keys() - NOT_TAKEN_ON))
+@pytest.mark.parametrize("window", CUT_BACK)
+def test_what_is_cut_back_is_no_leak_however_long_the_loop(window: str, loop: str) -> None:
+    assert [bound for bound in BOUNDS if reported(CUT_BACK[window], LOOPS[loop], bound)] == []
+
+
+@pytest.mark.parametrize("loop", sorted(NOT_TAKEN_ON))
+@pytest.mark.parametrize("window", CUT_BACK)
+def test_what_is_cut_back_behind_the_end_of_a_loop_is_no_certain_leak(window: str, loop: str) -> None:
+    assert not any(certain for bound in BOUNDS for _, certain in reported(CUT_BACK[window], LOOPS[loop], bound))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_grows_by_keys_is_told(loop: str) -> None:
+    assert [code for code, _ in reported(("kept = {}", "kept[i] = loss"), LOOPS[loop], 5)] == ["TAPE201"]
 
 
 @pytest.mark.parametrize("loop", LOOPS)

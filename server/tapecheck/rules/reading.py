@@ -72,7 +72,8 @@ class LoopRun:
     """One run of a loop, from entering it to leaving it; positions count events of the tape.
 
     `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
-    many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length.
+    many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length,
+    `ahead` whether a guard or a place that comes round again is, which it did not come to.
     """
 
     event: Loop
@@ -82,6 +83,7 @@ class LoopRun:
     more: Fact = "may"
     usual: int | None = None
     settled: bool = False
+    ahead: bool = False
 
     @property
     def repeats(self) -> bool:
@@ -211,7 +213,8 @@ class Reading:
                 self.loops[event.loop].iterations = max(self.loops[event.loop].iterations, event.index)
             case LoopEnd() if event.loop in self.loops:
                 loop = self.loops[event.loop]
-                loop.end, loop.more, loop.usual, loop.settled = position, event.more, event.usual, event.settled
+                loop.end, loop.more, loop.usual = position, event.more, event.usual
+                loop.settled, loop.ahead = event.settled, event.ahead
             case Optimizer():
                 self.optimizers[event.id] = event
                 self.optimizers_made.setdefault(event.id, []).append((position, event))

@@ -527,7 +527,8 @@ class LoopEnd:
     """A loop was left after `iterations` iterations; `more` says whether the real loop would go on.
 
     `usual` is how many it has where options keep their defaults, if that is fewer. `settled` says that nobody knows
-    the length: the dry run settled on one, so that the loop came to its end.
+    the length: the dry run settled on one, so that the loop came to its end. `ahead` says that there is something which
+    it did not come to: a guard (`if len(kept) > 5:`), or places that come round again.
     """
 
     loop: int
@@ -535,6 +536,7 @@ class LoopEnd:
     more: Fact = "may"
     usual: int | None = None
     settled: bool = False
+    ahead: bool = False
 
 
 @built_directly

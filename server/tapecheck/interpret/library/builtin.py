@@ -147,6 +147,11 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Range(start, stop, by, usual, settled, usual is None and unseen, _is_open(setting(m, last), stop))
 
 
+def _may_be_any(end: Unknown) -> bool:
+    """Whether nobody has settled on an end, and it may be as large as any."""
+    return end.concrete is None and (end.bounds is None or end.bounds[1] == math.inf)
+
+
 def _is_open(last: Value, stop: int) -> bool:
     """Whether nobody knows where a range ends that stops there in this way."""
     return isinstance(last, Tensor) or (isinstance(last, Unknown) and (last.bounds is None or last.bounds[1] > stop))
@@ -158,7 +163,7 @@ def _end_of_range(
     """Return where a range ends, None where that is no whole number, and the unknown that was settled on for it."""
     given = resolved(m, setting(m, last), node)
     settled: Unknown | None = None
-    if isinstance(given, Unknown) and given.bounds is None and given.concrete is None and step == 1:
+    if isinstance(given, Unknown) and _may_be_any(given) and step == 1:
         settled = given
     # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
     return _bound(given, start + limits.LOOP_BOUND * (step or 1), True), settled
@@ -205,6 +210,7 @@ def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         inner.sequential,
         sources=(inner,),
         held=inner.held,
+        lengthen=inner.lengthen,
     )
 
 

@@ -17,7 +17,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.values import Env, List, Range, Value, concrete, settle_on
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
-from tapecheck.source.nodes import attr_of, id_of, method_called, of_kind, walk
+from tapecheck.source.nodes import attr_of, id_of, last_name, method_called, name_called, of_kind, walk
 
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
@@ -43,6 +43,19 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
     guard.apart, guard.at, guard.skipped, guard.moving = apart, position.iteration, False, False
     guard.answers.add(answer)
     guard.kept += answer is guard.keeping
+
+
+def note_cutting(machine: Engine, loop: ast.While, answer: bool, env: Env) -> None:
+    """Note the condition of a `while` that cuts a container back to a length, as it is asked before the first turn: to
+    the loop around it, it is an `if`.
+    """
+    notes = machine.world.position.notes
+    if machine.world.position.iteration and isinstance(loop.test, ast.Compare) and notes.of(loop, _cuts_back):
+        note_guard(machine, notes.of(loop, _as_if), loop.test, answer, env)
+
+
+def _as_if(loop: ast.While) -> ast.If:
+    return ast.copy_location(ast.If(loop.test, loop.body, loop.orelse), loop)
 
 
 def _discount(comparisons: Comparisons, guard: Guard) -> None:
@@ -86,6 +99,9 @@ def reaching(machine: Engine, node: ast.For | ast.AsyncFor, value: Value, env: E
     if not name or not isinstance(value, Range) or value.settled is None:
         return value
     far = max((_reached_at(machine, part, name, env) for part in of_kind(node, ast.If)), default=0)
+    if machine.world.position.notes.of(node, _reckons):
+        # It has to be settled before the loop asks for it.
+        far = max(far, value.start + max(machine.world.position.notes.of(node, _cut_to), default=0))
     if not len(value) < far - value.start <= limits.FARTHEST:
         return value
     settle_on(value.settled, far)
@@ -110,6 +126,52 @@ def _reached_at(machine: Engine, statement: ast.If, name: str, env: Env) -> int:
         if any(part.id == name for part in of_kind(counted, ast.Name)):
             far = max(far, number)
     return far if far and _matters(machine, statement, True, env) else 0
+
+
+def reckons(machine: Engine, node: ast.For | ast.AsyncFor, loop: int) -> bool:
+    """Whether a loop over a range asks how long that is, as `if step == steps - 1` does."""
+    notes = machine.world.position.notes
+    names = notes.of(node, _ends_of)
+    guards = machine.world.comparisons.guards.values()
+    asked = (guard.test for guard in guards if guard.at[-1][0] == loop)
+    return notes.of(node, _reckons) or any(names & notes.of(test, _names_in) for test in asked)
+
+
+def _reckons(node: ast.For | ast.AsyncFor) -> bool:
+    names = _ends_of(node)
+    return any(names & _names_in(test) for test in _comparisons(node))
+
+
+def _cut_to(node: ast.For | ast.AsyncFor) -> list[int]:
+    """Return after how many iterations the conditions of a loop have come out either way that cut a container back."""
+    return [
+        number.value + 2
+        for part in walk(node)
+        if isinstance(part, (ast.If, ast.While)) and _cuts_back(part)
+        for number in of_kind(part.test, ast.Constant)
+        if type(number.value) is int
+    ]
+
+
+def _ends_of(node: ast.For | ast.AsyncFor) -> set[str]:
+    """Return the names and attributes of what a loop goes over, those that are called left out."""
+    called = {id(call.func) for call in of_kind(node.iter, ast.Call)}
+    owners = {id(part.value) for part in of_kind(node.iter, ast.Attribute)}
+    return {last_name(part) for part in walk(node.iter) if id(part) not in called | owners} - {""}
+
+
+def _comparisons(node: ast.For | ast.AsyncFor) -> list[ast.AST]:
+    """Return what a loop's body compares, and how far it counts itself."""
+    return [
+        part
+        for block in node.body
+        for part in walk(block)
+        if isinstance(part, ast.Compare) or name_called(part) == "range"
+    ]
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {last_name(part) for part in walk(node)}
 
 
 def _following_within(before: tuple[tuple[int, int], ...], now: tuple[tuple[int, int], ...]) -> int:
@@ -287,6 +349,7 @@ def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     watcher = machine.world.watcher
     return (
         machine.world.position.notes.of(statement, _decides)
+        or machine.world.position.notes.of(statement, _cuts_back)
         or trains(machine, statement, taken, env)
         or (watcher is not None and watcher.evaluates(machine.world, statement, env))
     )
@@ -302,6 +365,16 @@ def _keeping(statement: ast.If) -> bool | None:
     return None
 
 
+def _cuts_back(statement: ast.If | ast.While) -> bool:
+    """Whether a condition asks for a length, and what it guards takes something out or gives a name another value."""
+    return any(name_called(part) == "len" for part in of_kind(statement.test, ast.Call)) and any(
+        isinstance(part, (ast.Delete, ast.Assign)) or method_called(part) in _TAKING
+        for block in statement.body
+        for part in walk(block)
+    )
+
+
+_TAKING = frozenset(("pop", "popleft", "popitem", "remove"))
 _PUTTING = frozenset(("append", "appendleft", "add", "extend"))
 _ENTERING = frozenset(("enter_context", "enter_async_context", "__enter__", "set_requires_gradient_sync"))
 

@@ -75,6 +75,7 @@ class _Loop:
         self.key = (id(node), world.position.call_stack)
         self.enough = max(limits.MIN_ITERATIONS + 1 - machine.world.history.enter(self.key), 1)
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
+        self.first_graphs = world.comparisons.first_graphs
         self.inner = _Inner(world)
         self.number = world.enter_loop(node, env)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
@@ -116,6 +117,10 @@ class _Loop:
         own = self.world.comparisons.guarded - self.guarded if self.repeated else 0
         return self.world.comparisons.varying - self.varying - own > 0
 
+    def fills(self) -> bool:
+        """Whether the last iteration gave a place its first graph: the places may come round again."""
+        return self.world.comparisons.first_graphs > self.first_graphs
+
     def ahead(self, left: float) -> int:
         """Take it on to the next guard that comes out otherwise, of `left` iterations; return how far, 0 for none."""
         count, self.extra = guards.ahead(self.machine, self.number, self.reached, left)
@@ -125,9 +130,14 @@ class _Loop:
             self.counted = len(self.world.comparisons.counted)
         return count
 
+    def has_ahead(self) -> bool:
+        """Whether there is a guard, or a place that may come round again, which it has not come to."""
+        return self.fills() or guards.ahead(self.machine, self.number, [*self.reached], math.inf)[0] > 0
+
     def look(self) -> None:
         """Note what was compared before an iteration."""
         self.varying, self.guarded = self.world.comparisons.varying, self.world.comparisons.guarded
+        self.first_graphs = self.world.comparisons.first_graphs
         self.yielded = self.env.yielded
         self.world.loops.entries = []
 
@@ -177,8 +187,10 @@ class _Loop:
         elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
-    def leave(self, more: Fact, *, settled: bool = False) -> None:
-        """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length."""
+    def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False) -> None:
+        """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`
+        that there is something which it has not come to.
+        """
         machine, world = self.machine, self.world
         world.assumptions.leave(self)
         if not self.outside:
@@ -186,7 +198,7 @@ class _Loop:
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.loops.leave(LoopEnd(self.number, self.done, more, self.usual, settled), self.outside)
+        world.loops.leave(LoopEnd(self.number, self.done, more, self.usual, settled, ahead), self.outside)
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
@@ -244,18 +256,36 @@ def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal
     if signal is None and more != "no":
         _forget_counters(loop, None if length is None else length - index)
         _end_of(node, stream, loop.env)
-    loop.leave(more, settled=stream.length_settled)
+    settled = stream.length_settled
+    loop.leave(more, settled=settled, ahead=settled and signal is None and loop.has_ahead())
 
 
 def _next(loop: _Loop, stream: Stream, index: int, element: Value) -> int | None:
     """Return the place of the element that the next iteration is run for, None where the loop is over."""
     length = stream.length()
     if length is not None and index >= length:
-        return None
+        return _next_settled(loop, stream, index)
     following = _following(loop, stream, index, length, element)
     if following is None and stream.held and length is not None:
         return _next_kept(loop, stream, index, length, element)
     return following
+
+
+def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
+    """Return the place of the element that a loop is taken on to from the end that was settled on for it, if there is a
+    guard ahead: the end is another one then. None where nobody has settled on it, or something reckons with it.
+    """
+    if (
+        stream.lengthen is None
+        or isinstance(loop.node, ast.While)
+        or guards.reckons(loop.machine, loop.node, loop.number)
+    ):
+        return None
+    count = 1 if loop.fills() and loop.done < limits.MAX_ITERATIONS else loop.ahead(math.inf)
+    if not count:
+        return None
+    stream.lengthen(count + loop.extra)
+    return index if stream.sequential else index + count - 1
 
 
 def _following(loop: _Loop, stream: Stream, index: int, length: int | None, element: Value) -> int | None:
@@ -270,7 +300,7 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     if loop.done < loop.enough:
         return index
     short = length is not None and not loop.repeated and _is_short(loop, stream, length, element)
-    goes_on = length is not None and (loop.compared_more() or (short and loop.work < limits.LOOP_WORK))
+    goes_on = loop.fills() if length is None else loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
     most = min(loop.enough + limits.AFTER_REPEATING, limits.MAX_ITERATIONS) if loop.repeated else limits.MAX_ITERATIONS
     if goes_on and (short or loop.done < most) and loop.work <= limits.LOOP_WORK:
         return index
@@ -331,6 +361,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
         answer, by_default = _truth(machine, node.test, env)
+        if answer is not None and not loop.done:
+            guards.note_cutting(machine, node, answer, env)
         if answer is False:
             known = True
             break
@@ -404,7 +436,7 @@ def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
         over = loop.done >= most or loop.work > limits.LOOP_WORK
         return loop.done >= loop.enough and (over or not loop.compared_more())
     if answer is None:
-        return loop.done >= loop.enough
+        return loop.done >= loop.enough and not (loop.fills() and loop.done < limits.MAX_ITERATIONS)
     return loop.done >= limits.MAX_ITERATIONS or (loop.done >= loop.enough and loop.work > limits.LOOP_WORK)
 
 

@@ -13,7 +13,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tapecheck.interpret import limits
@@ -669,7 +669,7 @@ class _Again:
                 )
                 made = Assumed(site(event.at), event.kind, event.text, about, kept)
             case LoopEnd():
-                made = LoopEnd(event.loop + loops, event.iterations, event.more, event.usual, event.settled)
+                made = replace(event, loop=event.loop + loops)
             case _:
                 return
         if isinstance(made, (InPlace, Cut)):

@@ -569,6 +569,8 @@ class Stream(BaseValue):
     """Whether its elements are those of containers, and numbers: looking one up runs nothing."""
     settled: bool = False
     """Whether nobody knows its length: the dry run settled on one."""
+    lengthen: Callable[[int], None] | None = None
+    """Settles on a length with so many more elements; None where something may reckon with the one that it has."""
 
     @property
     def length_settled(self) -> bool:

@@ -28,7 +28,15 @@ from tapecheck.interpret.values.base import (
     known_int,
     plain,
 )
-from tapecheck.interpret.values.unknown import Unknown, bound_length, composed, expression, if_asked, on_graph
+from tapecheck.interpret.values.unknown import (
+    Unknown,
+    bound_length,
+    composed,
+    expression,
+    if_asked,
+    on_graph,
+    settle_on,
+)
 from tapecheck.source.nodes import written_argument
 from tapecheck.tape import Site
 
@@ -597,7 +605,20 @@ class Range(BaseValue):
         return Range(part.start, part.stop, part.step)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
-        return Stream(lambda: len(self), lambda index: self.start + index * self.step, held=True, settled=self.open)
+        end = self.settled
+
+        def length() -> int:
+            stop = end.concrete if end is not None else self.stop
+            return len(range(self.start, stop if isinstance(stop, int) else self.stop, self.step))
+
+        def lengthen(count: int) -> None:
+            if end is not None:
+                settle_on(end, self.start + length() + count)
+
+        return Stream(
+            length, lambda index: self.start + index * self.step, held=True, settled=self.open,
+            lengthen=lengthen if end is not None else None,
+        )  # fmt: skip
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         return list(range(self.start, self.stop, self.step)) if len(self) <= limits.MAX_ITEMS else None

@@ -59,7 +59,7 @@ class GraphKeptAcrossIterations(Rule):
 
     def _finding(self, reading: Reading, growth: _Growth, *, again: bool, certain: bool) -> Finding:
         held = growth.held
-        certain = certain and again
+        certain = certain and again and not held.loop.ahead
         store = _store(reading, growth)
         home = said_at(store, held.loop)
         kept = _saved(reading, growth)
@@ -308,7 +308,8 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
         reached = reading.iterations_reached(group[0].loop)
         for held in group:
             older = _from_before(reading, held)
-            steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached, older)
+            let_go = _lets_go_later(held, group, reached) or _is_let_go(held, group)
+            steps = [] if let_go else _steps(held, reached, older)
             if len(steps) < 2 or _is_full(held, steps):
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
@@ -384,6 +385,14 @@ def _from_before(reading: Reading, held: Held) -> frozenset[int]:
         return frozenset()
     return frozenset(
         number for nodes in held.nodes.values() for number in nodes if reading.ledger.leads_anywhere(number)
+    )
+
+
+def _is_let_go(held: Held, group: list[Held]) -> bool:
+    """Return whether whole iterations behind those in which a holder grew had nothing of earlier ones in it."""
+    last = max(held.nodes)
+    return last + 1 < held.loop.iterations and not any(
+        other.holder == held.holder and max(other.nodes) > last for other in group
     )
 
 
