@@ -141,3 +141,49 @@ def test_what_is_kept_under_a_key_confirms_its_finding(
     assert finding.evidence is not None and finding.evidence.verdict == "confirmed", finding.evidence
     lines = textwrap.dedent(text).lstrip().splitlines()
     assert finding.span.line == lines.index("        self.total += value") + 1
+
+
+WINDOW = """
+    from collections import deque
+
+    import torch
+
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    recent = {made}
+    for step in range({steps}):
+        loss = net(torch.randn(8, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {before}
+        {store}
+        {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "made", "before", "store", "after", "expected"),
+    [
+        (40, "deque(maxlen=3)", "pass", "recent.append(loss)", "pass", "refuted"),
+        (60, "deque(maxlen=10)", "pass", "recent.append(loss)", "pass", "refuted"),
+        (30, "[]", "if len(recent) > 4: recent.pop(0)", "recent.append(loss)", "pass", "refuted"),
+        (40, "[]", "pass", "recent.append(loss)", "recent = recent[-5:]", "refuted"),
+        (40, "{}", "pass", "recent[step % 6] = loss", "pass", "refuted"),
+        (40, "[]", "pass", "recent.append(loss)", "pass", "confirmed"),
+        (40, "[]", "if step >= 4: continue", "recent.append(loss)", "pass", ""),
+        (40, "[]", "if step % 10: continue", "recent.append(loss)", "pass", "confirmed"),
+    ],
+    ids=["a-deque", "a-long-deque", "popped", "sliced", "by-key", "a-list", "the-first-ones", "now-and-then"],
+)
+def test_what_is_kept_no_more_once_a_window_is_full_refutes_its_finding(
+    record: Callable[..., RunResult], tmp_path: Path, steps: int, made: str, before: str, store: str, after: str,
+    expected: str,
+) -> None:  # fmt: skip
+    text = WINDOW.format(steps=40, made="[]", before="pass", store="recent.append(loss)", after="pass")
+    (finding,) = check(from_text(textwrap.dedent(text).lstrip(), "script.py")).findings
+    text = WINDOW.format(steps=steps, made=made, before=before, store=store, after=after)
+    result = record(text, watch={(str(tmp_path / "script.py"), finding.span.line)})
+    (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == finding.code]
+    said = judged.evidence.verdict if judged.evidence is not None else ""
+    assert said == expected, judged.evidence

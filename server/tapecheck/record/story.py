@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ CONSECUTIVE_OF_HIDDEN = 7
 MIN_RUNS = 3
 """So often a line must have run for what did not happen to be told."""
 UNUSED = "appears to not have been used in the graph"
+_LEVEL = 3
+"""So many samples in a row, each half as many iterations later as the one before, tell that no more is kept."""
+_COUNTED = 2_000
+"""So many kept graph nodes are counted one by one, whatever keeps them."""
 _SECOND_TIME = "backward through the graph a second time"
 _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _TWICE = "Expected to mark a variable ready only once"
@@ -89,6 +94,17 @@ class Series:
     def flat(self) -> bool:
         counts = self._later
         return len(counts) >= 2 and max(counts) == min(counts)
+
+    @property
+    def level(self) -> Sample | None:
+        """Return the sample since which the same is kept, the most of all: nothing grows there any more.
+
+        None where that was not seen several times, or so much is kept that the recorder does not count it all.
+        """
+        later = [sample for sample in self.samples if sample.index > 1]
+        top = max((sample.nodes for sample in later), default=0)
+        same = list(itertools.takewhile(lambda sample: sample.nodes == top, reversed(later)))
+        return same[-1] if len(same) >= _LEVEL and top <= _COUNTED else None
 
     @property
     def _later(self) -> list[int]:

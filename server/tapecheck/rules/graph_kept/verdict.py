@@ -24,6 +24,8 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         return _confirmed(story, finding, growing)
     if not ran:
         return not_reached(story, finding)
+    if (level := _no_more(story, finding, mine, ran)) is not None:
+        return level
     loops = story.loops_of(finding.span)
     levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
     if levels and ran >= MIN_RUNS and _level(story, levels):
@@ -61,6 +63,24 @@ def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evi
     if last.own >= _WORTH_TELLING:
         detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
     return Evidence("confirmed", detail, last.index, series.measured())
+
+
+def _no_more(story: Story, finding: Finding, mine: Sequence[Series], ran: int) -> Evidence | None:
+    """Return refuted where what stores in each iteration keeps no more after some: a window that is full."""
+    holder = last_name(holder_of(finding))
+    known = [series for series in mine if len(series.samples) > 1 and last_name(series.holder) == holder]
+    full = next((series for series in known if series.level is not None), None)
+    if full is None or full.level is None or ran < full.samples[-1].index:
+        return None
+    if not all(series.flat or series.level is not None for series in known):
+        return None
+    last = full.samples[-1]
+    return Evidence(
+        "refuted",
+        f"the line ran {times(ran)} and `{full.holder}` kept no more after iteration {full.level.index}: "
+        f"{last.nodes} graph nodes until iteration {last.index} of the loop on line {loop_line(story, full.loop)}",
+        None, full.measured(),
+    )  # fmt: skip
 
 
 def _level(story: Story, levels: Sequence[Series]) -> bool:
