@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tapecheck.check import check
-from tapecheck.source import from_text
+from tapecheck.source import from_text, read_source
 from tapecheck.tape import LoopEnd
 
 CODE = "TAPE201"
@@ -458,3 +459,38 @@ for it in range(3):
 def test_steps_from_detached_copies_of_what_is_trained_are_kept_for_the_later_backward() -> None:
     report = check(from_text(ADAPTED, "program.py"))
     assert [one.code for one in report.findings] == ["TAPE402"]
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum = 0.0
+
+    def update(self, value):
+        self.sum = self.sum + value
+"""
+METERED = """
+import torch
+from meter import Meter
+
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+meters = {"loss": Meter()}
+for _ in range(20):
+    loss = net(torch.randn(8, 3)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    meters["loss"].update(loss)
+"""
+
+
+def test_what_another_file_keeps_is_called_what_the_loop_can_call_it(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "meter.py").write_text(METER)
+    (tmp_path / "train.py").write_text(METERED)
+    (finding,) = check(read_source(str(tmp_path / "train.py"))).findings
+    assert finding.message == "`meters['loss'].sum` keeps every iteration's graph alive"
+    assert "meters['loss'].sum" in finding.help
+    (stored,) = [label for label in finding.labels if label.role == "kept"]
+    assert stored.message == "`self.sum` is stored for the next iteration"

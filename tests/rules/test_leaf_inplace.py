@@ -64,3 +64,34 @@ def test_an_index_that_nobody_knows_may_be_an_array_which_copies(index: str, cer
     report = check(from_text(f"{text}w[{index}].add_(1.0)\n", "program.py"))
     found = [finding.certain for finding in report.findings if finding.code == CODE]
     assert found == ([] if certain is None else [certain])
+
+
+AVERAGE = """
+import copy
+import torch
+
+class Average:
+    def __init__(self, model):
+        self.model = copy.deepcopy(model)
+
+    def update(self, model):
+        for old, new in zip(self.model.parameters(), model.parameters()):
+            old.mul_(0.9).add_(new.data)
+
+net = torch.nn.Sequential()
+net.{layer} = torch.nn.Linear(3, 1)
+average = Average(net)
+average.update(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ("fc", "in-place update of leaf `self.model.fc.weight` outside `torch.no_grad()`"),
+        ("embed", "in-place update of `self.model.embed.weight` outside `torch.no_grad()`"),
+    ],
+)
+def test_a_copy_is_told_from_the_argument_of_its_name(layer: str, message: str) -> None:
+    report = check(from_text(AVERAGE.format(layer=layer), "average.py"))
+    assert [finding.message for finding in report.findings if finding.code == CODE] == [message]

@@ -28,7 +28,7 @@ from tapecheck.interpret.values import (
     on_graph,
     stored,
 )
-from tapecheck.source.nodes import last_name
+from tapecheck.source.nodes import id_of, last_name
 from tapecheck.tape import Bind, Escape, Site
 
 
@@ -43,8 +43,18 @@ def _to_name(machine: Engine, target: ast.Name, value: Value, env: Env, statemen
 
 
 def _to_attribute(machine: Engine, target: ast.Attribute, value: Value, env: Env, statement: ast.AST) -> None:
-    set_attribute(machine, machine.eval(target.value, env), target.attr, value, statement)
+    owner = machine.eval(target.value, env)
+    _tell_apart(machine, target, owner, value, env)
+    set_attribute(machine, owner, target.attr, value, statement)
     name_tensor(machine, target, value)
+
+
+def _tell_apart(machine: Engine, target: ast.Attribute, owner: Value, value: Value, env: Env) -> None:
+    """Name a model as it is written, `self.model`, where `model` alone is another one there: that which it copies."""
+    another = env.vars.get(target.attr)
+    modules = [one for one in (owner, value, another) if isinstance(one, Instance) and one.module]
+    if modules == [value, another] and value is not another and (name := id_of(target.value)):
+        machine.library.name_parameters(modules[0], f"{name}.{target.attr}")
 
 
 def _to_item(machine: Engine, target: ast.Subscript, value: Value, env: Env, statement: ast.AST) -> None:

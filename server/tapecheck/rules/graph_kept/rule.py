@@ -66,7 +66,9 @@ class GraphKeptAcrossIterations(Rule):
         within = kept and _of_one_forward(reading, growth)
         severity: Severity = "warning" if kept and not within else "info"
         freeing = _freeing(reading, growth)
-        holder = reading.written(held.holder, store)
+        stored_in = reading.written(held.holder, store)
+        # Told at a line of another file, it is called what that file can call it.
+        holder = stored_in if home.file == store.file else held.holder
         labels = []
         example = growth.example
         if example is not None and example.at.line != home.line:
@@ -75,7 +77,7 @@ class GraphKeptAcrossIterations(Rule):
             labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
         if home != store.span or store.span.line != held.last.at.span.line:
             stored = held.last.at.span if home == store.span else store.span
-            labels.append(Label(stored, f"{quoted(holder, 'it')} is stored for the next iteration", "kept"))
+            labels.append(Label(stored, f"{quoted(stored_in, 'it')} is stored for the next iteration", "kept"))
         labels += [label for label in called_from(reading, store, store) if label.span != home]
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"

@@ -62,4 +62,5 @@ def _headline(name: str, on_view: bool, certain: bool) -> str:
     if on_view:
         forms = [update + " of a view of leaf `{}` outside `torch.no_grad()`"]
         return headline([*forms, update + " of a view of `{}` outside `torch.no_grad()`"], name)
-    return headline(update + " of leaf `{}` outside `torch.no_grad()`", name)
+    forms = [update + " of leaf `{}` outside `torch.no_grad()`", update + " of `{}` outside `torch.no_grad()`"]
+    return headline(forms, name)
