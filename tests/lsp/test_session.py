@@ -602,6 +602,8 @@ GROWS = "4 nodes more in each iteration of the loop on line {}"
     [
         (RAISED, "run: it is freed", "run: it is freed"),
         ("raised and caught: no graph", "run: no graph (caught)", "run: no graph (caught)"),
+        ("raised in iteration 2 of the loop on line 1: no graph", "run: no graph", None),
+        ("raised in iteration 2 of the loop on train.py:7 and caught: no graph", "run: no graph (caught)", None),
         ("on rank 1 of 2: raised in iteration 2: no graph", "run: on rank 1 of 2: no graph", None),
         (GROWS.format(2), f"run: {GROWS.format(3)}", ""),
     ],

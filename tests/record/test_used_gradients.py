@@ -482,3 +482,40 @@ def test_steps_of_one_loop_refute_nothing_about_the_next(record: Callable[..., R
     judged = judge(found, record(text, watch=watch).tape, directory=str(tmp_path))
     (mine,) = (one for one in judged if one.code == "TAPE403" and one.span.line == 10)
     assert mine.evidence is None or mine.evidence.verdict == "confirmed"
+
+
+AVERAGED = """\
+import copy
+import torch
+net = torch.nn.Linear(3, 1)
+average = copy.deepcopy(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for step in range(6):
+        loss = net(torch.randn(8, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        {backward}
+        optimizer.step()
+        if step < 3:
+            average.load_state_dict(net.state_dict())
+            continue
+        for mine, other in zip(average.parameters(), net.parameters()):
+            mine.mul_(0.9).add_(other.data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("backward", "when", "index"),
+    [
+        ("loss.backward()", "raised in iteration 4 of the loop on line 7: ", 4),
+        ("loss.detach()", "raised in iteration 1 of the loop on line 15: ", 1),
+    ],
+    ids=["in-a-loop-that-trains", "in-none"],
+)
+def test_the_iteration_of_an_exception_is_that_of_the_loop_that_trains(
+    record: Callable[..., RunResult], tmp_path: Path, backward: str, when: str, index: int
+) -> None:
+    result = record(AVERAGED.format(backward=backward), watch={(str(tmp_path / "script.py"), 16)})
+    (finding,) = [one for one in judge([], result.tape, directory=str(tmp_path)) if one.code == "TAPE104"]
+    assert finding.evidence is not None and finding.evidence.detail.startswith(when), finding.evidence
+    assert finding.evidence.iteration == index

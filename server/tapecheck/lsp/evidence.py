@@ -20,7 +20,8 @@ from tapecheck.tape import Span
 
 _CODE_KEPT = 8
 _RAISED = re.compile(
-    r"(?P<ranks>(?:on [^:]*: )?)raised(?: in iteration \d+)?(?P<caught> and caught)?"
+    r"(?P<ranks>(?:on [^:]*: )?)raised(?: in iteration \d+)?"
+    r"(?P<loop>(?: of the loop on (?:line |[^:]*:)\d+)?)(?P<caught> and caught)?"
     r"(?:: (?P<words>.*?)(?:; (?:`|what it saved).*)?$)?"
 )
 _LINE = re.compile(r"(?<=\bline )\d+")
@@ -179,6 +180,8 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
     verdict = "confirmed" if evidence.verdict == "confirmed" else "found at run time"
     when = f" in iteration {evidence.iteration}" if evidence.iteration is not None else ""
     raised = _RAISED.match(detail)
+    if raised is not None:
+        when += raised["loop"]
     if raised is not None and raised["words"]:
         # In which iteration stands in the headline, and which lines have a part in it in the labels.
         told = f"run: {raised['ranks']}{raised['words']}{' (caught)' if raised['caught'] else ''}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
 from tapecheck.record.places import holder_of
-from tapecheck.record.story import UNUSED, Story, iteration, last_name, raised_text
+from tapecheck.record.story import UNUSED, Story, last_name, raised_in, raised_text
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
@@ -324,7 +324,7 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
     labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
     return Finding(
         code, rule.name, "error", raised.at.span, HEADLINES[code], _HELP[code], labels,
-        evidence=Evidence("found-by-run", detail, iteration(raised.at)),
+        evidence=Evidence("found-by-run", detail, raised_in(story, raised)),
     )  # fmt: skip
 
 
@@ -356,7 +356,7 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
             raising_headline(root, unreached, True),
             _HELP[MissingCreateGraph.code],
             (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
-                evidence=Evidence("found-by-run", raised_text(story, raised), iteration(raised.at)),
+                evidence=Evidence("found-by-run", raised_text(story, raised), raised_in(story, raised)),
         )  # fmt: skip
     return None
 

@@ -444,6 +444,22 @@ class Story:
             return (BackwardWithoutGraph.code, MissingCreateGraph.code)
         return ()
 
+    @cached_property
+    def _training(self) -> set[tuple[str, int]]:
+        """Where the loops begin of which the innermost iteration ran a backward."""
+        return {self.place_of_loop(item.at.iteration[-1][0]) for item in self.reading.runs if item.at.iteration}
+
+    def loop_of(self, raised: Raised) -> int | None:
+        """Return the innermost loop that trains around an exception, else the innermost one."""
+        loops = [loop for loop, _ in reversed(raised.at.iteration)]
+        trains = (loop for loop in loops if self.place_of_loop(loop) in self._training)
+        return next(trains, loops[0] if loops else None)
+
+    def trains_innermost(self, raised: Raised) -> bool:
+        """Return whether the innermost loop around an exception is the only one or trains: it needs no name."""
+        loops = raised.at.iteration
+        return len(loops) < 2 or self.place_of_loop(loops[-1][0]) in self._training
+
     def failing_node(self, raised: Raised, failed: Run | None) -> Node | None:
         """Return the node at which a backward failed, where that is known."""
         if raised.node is not None:
@@ -475,16 +491,19 @@ def raised_text(story: Story, raised: Raised) -> str:
     failed = story.problem_of(raised)
     problem = failed.traversal.problem if failed is not None else None
     node = story.failing_node(raised, failed)
-    index, home = iteration(raised.at), raised.at.span
+    loop, home = story.loop_of(raised), raised.at.span
+    index = raised_in(story, raised)
+    within = story.reading.loops.get(loop) if loop is not None and not story.trains_innermost(raised) else None
     text = (
         "raised"
         + (f" in iteration {index}" if index is not None else "")
+        + (f" of the loop on {line(within.event.at.span, home)}" if within is not None else "")
         + (" and caught" if raised.caught and not raised.left else "")
     )
     text += f": {short(raised.message)}"
     if node is not None:
         text += f"; `{node.op}` was built on {line(node.at.span, home)}"
-        built = dict(node.at.iteration).get(raised.at.iteration[-1][0]) if raised.at.iteration else None
+        built = dict(node.at.iteration).get(loop) if loop is not None else None
         if built is not None and built != index:
             text += f" in iteration {built}"
     if problem is not None and problem.freed_by is not None:
@@ -510,6 +529,12 @@ def short(message: str) -> str:
 
 def iteration(site: Site) -> int | None:
     return site.iteration[-1][1] if site.iteration else None
+
+
+def raised_in(story: Story, raised: Raised) -> int | None:
+    """Return the iteration of the loop that trains in which an exception was raised, else that of the innermost one."""
+    loop = story.loop_of(raised)
+    return dict(raised.at.iteration)[loop] if loop is not None else None
 
 
 def end_text(story: Story) -> str:

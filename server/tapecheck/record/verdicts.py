@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tapecheck.record.parallel import what_is_missing
 from tapecheck.record.places import loop_of, outside_its_loop
-from tapecheck.record.story import MIN_RUNS, Story, end_text, iteration, raised_measure, raised_text, short
+from tapecheck.record.story import MIN_RUNS, Story, end_text, iteration, raised_in, raised_measure, raised_text, short
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
@@ -37,7 +37,7 @@ def raised_there(story: Story, finding: Finding, *, callers: bool = False) -> Ev
     for raised in story.raised:
         places = raised.at.stack if callers else (raised.at.span,)
         if finding.code in story.codes(raised) and any(story.at(finding.span, place) for place in places):
-            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+            return Evidence("confirmed", raised_text(story, raised), raised_in(story, raised), raised_measure(raised))
     return None
 
 
@@ -78,7 +78,9 @@ def it_did_not_happen(story: Story, finding: Finding, instead: str) -> Evidence:
         return not_reached(story, finding)
     for raised in story.raised:
         if story.at(finding.span, raised.at.span):
-            return Evidence("refuted", f"it failed for another reason: {short(raised.message)}", iteration(raised.at))
+            return Evidence(
+                "refuted", f"it failed for another reason: {short(raised.message)}", raised_in(story, raised)
+            )
     if story.whole or ran >= MIN_RUNS:
         return Evidence("refuted", f"the line ran {times(ran)} and {instead}", None, {"runs": ran})
     return Evidence(

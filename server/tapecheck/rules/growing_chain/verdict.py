@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tapecheck.record.places import is_statement, loop_of
-from tapecheck.record.story import MIN_RUNS, Story, iteration, loop_line, short
+from tapecheck.record.story import MIN_RUNS, Story, loop_line, raised_in, short
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.rules import Evidence, Finding
@@ -27,7 +27,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         return not_reached(story, finding) if not story.count(finding.span) else None
     for raised in story.raised:
         if story.at(finding.span, raised.at.span):
-            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
+            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", raised_in(story, raised))
     if len(runs) >= MIN_RUNS:
         counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
         walked = ", ".join(map(str, counts[:5]))
