@@ -272,11 +272,29 @@ for step in range(8):
     if (step + 1) % 4 == 0:
         opt.step()
 """
+BY_OPTION = ACCUMULATED.replace("% 4", "% args.every").replace(
+    "import torch\n",
+    "import argparse\nimport torch\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--every', type=int, default=4)\nargs = parser.parse_args()\n",
+    1,
+)
+CUT = """\
+import torch
+w = torch.nn.Parameter(torch.randn(3, 1))
+head = torch.nn.Linear(1, 1)
+opt = torch.optim.SGD([w, *head.parameters()], lr=0.1)
+for step in range(4):
+    opt.zero_grad()
+    head(torch.randn(8, 3) @ w.detach()).sum().backward()
+    opt.step()
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "code", "said", "unsaid"),
     [
+        (BY_OPTION, "TAPE404", "clear where the step is made", "clear first"),
+        (CUT, "TAPE402", "if it is not to be trained, leave it out of the optimizer", "they are"),
         (TWO_FAKES, "TAPE101", "give this loss `fake_a.detach()` and `fake_b.detach()`", "add the losses"),
         # What is stored in the first iteration has another name, and in the others has not.
         (RUNNING, "TAPE101", "`total", "weights.detach()"),

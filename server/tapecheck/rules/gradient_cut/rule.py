@@ -110,7 +110,8 @@ class GradientCut(Rule):
             past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
             note = f"the update is written into a copy of the model {past}, past autograd"
         message = _headline(reading, cut, named, len(lost))
-        labels = _labels(reading, causes, others, "them" if len(lost) != 1 else "it")
+        they, them = ("they are", "them") if len(lost) != 1 else ("it is", "it")
+        labels = _labels(reading, causes, others, them)
         step = next(
             (
                 step for _, step in reading.steps
@@ -120,13 +121,12 @@ class GradientCut(Rule):
         )  # fmt: skip
         if step is not None:
             steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
-            them = "them" if len(lost) != 1 else "it"
             lacks = "with zeros" if cut.how == "zero" else "without a gradient"
             labels.append(Label(step.at.span, f"{steps} {them} here {lacks}", "step"))
         labels += called_from(reading, cut.at, cut.at)
         return Finding(
             self.code, self.name, self.severity, home, message,
-            f"{_advice(reading, cut)}; if they are not to be trained, leave them out of the optimizer",
+            f"{_advice(reading, cut)}; if {they} not to be trained, leave {them} out of the optimizer",
             tuple(labels),
             facts=GradientCutFacts(
                 how=cut.how,

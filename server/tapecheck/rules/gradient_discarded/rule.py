@@ -74,7 +74,7 @@ class GradientDiscarded(Rule):
         elif story.in_rounds:
             note += " in each round of the loop, and the step behind the loop has those of the last one alone"
         advice = "clear first, then run the backward, then step; or leave the backward out"
-        if story.used or story.in_rounds:
+        if story.used or story.in_rounds or _in_order(story):
             advice = "clear where the step is made, not before each backward: what several backwards give adds up"
         if not story.leaves & gradients_of(reading).steppable.keys():
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"
@@ -95,6 +95,22 @@ class GradientDiscarded(Rule):
             (*labels, *called_from(clip.reading, clip.at, clip.at)),
             facts=GradientDiscardedFacts(parameters=(name_of(clip.reading, clip.leaf),)),
         )  # fmt: skip
+
+
+def _in_order(story: _Story) -> bool:
+    """Return whether a later iteration clears, each of which has its backward before its step: only that not every
+    iteration makes a step.
+    """
+    reading, run, cleared, step = story.reading, story.run, story.cleared, story.step
+    if reading is None or run is None or cleared is None or step is None:
+        return False
+    later = dict(cleared.at.iteration)
+    return any(later.get(loop, index) > index for loop, index in run.at.iteration) and any(
+        other.at.span == run.at.span and other.position < position and other.at.iteration == made.at.iteration
+        for position, made in reading.steps
+        if made.at.span == step.at.span
+        for other in reading.runs
+    )
 
 
 @dataclass(frozen=True, slots=True)
