@@ -14,7 +14,6 @@ from typing import Any, cast
 from tapecheck import torchfacts
 from tapecheck.interpret import (
     HEADROOM,
-    Answer,
     Explored,
     Group,
     Interpretation,
@@ -306,8 +305,8 @@ def check(
     project = project.of(source.path) if project is not None else Setup().project_of(source.path)
     wanted = project.rules(selected)
     codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
-    alone = {rule.code for rule in ALL if rule.stands_alone}
-    unfinished = {rule.code for rule in ALL if rule.unfinished}
+    unfinished = [rule.code for rule in ALL if rule.code in codes and rule.unfinished]
+    resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
     readings: dict[int, Reading] = {}
 
@@ -318,11 +317,11 @@ def check(
             known = readings[id(tape)] = Reading(tape)
         return known
 
-    def ask(tapes: Sequence[Tape]) -> Answer:
-        found = judge(list(tapes), select=codes, read=read)
-        verdicts = frozenset((one.code, one.span, one.certain) for one in found)
-        lines = resting_on(one for one in found if one.code not in alone)
-        return Answer(lines, verdicts, any(one.code in unfinished for one in found))
+    def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
+        return resting_on(judge(list(tapes), select=resting, read=read))
+
+    def lacks(tapes: Sequence[Tape]) -> bool:
+        return any(judge(list(tapes), select=[code], read=read) for code in unfinished)
 
     facts = facts_for(project)
     asked = (tuple(codes), facts, project.setup.effort)
@@ -334,6 +333,7 @@ def check(
                 cancelled=cancelled,
                 open_files=open_files,
                 ask=ask,
+                lacks=lacks,
                 asked=asked,
                 memory=starts,
                 log=log,

@@ -439,31 +439,52 @@ def test_torch_needs_the_graph_of_the_round_before() -> None:
         exec(program.replace("retain_graph=True", ""), {})
 
 
-TURNS = """\
-w = torch.ones(3, requires_grad=True)
+_TWO_CUTS = """\
+import random
+import torch
+from torch import nn
 
-
-def train(xs, flags):
-    for x, flag in zip(xs, flags):
-        loss = (x * w).sum()
-        if flag:
-            EITHER
-        else:
-            OTHER
+net = nn.GRUCell(2, 2)
+FIRST
+for x in torch.ones(12, 1, 2):
+    BODY
 """
 
 
 @pytest.mark.parametrize(
-    ("either", "other", "more"),
+    ("first", "body", "code"),
     [
-        ("loss.backward()", "(loss * 2).backward()", False),
-        ("loss.backward()", "loss.backward(); loss.backward()", True),
+        (
+            "h = torch.zeros(1, 2)",
+            (
+                "h = net(x, h); h.sum().backward()\nif random.random() < 0.3:\n    h = torch.zeros(1, 2)\n"
+                "if random.random() < 0.3:\n    h = h.detach()"
+            ),
+            "TAPE101",
+        ),
+        (
+            "h = None",
+            (
+                "if random.random() < 0.5:\n    h = net(x, torch.zeros(1, 2)).sum(); h.backward()\n"
+                "elif h is not None:\n    h.backward()"
+            ),
+            "TAPE101",
+        ),
+        (
+            "kept = []",
+            (
+                "y = net(x, torch.zeros(1, 2)).sum()\nif random.random() < 0.5:\n    y = y.detach()\n"
+                "if random.random() < 0.5:\n    y = y.item()\nkept.append(y)"
+            ),
+            "TAPE201",
+        ),
     ],
+    ids=["two-cuts", "one-answer-after-the-other", "two-ways-to-store"],
 )
-def test_answers_take_turns_where_the_other_one_has_changed_a_finding(either: str, other: str, more: bool) -> None:
-    log, found = ways(HEAD + TURNS.replace("EITHER", either).replace("OTHER", other))
-    turned = [one for one in log if one.start == "train"]
-    assert (len(turned) > 2, bool(found)) == (more, more)
+def test_what_two_conditions_hide_together_is_found(first: str, body: str, code: str) -> None:
+    """Either of them alone hides it: turning one round changes no finding."""
+    program = _TWO_CUTS.replace("FIRST", first).replace("BODY", body.replace("\n", "\n    "))
+    assert code in {one.code for one in check(from_text(program, "program.py")).findings}
 
 
 _LEAVES = """\

@@ -9,12 +9,10 @@ from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
 from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.training import Reach, reach_of, trainers_of
-from tapecheck.interpret.explore.wanted import Answer
 from tapecheck.interpret.state import Cancelled
 
 __all__ = [
     "HEADROOM",
-    "Answer",
     "Cancelled",
     "Condition",
     "Explored",

@@ -18,9 +18,13 @@ _TOLD_BY: dict[type, Callable[..., object]] = {
 _SAVED = attrgetter("storage", "version", "name", "of", "fact")
 
 
-def _signature(tape: Tape) -> tuple[int, ...]:
-    """Return what of a tape the rules can see: everything but the decisions."""
+def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what of a tape the rules can see, and what of it other conditions can matter to.
+
+    The first is everything but the decisions, the second the graphs without the values taken out of them.
+    """
     signature: list[int] = []
+    shape: list[int] = []
     sites: dict[int, int] = {}
     stacks: dict[int, int] = {}
 
@@ -42,13 +46,16 @@ def _signature(tape: Tape) -> tuple[int, ...]:
             saved = tuple(map(_SAVED, event.saved))
             own = event.id, event.op, at, event.inputs, saved, event.keeps, event.linked, event.cuts
             signature.append(hash(own))
+            shape.append(signature[-1])
         elif kind is not Decision and kind is not Assumed:
             if not isinstance(event, (Bind, Cut, Hold, InPlace)):
                 signature.append(hash(event))
             else:
                 at = sites.get(id(event.at)) or place(event.at)
                 signature.append(hash((kind, at, _TOLD_BY[kind](event))))
-    return tuple(signature)
+            if kind is not Cut and kind is not Bind:
+                shape.append(signature[-1])
+    return tuple(signature), tuple(shape)
 
 
 @dataclass(slots=True)
@@ -59,20 +66,26 @@ class Seen:
     """The tape of the first way, until another is to be told from it: most first ways are followed by none."""
     _signatures: set[tuple[int, ...]] = field(default_factory=set)
     """What the rules can see of the tapes so far."""
+    _shapes: set[tuple[int, ...]] = field(default_factory=set)
+    """The graphs of the tapes so far."""
 
     def first(self, tape: Tape) -> None:
         """Take note of the tape of the first way."""
         self._first = tape
 
-    def says_new(self, tape: Tape) -> bool:
-        """Return whether the rules can tell a tape from those before."""
+    def says_new(self, tape: Tape) -> tuple[bool, bool]:
+        """Return whether the rules can tell a tape from those before, and whether its graphs are others."""
         if self._first is not None:
-            self._signatures.add(_signature(self._first))
+            self._note(self._first)
             self._first = None
-        signature = _signature(tape)
-        fresh = signature not in self._signatures
+        return self._note(tape)
+
+    def _note(self, tape: Tape) -> tuple[bool, bool]:
+        signature, shape = _signatures(tape)
+        fresh, other_graph = signature not in self._signatures, shape not in self._shapes
         self._signatures.add(signature)
-        return fresh
+        self._shapes.add(shape)
+        return fresh, other_graph
 
 
 def as_before(tapes: list[Tape], before: list[Tape]) -> list[Tape]:

@@ -95,7 +95,7 @@ class Exploration:
     met: set[Place] = field(default_factory=set)
     """The conditions that some way came to."""
     dull: set[Place] = field(default_factory=set)
-    """Those whose other answer changed no verdict."""
+    """Those whose other answer made no other graph."""
     done: set[Place] = field(default_factory=set)
     """Those that a way answered otherwise and came to its end."""
     begun: set[Place] = field(default_factory=set)
@@ -138,15 +138,14 @@ class Exploration:
         self._note(run)
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
+        following = ways_after(way, world, watcher, self.dull, names)
+        fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)
-            changed, kept = True, self._keep(world)
         else:
-            before = self.wanted.verdicts
-            kept = self.seen.says_new(world.writer.tape) and self._keep(world)
-            changed = kept and self.wanted.verdicts != before
-        following = ways_after(way, world, watcher, self.dull, names, changed)
-        for one in self._worth_trying(following, run, changed):
+            fresh, other_graph = self.seen.says_new(world.writer.tape)
+        kept = fresh and self._keep(world)
+        for one in self._worth_trying(following, run, other_graph):
             assert one.turned is not None
             watched = watcher.watched.get(one.turned)
             if watched is not None:
@@ -221,7 +220,7 @@ class Exploration:
         self.wanted.look(self.found.tapes)
         return True
 
-    def _worth_trying(self, ways: list[Way], run: Run, changed: bool) -> list[Way]:
+    def _worth_trying(self, ways: list[Way], run: Run, other_graph: bool) -> list[Way]:
         """Return those of the ways after a run that may show something."""
         way, world = run.way, run.world
         if not world.writer.has_nodes and not any(isinstance(event, _JUDGED) for event in world.writer.tape.events):
@@ -232,10 +231,10 @@ class Exploration:
         self.met |= fresh
         # The module has a start of its own, which tries what its conditions lead to.
         ways = [one for one in ways if one.turned not in run.before]
-        if not changed and way.turned is not None and len(way.policy.patterns) == 1:
+        if not other_graph and way.turned is not None and len(way.policy.patterns) == 1:
             self.dull.add(way.turned)
-        if not changed or way.once:
-            # No verdict hangs on the condition that was turned round: go no further from here, except for what only
+        if not other_graph or way.once:
+            # No graph hangs on the condition that was turned round: go no further from here, except for what only
             # this way comes to (the second half of an `or`, an `elif`).
             ways = [one for one in ways if one.turned in fresh]
         return ways

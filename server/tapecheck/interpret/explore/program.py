@@ -16,7 +16,7 @@ from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Outcome
-from tapecheck.interpret.explore.wanted import Ask, Wanted
+from tapecheck.interpret.explore.wanted import Ask, Lacks, Wanted
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Modules
@@ -30,6 +30,7 @@ def interpret(
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
     ask: Ask | None = None,
+    lacks: Lacks | None = None,
     asked: Hashable = None,
     memory: Starts[Outcome] | None = None,
     log: list[Explored] | None = None,
@@ -42,10 +43,11 @@ def interpret(
         cancelled: asked now and then; True stops the work.
         open_files: sources by absolute path that stand for the files of that path when they are imported: what an
             editor shows and has not saved.
-        ask: judges some tapes. Conditions that can only change how certain a verdict is are explored where one rests on
-            them, and, once nothing else is left, where one says that something never comes; without `ask`, wherever
-            one could.
-        asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
+        ask: the lines (file and number) that verdicts over some tapes rest on. Conditions that can only change how
+            certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
+        lacks: whether a verdict over some tapes is that something never comes. Once nothing else is left, the other
+            answers to such conditions are tried as well, any of which could bring it.
+        asked: what `ask` and `lacks` go by, such as the rules they ask; results are remembered by it.
         log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
         project: what holds for the file; looked up where it is not given.
@@ -80,7 +82,7 @@ def interpret(
             most = min(left, collecting) if entry is not None and entry.collects else left
             outcome = past.find(entry, most) if past is not None else None
             if outcome is None:
-                wanted = Wanted(ask, log)
+                wanted = Wanted(ask, log, lacks)
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, wanted)
                 outcome.group = Group(outcome.found.tapes)
                 result.work += outcome.work

@@ -45,7 +45,7 @@ class Queue:
     def missed(self) -> set[Place]:
         """The conditions that ways which are put off answer otherwise, where a finding asks for them by now."""
         asks = self.wanted
-        return {way.turned for way, why in self._deferred if way.turned and (asks.answer.lacking or asks.turns(why))}
+        return {way.turned for way, why in self._deferred if way.turned and (asks.lacking or asks.turns(why))}
 
     def add(self, way: Way) -> bool:
         """Queue a way; return whether it is one that has not been tried."""
@@ -71,7 +71,7 @@ class Queue:
     def take(self, dull: Collection[Place]) -> Way | None:
         """Take the next way out; None where it has nothing to show since others were run.
 
-        `dull` are the conditions whose other answer changed no verdict.
+        `dull` are the conditions whose other answer made no other graph.
         """
         way = self._waiting.popleft()
         if way.turned in dull and len(way.policy.patterns) > 1:
@@ -104,4 +104,4 @@ class Queue:
                 self._resting[way.policy.key()] = why
 
     def _asks_for(self, why: Watched) -> bool:
-        return self.wanted.turns(why) or (self._last and self.wanted.answer.lacking)
+        return self.wanted.turns(why) or (self._last and self.wanted.lacking)

@@ -1,9 +1,9 @@
-"""What asks for a way: the rules, of the conditions that a finding of theirs hangs on, and what a way has changed."""
+"""What asks for a way: the rules, of the conditions that a finding of theirs hangs on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from tapecheck.interpret.explore.results import Explored
 from tapecheck.interpret.explore.stakes import Stake, Watched
@@ -11,23 +11,10 @@ from tapecheck.tape import Tape
 
 Lines = set[tuple[str, int]]
 """Lines of files, by path and number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the rules say of some tapes: the lines that their findings rest on, and what tells the findings apart.
-
-    `lacking` says that one of them is that something never comes, which any further way may bring.
-    """
-
-    lines: Lines
-    verdicts: frozenset[Hashable]
-    lacking: bool
-
-
-Ask = Callable[[Sequence[Tape]], Answer]
-"""What judges some tapes."""
-_NOTHING = Answer(set(), frozenset(), lacking=False)
+Ask = Callable[[Sequence[Tape]], Lines]
+"""What gives the lines that the findings over some tapes rest on."""
+Lacks = Callable[[Sequence[Tape]], bool]
+"""What says whether a finding over some tapes is that something never comes, which any further way may bring."""
 
 
 @dataclass(slots=True)
@@ -36,24 +23,27 @@ class Wanted:
 
     ask: Ask | None
     log: list[Explored] | None = None
+    lacks: Lacks | None = None
     _tapes: Sequence[Tape] = ()
-    _answer: Answer | None = _NOTHING
-    """What was said of the tapes so far, None before it is asked for."""
+    _lines: Lines | None = field(default_factory=set)
+    _lacking: bool | None = False
 
     def look(self, tapes: Sequence[Tape]) -> None:
         """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
-        self._tapes, self._answer = tapes, None
+        self._tapes, self._lines, self._lacking = tapes, None, None
 
     @property
-    def answer(self) -> Answer:
-        if self._answer is None:
-            self._answer = self.ask(self._tapes) if self.ask is not None else _NOTHING
-        return self._answer
+    def lines(self) -> Lines:
+        if self._lines is None:
+            self._lines = self.ask(self._tapes) if self.ask is not None else set()
+        return self._lines
 
     @property
-    def verdicts(self) -> object:
-        """What tells the findings over the tapes so far apart; unlike any other where nobody can be asked."""
-        return self.answer.verdicts if self.ask is not None else object()
+    def lacking(self) -> bool:
+        """Whether a finding so far says that something never comes."""
+        if self._lacking is None:
+            self._lacking = self.lacks is not None and self.lacks(self._tapes)
+        return self._lacking
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
@@ -62,6 +52,6 @@ class Wanted:
         if watched.stake is Stake.NOTHING:
             return False
         return self.ask is None or any(
-            line in self.answer.lines or (line[1] < 0 and any(file == line[0] for file, _ in self.answer.lines))
+            line in self.lines or (line[1] < 0 and any(file == line[0] for file, _ in self.lines))
             for line in watched.lines
         )

@@ -42,11 +42,11 @@ class Way:
         return len(self.policy.patterns), max(map(len, self.policy.patterns.values()), default=0)
 
 
-def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str], changed: bool) -> list[Way]:
-    """Return the ways to try after one; `changed` says whether it has changed a verdict."""
+def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[Way]:
+    """Return the ways to try after one that showed something new."""
     patterns = way.policy.patterns
     found: list[Way] = []
-    if way.turned is not None and changed and way.repeated and not way.once and len(patterns[way.turned]) == 1:
+    if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
         for pattern in ((way.default, not way.default), (not way.default, way.default)):
             policy = Policy({**patterns, way.turned: pattern}, way.policy.by_default)
             found.append(Way(policy, way.turned, way.default))
