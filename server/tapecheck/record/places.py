@@ -118,8 +118,13 @@ def _named_alike(recorded: str, predicted: str) -> bool:
     """Return whether two names may be of one holder: `model.mean` is what the model's own code calls `self.mean`, and a
     run may leave out the keys of `self.meters["loss"].sum`.
     """
-    names = [(recorded, predicted), (_SUBSCRIPT.sub("", recorded), _SUBSCRIPT.sub("", predicted))]
-    return any(_end_alike(*map(_own_parts, pair)) for pair in names)
+    if _end_alike(_own_parts(recorded), _own_parts(predicted)):
+        return True
+    keys = iter(_SUBSCRIPT.findall(predicted))
+    if not all(key in keys for key in _SUBSCRIPT.findall(recorded)):
+        # The run has another key than the finding.
+        return False
+    return _end_alike(*(_own_parts(_SUBSCRIPT.sub("", name)) for name in (recorded, predicted)))
 
 
 def _own_parts(name: str) -> list[str]:

@@ -102,7 +102,7 @@ def _registers_as_torch(owner: Instance) -> bool:
 
 
 def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
-    """Whether the leaves that were left out are some whole layers, with as many whole layers given.
+    """Whether the leaves that were left out are some whole layers, with twice as many whole layers given.
 
     One layer may have a dozen parameters, as those of recurrent networks and of attention.
     """
@@ -120,7 +120,7 @@ def _few_layers(torch: Torch, owner: Instance, left: set[int]) -> bool:
                 layers.setdefault(unit, []).append(tensor.node in left)
     missing = sum(all(parts) for parts in layers.values())
     given = sum(not any(parts) for parts in layers.values())
-    return missing + given == len(layers) and missing <= given
+    return missing + given == len(layers) and 2 * missing <= given
 
 
 def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
