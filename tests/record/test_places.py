@@ -348,3 +348,35 @@ def test_what_several_calls_store_by_one_statement_is_told_of_the_call_that_stor
     for finding in found:
         assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
         assert f"`meters['{expected[finding.span.line]}']" in finding.evidence.detail
+
+
+BY_KEY = """
+import torch
+
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+class Meter:
+    total = 0.0
+
+
+def part(x, loss):
+    return loss if x.sum() > 5 else loss.detach()
+
+
+meters = {"loss": Meter(), "other": Meter()}
+for x in torch.ones(6, 1, 2):
+    loss = net(x).pow(2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    meters["loss"].total = meters["loss"].total + loss
+    meters["other"].total = meters["other"].total + part(x, loss)
+"""
+
+
+def test_what_is_kept_under_another_key_confirms_nothing(judged: Judge) -> None:
+    said = {one.facts.holder: one.evidence.verdict if one.evidence else "" for one in judged(BY_KEY)}
+    assert said.get("meters['loss'].total") == "confirmed"
+    assert said.get("meters['other'].total") != "confirmed"
