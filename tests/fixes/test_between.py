@@ -111,6 +111,8 @@ HOOKS_ELSEWHERE = {
 CHECKPOINTS = {
     "as a function": ("from torch.utils.checkpoint import checkpoint", "checkpoint"),
     "as a module": ("import torch.utils.checkpoint as cp", "cp.checkpoint"),
+    "over lines": ("from torch.utils import (\n    checkpoint,\n)", "checkpoint.checkpoint"),
+    "of a package": ("import torch.utils.checkpoint\nfrom torch import utils", "utils.checkpoint.checkpoint"),
 }
 KEEPING = """\
 import torch as _torch

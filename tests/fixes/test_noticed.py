@@ -43,6 +43,12 @@ KEEPS = {
 }
 ENDS = {
     "an array": "\ntry:\n    print(kept[-1].numpy() is None)\nexcept Exception as error:\n    print(type(error))",
+    "an array in a test": "\nimport unittest\n"
+    "with unittest.TestCase().assertRaises(RuntimeError):\n    kept[-1].numpy()",
+    "an array in a block of its own": "\nclass Quiet:\n    def __enter__(self): pass\n"
+    "    def __exit__(self, *e): return True\nwith Quiet():\n    print(kept[-1].numpy() is None)",
+    "an array in a function": "\ndef array(x): return x.numpy()\ndef shape(x): return array(x).shape\n"
+    "try:\n    print(shape(kept[-1]))\nexcept RuntimeError:\n    print('graph')",
     "an array of another": "import numpy\ntry:\n    print(numpy.asarray(torch.stack(kept)).shape)\n"
     "except Exception:\n    print('graph')",
     "formatted": "print(f'{float(total):.2f}')",

@@ -16,7 +16,9 @@ from tapecheck.fixes.visible import may_be_given
 from tapecheck.source.nodes import id_of, method_called
 from tapecheck.tape import InPlace
 
-_OWN_BACKWARD = re.compile(r"\bclass\s+\w+\s*\([^)]*\bFunction\b")
+_OWN_BACKWARD = re.compile(
+    r"\bclass\s+\w+\s*\([^)]*\bFunction\b|@staticmethod\b[^\n]*\n(?:\s*@[^\n]*\n)*\s*def\s+backward\b"
+)
 _SPEAKING = "grad"
 _HARMLESS = frozenset((
     "enable_grad", "grad_fn", "is_grad_enabled", "no_grad", "requires_grad", "requires_grad_", "set_grad_enabled",

@@ -9,7 +9,9 @@ from tapecheck.fixes.overloaded import texts
 
 _REGISTERING = re.compile(r"\bregister_(?:\w+_)?(?:pre)?hook\b|\bsaved_tensors_hooks\b")
 """What registers a hook with a tensor, a module, a node, an optimizer, or for what is saved."""
-_COMPUTING_AGAIN = re.compile(r"\btorch\.utils\.checkpoint\b|\btorch\.utils\s+import\b[^\n]*\bcheckpoint\b")
+_COMPUTING_AGAIN = re.compile(
+    r"\btorch\.utils\.checkpoint\b|\btorch\.utils\s+import\s*(?:\([^)]*|[^\n]*)\bcheckpoint\b|\butils\.checkpoint\b"
+)
 
 
 def registers_hook(context: Context) -> bool:

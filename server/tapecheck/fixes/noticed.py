@@ -81,11 +81,34 @@ def _check(context: Context, code: Code, node: ast.AST, what: str) -> str:
     return f"Check line {getattr(node, 'lineno', 1)}{where}, which {what}."
 
 
+_CATCHING = frozenset(("assertRaises", "assertRaisesRegex", "raises", "suppress"))
+"""Context managers of contextlib, unittest and pytest that take exceptions."""
+
+
 def _surviving(code: Code) -> Iterator[ast.AST]:
     """Yield the blocks that go on where something in them refuses a value with a graph."""
     tried: list[ast.Try | ast.With] = [node for node in of_kind(code.tree, ast.Try) if any(map(_takes, node.handlers))]
-    tried += [node for node in of_kind(code.tree, ast.With) if _suppresses(node)]
-    yield from (node for node in tried if any(_refuses(code, part) for one in node.body for part in ast.walk(one)))
+    tried += [node for node in of_kind(code.tree, ast.With) if _suppresses(code, node)]
+    refusing = _refusing(code) if tried else set()
+    for node in tried:
+        parts = (part for one in node.body for part in ast.walk(one))
+        if any(_refuses(code, part) or _called_in(part) in refusing for part in parts):
+            yield node
+
+
+def _refusing(code: Code) -> set[str]:
+    """Return the names of a file's functions in which something refuses a value with a graph, if only in a call."""
+    inside = {one.name: list(ast.walk(one)) for one in of_kind(code.tree, ast.FunctionDef)}
+    found = {name for name, parts in inside.items() if any(_refuses(code, part) for part in parts)}
+    while True:
+        more = {name for name, parts in inside.items() if not found.isdisjoint(map(_called_in, parts))} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _called_in(node: ast.AST) -> str | None:
+    return last_name(node.func) if isinstance(node, ast.Call) else None
 
 
 def _takes(handler: ast.ExceptHandler) -> bool:
@@ -94,8 +117,20 @@ def _takes(handler: ast.ExceptHandler) -> bool:
     return not kinds.isdisjoint(("BaseException", "Exception", "RuntimeError", "TypeError", "ValueError"))
 
 
-def _suppresses(block: ast.With) -> bool:
-    return any(last_name(part.func) == "suppress" for item in block.items for part in of_kind(item, ast.Call))
+def _suppresses(code: Code, block: ast.With) -> bool:
+    """Return whether a block may take what is raised in it, as those of tests and the program's own `__exit__` do."""
+    called = {last_name(part.func) for item in block.items for part in of_kind(item, ast.Call)}
+    return not called.isdisjoint(_CATCHING) or any(
+        one.name in called and any(_takes_errors(part) for part in one.body) for one in of_kind(code.tree, ast.ClassDef)
+    )
+
+
+def _takes_errors(part: ast.stmt) -> bool:
+    """Return whether a statement of a class is an `__exit__` that returns more than nothing."""
+    if not isinstance(part, ast.FunctionDef) or part.name != "__exit__":
+        return False
+    given = [node.value for node in of_kind(part, ast.Return) if node.value is not None]
+    return any(not isinstance(value, ast.Constant) or bool(value.value) for value in given)
 
 
 def _telling_apart(code: Code) -> Iterator[ast.AST]:
