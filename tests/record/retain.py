@@ -120,7 +120,7 @@ def wrong(found: list[Program], tally: Counter[str]) -> list[str]:
         for program, path in zip(found, paths, strict=True):
             path.write_text(program.text)
             rows = ",".join(map(str, program.lines))
-            requests.append((str(path), str(path.with_suffix(".jsonl")), [f"{path}:{rows}"]))
+            requests.append((str(path), str(path.with_suffix(".jsonl")), ["--watch", f"{path}:{rows}"]))
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             pool.apply(_run_all, (requests,))
         for program, path in zip(found, paths, strict=True):

@@ -73,7 +73,8 @@ class LoopRun:
 
     `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
     many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length,
-    `ahead` whether a guard or a place that comes round again is, which it did not come to.
+    `ahead` whether a guard or a place that comes round again is, which it did not come to, `every` whether each
+    iteration was looked at for what it keeps.
     """
 
     event: Loop
@@ -84,6 +85,7 @@ class LoopRun:
     usual: int | None = None
     settled: bool = False
     ahead: bool = False
+    every: bool = False
 
     @property
     def repeats(self) -> bool:
@@ -214,7 +216,7 @@ class Reading:
             case LoopEnd() if event.loop in self.loops:
                 loop = self.loops[event.loop]
                 loop.end, loop.more, loop.usual = position, event.more, event.usual
-                loop.settled, loop.ahead = event.settled, event.ahead
+                loop.settled, loop.ahead, loop.every = event.settled, event.ahead, event.every
             case Optimizer():
                 self.optimizers[event.id] = event
                 self.optimizers_made.setdefault(event.id, []).append((position, event))

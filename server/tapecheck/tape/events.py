@@ -528,7 +528,8 @@ class LoopEnd:
 
     `usual` is how many it has where options keep their defaults, if that is fewer. `settled` says that nobody knows
     the length: the dry run settled on one, so that the loop came to its end. `ahead` says that there is something which
-    it did not come to: a guard (`if len(kept) > 5:`), or places that come round again.
+    it did not come to: a guard (`if len(kept) > 5:`), or places that come round again. `every` says whether each
+    iteration was looked at for what it keeps: a recorded run looks at some.
     """
 
     loop: int
@@ -537,6 +538,7 @@ class LoopEnd:
     usual: int | None = None
     settled: bool = False
     ahead: bool = False
+    every: bool = True
 
 
 @built_directly

@@ -393,8 +393,10 @@ def _from_before(reading: Reading, held: Held) -> frozenset[int]:
 def _is_let_go(held: Held, group: list[Held]) -> bool:
     """Return whether whole iterations behind those in which a holder grew had nothing of earlier ones in it."""
     last = max(held.nodes)
-    return last + 1 < held.loop.iterations and not any(
-        other.holder == held.holder and max(other.nodes) > last for other in group
+    return (
+        held.loop.every
+        and last + 1 < held.loop.iterations
+        and not any(other.holder == held.holder and max(other.nodes) > last for other in group)
     )
 
 
