@@ -90,6 +90,11 @@ class Report:
     def error(self) -> str | None:
         return self.source.error
 
+    @property
+    def texts(self) -> list[str]:
+        """Return the texts of the program's files: the checked one, and what its imports led to."""
+        return [self.source.text, *(text for text in self.interpretation.read.values() if text is not None)]
+
     def retained(self) -> frozenset[tuple[str, int]]:
         """Return the lines of other files where this program runs a backward that retains its graph for something."""
         needless = {one.span for one in self.elsewhere if one.code == NeedlessRetainGraph.code}

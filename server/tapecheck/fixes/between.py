@@ -10,7 +10,6 @@ from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.hooks import registers_hook, runs_in_backward
-from tapecheck.fixes.overloaded import texts
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.visible import may_be_given
 from tapecheck.source.nodes import id_of, method_called
@@ -95,7 +94,7 @@ def gradients_add_up(context: Context) -> bool:
     """Return whether the gradient of a sum is the sum of the gradients, and who gets it does nothing else with it: no
     hook, and no backward of the program's own, is in its files.
     """
-    return not runs_in_backward(context) and not any(_OWN_BACKWARD.search(text) for text in texts(context.report))
+    return not runs_in_backward(context) and not any(_OWN_BACKWARD.search(text) for text in context.report.texts)
 
 
 def only_backward(statements: Sequence[ast.stmt]) -> bool:

@@ -11,7 +11,7 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.hooks import registers_hook
 from tapecheck.fixes.noticed import lists_names
 from tapecheck.fixes.ops import hands_back, op_called
-from tapecheck.fixes.overloaded import has_items, has_operator, texts
+from tapecheck.fixes.overloaded import has_items, has_operator
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import attr_of, given_to, id_of, is_literal, of_kind
 from tapecheck.tape import Node, Span
@@ -64,7 +64,7 @@ def keeps_type(context: Context, change: ast.AugAssign | ast.Call) -> bool:
     given = [change.value] if isinstance(change, ast.AugAssign) else given_to(change)
     if all(_is_number(context.code, one) for one in given):
         return True
-    return not any(_OTHER_TYPES.search(text) for text in texts(context.report))
+    return not any(_OTHER_TYPES.search(text) for text in context.report.texts)
 
 
 def _is_number(code: Code, value: ast.expr) -> bool:

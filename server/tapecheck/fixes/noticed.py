@@ -49,29 +49,34 @@ _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
 
 def asks_for_graphs(context: Context) -> bool:
     """Return whether a file that has a part in the finding asks of a value, not of a parameter, for its graph."""
-    return any(True for code in context.files for _ in _asking(code.tree))
+    return any(next(_asking(code.tree), None) is not None for code in context.files)
 
 
 def doubt_of_detaching(context: Context) -> str:
     """Return what to check where the program may see that a value is another object without a graph; else nothing."""
+    # A file is the same for all findings of a report, and each of them has several strategies that ask.
+    known: dict[tuple[str, str], tuple[ast.AST, str] | None] = context.report.kept.setdefault("noticing", {})
     for code in context.files:
-        noticing = [
-            (next(_asking(code.tree), None), "asks whether there is a graph"),
-            (next(_telling_apart(code), None), "asks which object a value is"),
-            (next(_surviving(code), None), "goes on where something refuses a value with a graph"),
-        ]
-        for node, what in noticing:
-            if node is not None:
-                return _check(context, code, node, what)
+        key = code.source.path, code.source.text
+        if key not in known:
+            known[key] = next(_noticing(code), None)
+        noticing = known[key]
+        if noticing is not None:
+            return _check(context, code, *noticing)
     return ""
+
+
+def _noticing(code: Code) -> Iterator[tuple[ast.AST, str]]:
+    """Yield what in a file may see that a value is another object without a graph, each with what it does."""
+    yield from ((node, "asks whether there is a graph") for node in _asking(code.tree))
+    yield from ((node, "asks which object a value is") for node in _telling_apart(code))
+    yield from ((node, "goes on where something refuses a value with a graph") for node in _surviving(code))
 
 
 def doubt_of_recording(context: Context) -> str:
     """Return what to check where values may have graphs that had none: what refuses one, or asks for it."""
-    for code in context.files:
-        for node in of_kind(code.tree, ast.AST):
-            if _refuses(code, node):
-                return _check(context, code, node, "may refuse a value with a graph")
+    if (refusal := next(_refusals(context), None)) is not None:
+        return _check(context, *refusal, "may refuse a value with a graph")
     asking = ((code, node) for code in context.files for node in _asking(code.tree))
     return next((_check(context, code, node, "asks whether there is a graph") for code, node in asking), "")
 
@@ -155,7 +160,11 @@ def _is_no_tensor(code: Code, node: ast.expr, defined: set[str]) -> bool:
 
 def refuses_graphs(context: Context) -> bool:
     """Return whether a file that has a part in the finding calls what raises where a value has a graph."""
-    return any(_refuses(code, node) for code in context.files for node in ast.walk(code.tree))
+    return next(_refusals(context), None) is not None
+
+
+def _refusals(context: Context) -> Iterator[tuple[Code, ast.AST]]:
+    return ((code, node) for code in context.files for node in of_kind(code.tree, ast.AST) if _refuses(code, node))
 
 
 def _refuses(code: Code, node: ast.AST) -> bool:

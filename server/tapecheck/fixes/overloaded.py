@@ -21,12 +21,6 @@ _OF_TENSORS = ("__torch_function__", "__torch_dispatch__", "TorchFunctionMode", 
 """By these a program sees every op."""
 
 
-def texts(report: Report) -> list[str]:
-    """Return the texts of the program's files: the checked one, and what its imports led to."""
-    read = report.interpretation.read.values()
-    return [report.source.text, *(text for text in read if text is not None)]
-
-
 def has_operator(report: Report, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.AugAssign) -> bool:
     """Return whether a class of the program may say itself what an operator does."""
     operators = node.ops if isinstance(node, ast.Compare) else [node.op]
@@ -42,8 +36,8 @@ def has_items(report: Report) -> bool:
 def sees_store(report: Report, attribute: str) -> bool:
     """Return whether a class of the program may do something where an attribute of that name is set."""
     setter = re.compile(rf"@{re.escape(attribute)}\.setter\b|\b{re.escape(attribute)}\s*=\s*property\(")
-    return _mention(report, "__setattr__", "__set__") or any(setter.search(text) for text in texts(report))
+    return _mention(report, "__setattr__", "__set__") or any(setter.search(text) for text in report.texts)
 
 
 def _mention(report: Report, *names: str) -> bool:
-    return any(name in text for text in texts(report) for name in names)
+    return any(name in text for text in report.texts for name in names)

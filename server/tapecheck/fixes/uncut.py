@@ -25,6 +25,7 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
     spots = [spot for span in spans if (spot := code.expression_at(span)) is not None]
     if asks_for_graphs(context):
         return False
+    refusing = refuses_graphs(context)
     native = {
         place for tape in context.tapes for one in tape.events if isinstance(one, Node) for place in frames(one.at)
     }
@@ -33,7 +34,7 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
         inside = {id(part) for spot in spots for part in of_kind(spot, ast.expr)}
         names = _names(code, spots, nodes)
         for node in nodes:
-            if _leaves(node, inside, names) and refuses_graphs(context):
+            if refusing and _leaves(node, inside, names):
                 return False
             if (
                 not shown

@@ -169,16 +169,13 @@ class _Scan:
 
     def elements(self, value: tuple[Value, ...] | List | Dict | Set, path: str, owner: _Owner, key: Hashable) -> bool:
         if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
-            objects = (
-                [(n, item) for n, item in enumerate(value) if isinstance(item, Instance)]
-                if isinstance(value, tuple)
-                else []
-            )
+            # A tuple never changes, but what it has does.
+            fixed = value if isinstance(value, tuple) else ()
+            objects = [(number, item) for number, item in enumerate(fixed) if isinstance(item, Instance)]
             tensors = tensors_in(value, into_objects=not objects)
             if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
                 self.hold(_place(owner, key), path, tensors, self.bound_of(value))
             for number, item in objects:
-                # A tuple never changes, but what it has does.
                 self.entry(item, f"{path}[{number}]", _NOWHERE, number)
         elif isinstance(value, Dict):
             self.mapping(value, path)

@@ -24,6 +24,7 @@ _CALLS = 8
 _PASSES = 3
 """So many calls of modules by a single forward pass, whose lines may run several times for each."""
 _LINES = 4
+"""So many line events at most one such pass is taken to have: a call over several lines has some for each."""
 _MAX_NODES = 100_000
 _MAX_DEPTH = 4
 _KEY = "_unused"

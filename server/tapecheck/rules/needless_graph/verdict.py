@@ -21,7 +21,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         calls = _calls(worst["recorded-calls"])
         return Evidence(
             "confirmed",
-            f"no backward walked the graphs of the {calls} looked at; each kept up to "
+            f"no backward walked the graphs of the {calls}; each kept up to "
             f"{bytes_text(worst['graph-bytes'])} of saved tensors",
             None,
             {
@@ -30,20 +30,18 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
                 "saved_bytes": worst["graph-bytes"],
             },
         )
-    if finding.facts.loop is None and 0 < sum(each["walked-graphs"] for each in seen) < sum(
-        each["recorded-calls"] for each in seen
-    ):
+    walked, alone = sum(each["walked-graphs"] for each in seen), finding.facts.loop is None
+    if alone and 0 < walked < sum(each["recorded-calls"] for each in seen):
         # One line may have a pass that trains and one that evaluates.
         return None
-    if any(each["walked-graphs"] for each in seen):
-        walked = sum(each["walked-graphs"] for each in seen)
-        here = "by this line" if finding.facts.loop is None else "in this loop"
+    if walked:
+        here = "by this line" if alone else "in this loop"
         return Evidence("refuted", f"a backward walked {walked} of the graphs that modules built {here}")
     if seen:
         calls = _calls(sum(each["module-calls"] for each in seen))
-        return Evidence("refuted", f"the {calls} looked at recorded no graph")
+        return Evidence("refuted", f"the {calls} recorded no graph")
     return None
 
 
 def _calls(count: int) -> str:
-    return "1 module call that was" if count == 1 else f"{count} module calls that were"
+    return "1 module call that was looked at" if count == 1 else f"{count} module calls that were looked at"
