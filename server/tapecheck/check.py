@@ -7,7 +7,7 @@ import copy
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -325,8 +325,8 @@ def check(
     def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
         return resting_on(judge(list(tapes), select=resting, read=read))
 
-    def lacks(tapes: Sequence[Tape]) -> bool:
-        return any(judge(list(tapes), select=[code], read=read) for code in unfinished)
+    def lacks(tapes: Sequence[Tape]) -> Iterator[bool]:
+        return (one.certain for code in unfinished for one in judge(list(tapes), select=[code], read=read))
 
     facts = facts_for(project)
     asked = (tuple(codes), facts, project.setup.effort)

@@ -61,6 +61,10 @@ MAX_TURNED = 2
 """Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody. Those of which one
 at most can hold count as one.
 """
+MOST_TOGETHER = 16
+"""Ways of one start that answer two conditions otherwise of which neither showed anything alone, or one in turns: all
+pairs of six, for a finding that says that something never comes.
+"""
 MOST_CALLEES = 20
 """Functions that are read to learn that a call builds no graph of its own; with more it is taken to build one."""
 MOST_LIVED = 200

@@ -21,7 +21,7 @@ from tapecheck.interpret.explore.results import Condition, CutShort, Explored, I
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
-from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
+from tapecheck.interpret.explore.ways import Way, names_that_matter, single_ways, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
@@ -139,6 +139,7 @@ class Exploration:
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.dull, names)
+        self.queue.note(single_ways(way, world, watcher, following))
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
-from tapecheck.interpret.explore.ways import Way
+from tapecheck.interpret.explore.ways import Way, together
 from tapecheck.interpret.state import Place
 
 
@@ -27,6 +29,10 @@ class Queue:
     """Ways that no verdict hangs on so far, each with what one could hang on."""
     _last: bool = False
     """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
+    _single: dict[Place, Way] = field(default_factory=dict)
+    """The ways that answer one condition otherwise, for good."""
+    _combined: bool = False
+    """Whether these were tried together, too."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,15 +74,22 @@ class Queue:
         elif watched is not None and only_certainty:
             self._deferred.append((way, watched))
 
+    def note(self, ways: Iterable[Way]) -> None:
+        """Note ways that answer one condition otherwise, whether or not they are tried alone."""
+        for way in ways:
+            assert way.turned is not None
+            self._single.setdefault(way.turned, way)
+
     def take(self, dull: Collection[Place]) -> Way | None:
         """Take the next way out; None where it has nothing to show since others were run.
 
         `dull` are the conditions whose other answer made no other graph.
         """
         way = self._waiting.popleft()
-        if way.turned in dull and len(way.policy.patterns) > 1:
-            return None
         key = way.policy.key()
+        if way.turned in dull and len(way.policy.patterns) > 1 and not way.together:
+            self._tried.discard(key)
+            return None
         why = self._resting.pop(key, None)
         if why is None or self._asks_for(why):
             return way
@@ -95,6 +108,11 @@ class Queue:
         if not self._waiting and self._deferred and not self._last:
             self._last = True
             self._take_up()
+        if not self._waiting and self._single and not self._combined and self.wanted.claiming:
+            # What is said never to come may take what two conditions do, of which neither shows anything alone.
+            self._combined = True
+            untried = filter(self.add, together(self._single.values()))
+            deque(itertools.islice(untried, limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:
         ready = [(way, why) for way, why in self._deferred if self._asks_for(why)]

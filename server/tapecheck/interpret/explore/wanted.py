@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.explore.results import Explored
@@ -13,8 +13,10 @@ Lines = set[tuple[str, int]]
 """Lines of files, by path and number."""
 Ask = Callable[[Sequence[Tape]], Lines]
 """What gives the lines that the findings over some tapes rest on."""
-Lacks = Callable[[Sequence[Tape]], bool]
-"""What says whether a finding over some tapes is that something never comes, which any further way may bring."""
+Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
+"""What gives, for each finding over some tapes that something never comes, which any further way may bring, whether it is
+certain.
+"""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,16 @@ class Wanted:
     def lacking(self) -> bool:
         """Whether a finding so far says that something never comes."""
         if self._lacking is None:
-            self._lacking = self.lacks is not None and self.lacks(self._tapes)
+            self._lacking = any(True for _ in self._lacks())
         return self._lacking
+
+    @property
+    def claiming(self) -> bool:
+        """Whether one says so for certain."""
+        return self.lacking and any(self._lacks())
+
+    def _lacks(self) -> Iterator[bool]:
+        return self.lacks(self._tapes) if self.lacks is not None else iter(())
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import WRAPPING
@@ -28,7 +29,8 @@ class Way:
     """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
 
     `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `once`
-    whether nothing hangs on how it is answered together with others.
+    whether nothing hangs on how it is answered together with others, `together` whether conditions that showed nothing
+    one by one are answered otherwise at the same time.
     """
 
     policy: Policy
@@ -36,6 +38,7 @@ class Way:
     default: bool = True
     repeated: bool = False
     once: bool = False
+    together: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -47,9 +50,7 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
     patterns = way.policy.patterns
     found: list[Way] = []
     if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
-        for pattern in ((way.default, not way.default), (not way.default, way.default)):
-            policy = Policy({**patterns, way.turned: pattern}, way.policy.by_default)
-            found.append(Way(policy, way.turned, way.default))
+        found += in_turns(way)
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) <= limits.MAX_TURNED:
@@ -69,6 +70,35 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
             policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
             found.append(Way(policy, place, asked.default, asked.times > 1, once))
     return found
+
+
+def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[Way]) -> Iterator[Way]:
+    """Yield the ways that answer one condition otherwise and nothing else, of those of a way that was run: those that
+    ways which follow from it answer otherwise, and those that something hangs on in it.
+    """
+    places = {one.turned for one in following}
+    for place, asked in world.choices.asked.items():
+        if place in places or watcher.stake(place) is not Stake.NOTHING:
+            policy = Policy({place: (not asked.default,)}, way.policy.by_default)
+            yield Way(policy, place, asked.default, asked.times > 1)
+
+
+def in_turns(way: Way) -> Iterator[Way]:
+    """Yield the ways that answer a condition now in one way and now in the other."""
+    assert way.turned is not None
+    for pattern in ((way.default, not way.default), (not way.default, way.default)):
+        policy = Policy({**way.policy.patterns, way.turned: pattern}, way.policy.by_default)
+        yield Way(policy, way.turned, way.default)
+
+
+def together(ways: Collection[Way]) -> Iterator[Way]:
+    """Yield the ways that answer two conditions otherwise, of ways that do so with one each, then those in turns."""
+    for one, other in itertools.combinations(ways, 2):
+        policy = Policy({**one.policy.patterns, **other.policy.patterns}, other.policy.by_default)
+        yield Way(policy, other.turned, other.default, together=True)
+    for way in ways:
+        if way.repeated:
+            yield from (replace(turn, together=True) for turn in in_turns(way))
 
 
 def _heads(world: World) -> dict[Place, Place]:

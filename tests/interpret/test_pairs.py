@@ -1,0 +1,88 @@
+"""Conditions that show nothing one by one: what two of them do together, or one in turns, is looked for before anything
+is said never to come.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+_PROGRAM = """\
+import random
+import torch
+from torch import nn
+
+net = nn.Linear(2, 1)
+held, again, both = None, [], {"loss": None}
+for x in torch.ones(6, 1, 2):
+    loss = net(x).pow(2).sum()
+    FIRST
+    loss.backward(retain_graph=True)
+    SECOND
+    THIRD
+"""
+_KEEPS = {
+    "or its value": "held = loss.detach() if COIN else loss",
+    "or nothing": "held = loss\nif COIN:\n    held = None",
+    "in a list": "again = []\nif COIN:\n    again.append(loss)",
+    "in a dict": 'both["loss"] = None if COIN else loss',
+    "in turns": "if held is not None and COIN:\n    again.append(held)\nheld = loss",
+    "in its place": "if COIN:\n    loss = net(x).sum()\nheld = loss",
+}
+_LETS_GO = {
+    "never": "pass",
+    "the tensor": "if COIN:\n    held = None",
+    "the list": "if COIN:\n    again.clear()",
+    "both": "if COIN:\n    held, again = None, []",
+    "the entry": 'if COIN:\n    both["loss"] = None',
+}
+_WALKS = {
+    "the tensor": "if held is not None and held.requires_grad:\n    held.backward(); held = None",
+    "the list": "for one in again:\n    one.backward()\nagain = []",
+    "on a condition": "if COIN:\n    if held is not None and held.grad_fn is not None:\n        held.backward(); held = None",
+    "the entry": 'if both["loss"] is not None:\n    both["loss"].backward()',
+}
+
+
+def _indented(lines: str) -> str:
+    return lines.replace("\n", "\n    ")
+
+
+def _written() -> dict[str, str]:
+    return {
+        ", ".join(names): _PROGRAM.replace("FIRST", _indented(_KEEPS[names[0]]))
+        .replace("SECOND", _indented(_LETS_GO[names[1]]))
+        .replace("THIRD", _indented(_WALKS[names[2]]))
+        for names in itertools.product(_KEEPS, _LETS_GO, _WALKS)
+    }
+
+
+def _raises(program: str) -> bool:
+    """Whether torch needs the argument for some answers to the conditions."""
+    code = compile(program.replace("retain_graph=True", "").replace("COIN", "coins.random() < 0.5"), "program", "exec")
+    for seed in range(24):
+        try:
+            exec(code, {"coins": random.Random(seed)})
+        except RuntimeError as error:
+            assert "second time" in str(error)
+            return True
+    return False
+
+
+def test_an_argument_that_some_answers_need_is_not_safely_dropped() -> None:
+    pytest.importorskip("torch")
+    programs = _written()
+    needed = {name for name, program in programs.items() if _raises(program)}
+    told = set()
+    for name, program in programs.items():
+        report = check(from_text(program.replace("COIN", "random.random() < 0.5"), "program.py"))
+        if any(one.code == "TAPE301" and one.certain for one in report.findings):
+            told.add(name)
+    assert 20 < len(needed) < len(programs) - 20
+    assert sorted(told & needed) == []
+    assert len(told) > 0.9 * (len(programs) - len(needed))
