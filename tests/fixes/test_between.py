@@ -101,6 +101,24 @@ ADDED = {
     "a loop": "for loss in losses:\n        loss.backward()",
     "a loop with more": "for loss in losses:\n        print(float(loss))\n        loss.backward()",
 }
+# Lists of a loop that the program comes to once; what chooses their losses chooses none of them here.
+CHOSEN = {
+    "a list with a condition": "losses = [h.sum() * k for k in range(3) if random.random() > 2]",
+    "a list of what has one": "some = [k for k in range(3) if random.random() > 2]\nlosses = [h.sum() for _ in some]",
+    "a filter": "losses = [h.sum() * k for k in filter(lambda _: random.random() > 2, range(3))]",
+    "a filled list": "losses = []\nfor k in range(3):\n    if random.random() > 2: losses.append(h.sum() * k)",
+    "a list that is extended": "losses = []\nif random.random() > 2: losses.extend([h.sum(), h.prod()])",
+    "a full list": "losses = [h.sum() * k for k in range(3)]",
+    "a list filled at any rate": "losses = []\nfor k in range(3): losses.append(h.sum() * k)",
+}
+ONCE = """\
+import random
+h = (w * 2).exp()
+{chosen}
+for loss in losses:
+    loss.backward()
+print(w.grad)
+"""
 HOOKS_ELSEWHERE = {
     "a hook by another name": "from torch.autograd.graph import register_multi_grad_hook as told\n"
     "told((w,), lambda gs: print('hook'))",
@@ -146,6 +164,8 @@ def _programs() -> dict[str, str]:
     for (length, losses), (name, loop) in product(LENGTHS.items(), ADDED.items()):
         text = TWO.format(pre=losses, first=loop, between="pass", second="pass")
         texts[f"{name} over {length}"] = HEAD.format(setup=f"{SETUP}counts = [2, 0]\n") + text
+    for name, chosen in CHOSEN.items():
+        texts[name] = HEAD.format(setup=SETUP) + ONCE.format(chosen=chosen)
     return texts
 
 
@@ -163,6 +183,7 @@ def test_one_backward_for_several_computes_what_several_would(tmp_path: Path) ->
         assert meant["exception"] is None, f"{after}\n{meant['message']}"
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert _is_same(meant["output"], now["output"]), f"{title}\n{after}\n{meant['output']}\n{now['output']}"
+    assert titles["a full list"] and titles["a list filled at any rate"]
     long = ("a display", "as many as a range", "a split")
     for name in ("nothing", "print", "a loop of losses", "a loop of heads", *(f"a loop over {one}" for one in long)):
         assert titles[name], name

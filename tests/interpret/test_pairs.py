@@ -44,7 +44,7 @@ _LETS_GO = {
 _WALKS = {
     "the tensor": "if held is not None and held.requires_grad:\n    held.backward(); held = None",
     "the list": "for one in again:\n    one.backward()\nagain = []",
-    "on a condition": "if COIN:\n    if held is not None and held.grad_fn is not None:\n        held.backward(); held = None",
+    "on a condition": "if COIN:\n    if held is not None and held.requires_grad:\n        held.backward(); held = None",
     "the entry": 'if both["loss"] is not None:\n    both["loss"].backward()',
 }
 

@@ -13,14 +13,46 @@ _OF_DICTS = frozenset(("items", "keys", "values"))
 _IN_PIECES = frozenset(("chunk", "split", "tensor_split"))
 """Ops of torch that give one tensor at least, even of one that has no elements."""
 _SHRINKING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_FILLING = frozenset(("add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"))
 _MOST_NAMES = 4
 """Names followed from the loop to what they are given."""
 
 
 def is_entered_with_some(code: Code, loop: ast.For) -> bool:
     """Return whether a loop that had iterations once has some each time that the program comes to it."""
-    once = code.function(loop) is code.tree and not code.loops(loop)
-    return once or _has_some(code, loop.iter, _MOST_NAMES)
+    if code.function(loop) is code.tree and not code.loops(loop):
+        return not _is_chosen(code, loop.iter, _MOST_NAMES)
+    return _has_some(code, loop.iter, _MOST_NAMES)
+
+
+def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
+    """Return whether a condition stands in front of each of some values: in other data none of them may be there."""
+    if isinstance(values, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+        return any(one.ifs or _is_chosen(code, one.iter, names) for one in values.generators)
+    if isinstance(values, ast.Call):
+        if code.path(values.func) == "builtins.filter":
+            return True
+        parts = [values.func.value] if isinstance(values.func, ast.Attribute) else values.args
+        return any(_is_chosen(code, one, names) for one in parts)
+    name = dotted(values)
+    if name is None or names == 0:
+        return False
+    stores = [one for one in code.stores(code.tree, name) if isinstance(one, (ast.Assign, ast.AnnAssign))]
+    given = [one.value for one in stores if one.value is not None]
+    puts = [
+        node
+        for node in of_kind(code.tree, ast.Call)
+        if attr_of(node.func) in _FILLING and isinstance(node.func, ast.Attribute) and dotted(node.func.value) == name
+    ]
+    if puts:
+        return not any(_has_some(code, one, names - 1) for one in given) and all(
+            _on_condition(code, one) for one in puts
+        )
+    return any(_is_chosen(code, one, names - 1) for one in given)
+
+
+def _on_condition(code: Code, node: ast.AST) -> bool:
+    return any(isinstance(one, (ast.If, ast.IfExp, ast.Match, ast.Try)) for one in code.parents(node))
 
 
 def _has_some(code: Code, values: ast.expr, names: int) -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import Code, root_name
+from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import id_of, last_name, of_kind, walk
-from tapecheck.tape import Hold, Span
+from tapecheck.source.nodes import attr_of, id_of, last_name, of_kind, walk
+from tapecheck.tape import Bind, Hold, Span
 
 _ASKING = frozenset((
     "grad_fn", "is_grad_enabled", "is_inference", "is_inference_mode_enabled", "is_leaf", "register_hook",
@@ -42,6 +42,9 @@ REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
 """Methods of tensors that raise where there is a graph."""
 _OF_OBJECTS = frozenset(("builtins.id", "operator.is_", "operator.is_not", "weakref.ref", "weakref.proxy"))
 """Functions that are about an object, whatever its value."""
+_HASHING = frozenset(("builtins.dict.fromkeys", "builtins.frozenset", "builtins.set", "collections.Counter"))
+_BY_ELEMENT = frozenset(("count", "discard", "index", "remove"))
+"""Methods of lists and sets that look for an element."""
 _SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
 _STORING = frozenset(("add", "append", "appendleft", "extend", "insert", "popleft", "setdefault", "update"))
 _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
@@ -59,17 +62,18 @@ def doubt_of_detaching(context: Context) -> str:
     for code in context.files:
         key = code.source.path, code.source.text
         if key not in known:
-            known[key] = next(_noticing(code), None)
+            known[key] = next(_noticing(context, code), None)
         noticing = known[key]
         if noticing is not None:
             return _check(context, code, *noticing)
     return ""
 
 
-def _noticing(code: Code) -> Iterator[tuple[ast.AST, str]]:
+def _noticing(context: Context, code: Code) -> Iterator[tuple[ast.AST, str]]:
     """Yield what in a file may see that a value is another object without a graph, each with what it does."""
     yield from ((node, "asks whether there is a graph") for node in _asking(code.tree))
     yield from ((node, "asks which object a value is") for node in _telling_apart(code))
+    yield from ((node, "finds a tensor by which object it is") for node in _finding(code, _with_graphs(context)))
     yield from ((node, "goes on where something refuses a value with a graph") for node in _surviving(code))
 
 
@@ -147,6 +151,41 @@ def _telling_apart(code: Code) -> Iterator[ast.AST]:
             if isinstance(operator, (ast.Is, ast.IsNot)) and not any(_is_no_tensor(code, one, defined) for one in pair):
                 yield node
     yield from (node for node in of_kind(code.tree, ast.Call) if code.path(node.func) in _OF_OBJECTS)
+
+
+def _with_graphs(context: Context) -> frozenset[str]:
+    """Return the names of tensors that have a graph, and of what holds them."""
+    return frozenset(
+        event.holder if isinstance(event, Hold) else event.name
+        for tape in context.tapes
+        for event in tape.events
+        if isinstance(event, Hold) or (isinstance(event, Bind) and event.node is not None)
+    )
+
+
+def _finding(code: Code, names: frozenset[str]) -> Iterator[ast.AST]:
+    """Yield what looks values with such names up: a set, the keys of a dict and `in` tell tensors by their identity."""
+    for node in of_kind(code.tree, ast.AST):
+        parts = [part for part in _looked_up(code, node) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
+        if any(dotted(part) in names or root_name(part) in names for part in parts):
+            yield node
+
+
+def _looked_up(code: Code, node: ast.AST) -> Iterable[ast.expr | None]:
+    match node:
+        case ast.Subscript(slice=key):
+            return [key]
+        case ast.Dict(keys=keys):
+            return keys
+        case ast.DictComp(key=key):
+            return [key]
+        case ast.Set(elts=parts):
+            return parts
+        case ast.Compare() if any(isinstance(one, (ast.In, ast.NotIn)) for one in node.ops):
+            return [node.left]
+        case ast.Call() if attr_of(node.func) in _BY_ELEMENT or code.path(node.func) in _HASHING:
+            return node.args
+    return ()
 
 
 def _is_no_tensor(code: Code, node: ast.expr, defined: set[str]) -> bool:
