@@ -376,7 +376,15 @@ for x in torch.ones(6, 1, 2):
 """
 
 
-def test_what_is_kept_under_another_key_confirms_nothing(judged: Judge) -> None:
-    said = {one.facts.holder: one.evidence.verdict if one.evidence else "" for one in judged(BY_KEY)}
-    assert said.get("meters['loss'].total") == "confirmed"
-    assert said.get("meters['other'].total") != "confirmed"
+KEYS = {"by-key": ("'loss'", "'other'"), "by-index": ("0", "1")}
+CONTAINERS = {"by-key": '{"loss": Meter(), "other": Meter()}', "by-index": "(Meter(), Meter())"}
+
+
+@pytest.mark.parametrize("how", KEYS)
+def test_what_is_kept_under_another_key_confirms_nothing(how: str, judged: Judge) -> None:
+    first, second = KEYS[how]
+    program = BY_KEY.replace('{"loss": Meter(), "other": Meter()}', CONTAINERS[how])
+    program = program.replace('["loss"]', f"[{first}]").replace('["other"]', f"[{second}]")
+    said = {one.facts.holder: one.evidence.verdict if one.evidence else "" for one in judged(program)}
+    assert said.get(f"meters[{first}].total") == "confirmed"
+    assert said.get(f"meters[{second}].total") != "confirmed"

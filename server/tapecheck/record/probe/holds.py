@@ -14,7 +14,7 @@ import itertools
 import sys
 import weakref
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from .effort import LOOKUP, NODE, OBJECTS_A_UNIT, WRITTEN_NODE, Effort, cpu_seconds
 from .graph import Reader
@@ -399,7 +399,7 @@ class HoldFinder(Holds):
     def _children(self, value: object, holder: Holder, libraries: bool = False) -> Iterator[Tuple[object, Holder]]:
         kind = type(value)
         if is_a(value, list, tuple, set, frozenset, collections.deque):
-            yield from _of_items(value, holder)
+            yield from self._of_items(value, holder)
         elif is_a(value, dict):
             yield from self._of_dict(value, holder)
         elif is_a(value, FunctionType):
@@ -416,11 +416,36 @@ class HoldFinder(Holds):
             for name, item in list(members(value).items()):
                 yield item, _attribute(holder, name)._replace(foreign=True)
 
+    def _of_items(self, value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
+        """Yield the elements of a sequence or set; of a long one those at its ends."""
+        bound = collections.deque.maxlen.__get__(value) if is_a(value, collections.deque) else None
+        inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound, inside=True)
+        items = elements_of(value)
+        kinds = set(map(type, items))
+        if kinds <= _PLAIN:
+            return
+        if len(items) > 2 * _ENDS:
+            # What a loop adds lies at the end, what it started with at the beginning.
+            items = items[:_ENDS] + items[-_ENDS:]
+        elif is_a(value, list, tuple) and not any(issubclass(kind, self.torch.Tensor) for kind in kinds):
+            # Objects and containers that the text tells apart by their places.
+            named = self._named()
+            for place, item in enumerate(items):
+                text = "%s[%d]" % (holder.text, place)
+                yield item, inside._replace(text=text, inside=False) if place in named else inside
+            return
+        for item in items:
+            yield item, inside
+
+    def _named(self) -> Set[Union[int, str]]:
+        """Return the keys and indices by which the text stores into a container."""
+        return {key for text in self.sources.texts() for key in text.keys}
+
     def _of_dict(self, value: Dict[object, object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
         entries = list(entries_of(value))
         if _PLAIN.issuperset(type(item) for _, item in entries):
             return
-        named = {key for text in self.sources.texts() for key in text.keys}
+        named = self._named()
         for key, item in entries:
             if type(key) is str and key in named:
                 text = "%s[%r]" % (holder.text, key)
@@ -521,20 +546,6 @@ def _subclasses(kind: type) -> Set[type]:
                 found.add(inner)
                 stack.append(inner)
     return found
-
-
-def _of_items(value: Collection[object], holder: Holder) -> Iterator[Tuple[object, Holder]]:
-    """Yield the elements of a sequence or set; of a long one those at its ends."""
-    bound = collections.deque.maxlen.__get__(value) if is_a(value, collections.deque) else None
-    inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound, inside=True)
-    items = elements_of(value)
-    if _PLAIN.issuperset(map(type, items)):
-        return
-    if len(items) > 2 * _ENDS:
-        # What a loop adds lies at the end, what it started with at the beginning.
-        items = items[:_ENDS] + items[-_ENDS:]
-    for item in items:
-        yield item, inside
 
 
 def _attribute(holder: Holder, name: str) -> Holder:

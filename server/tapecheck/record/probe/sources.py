@@ -87,7 +87,8 @@ class SourceText:
         self.names_gradients = False
         self.looks_at_gradients = False
         """Whether anything in it may look at gradients: `.grad`, a hook, a clip that returns their norm."""
-        self.keys: Set[str] = set()
+        self.keys: Set[Union[int, str]] = set()
+        """The constant keys and indices of what its statements store into."""
         self.statements: Dict[int, Tuple[int, int]] = {}
         try:
             if given is not None:
@@ -222,6 +223,8 @@ class _Reader:
         while isinstance(target, (ast.Subscript, ast.Starred)):
             if isinstance(target, ast.Subscript):
                 key = _key(target)
+                if isinstance(target.slice, ast.Constant) and type(target.slice.value) is int:
+                    self.text.keys.add(target.slice.value)
             target = target.value
         # `d.setdefault(k, []).append(v)` and `d.get(k).append(v)` store into d.
         if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
