@@ -10,9 +10,9 @@ from tapecheck.check import reach_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.hooks import registers_hook, runs_in_backward
-from tapecheck.fixes.story import Collision, frames
+from tapecheck.fixes.story import Collision
 from tapecheck.fixes.visible import may_be_given
-from tapecheck.source.nodes import id_of, method_called
+from tapecheck.source.nodes import expression_of, id_of, method_called, of_kind
 from tapecheck.tape import InPlace
 
 _OWN_BACKWARD = re.compile(
@@ -99,28 +99,18 @@ def gradients_add_up(context: Context) -> bool:
 
 def only_backward(statements: Sequence[ast.stmt]) -> bool:
     """Return whether statements do nothing but clear gradients and run backwards of values that have a name."""
-    for statement in statements:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        method = method_called(call)
-        if method not in ("backward", "zero_grad") or not isinstance(call, ast.Call):
-            return False
-        if any(isinstance(node, ast.Call) for node in ast.walk(call) if node is not call):
-            return False
-    return True
+    return all(
+        method_called(expression_of(one)) in ("backward", "zero_grad") and len(of_kind(one, ast.Call)) == 1
+        for one in statements
+    )
 
 
 def statements_between(context: Context, collision: Collision) -> list[ast.stmt] | None:
     """Return what stands between the first and the second backward in the block that both run in; None without one."""
-    code = context.code
-    if collision.first is None:
-        return None
-    for low in frames(collision.first.at):
-        for high in frames(collision.second.at):
-            one, other = code.statement_at(low), code.statement_at(high)
-            if one is None or other is None or code.function(one) is not code.function(other):
-                continue
-            pair = code.same_block(one, other)
+    code, first = context.code, collision.first
+    for one in code.statements(first.at) if first is not None else ():
+        for other in code.statements(collision.second.at):
+            pair = code.same_block(one, other) if code.function(one) is code.function(other) else None
             if pair is not None and pair[0] is not pair[1]:
-                block = code.block(pair[0])
-                return block[block.index(pair[0]) + 1 : block.index(pair[1])]
+                return code.between(*pair)
     return None

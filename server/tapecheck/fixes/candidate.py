@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.code import Code, dotted
@@ -17,11 +17,13 @@ from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.finding import Finding, Label, Role
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
-from tapecheck.source.nodes import attr_of
-from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
+from tapecheck.source.nodes import method_called, passed
+from tapecheck.tape import Backward, Raised, Site, Span, Tape, Traversal
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+
+_Event = TypeVar("_Event")
 
 
 @dataclass(slots=True)
@@ -42,6 +44,13 @@ class Candidate:
     fallback: bool = False
     acts: bool = True
     doubt: str = ""
+
+
+def and_dropping(candidate: Candidate, drop: list[Change], title: str) -> Iterator[Candidate]:
+    """Yield a candidate, and before it the one that drops a `retain_graph` as well, where there is one."""
+    if drop:
+        yield replace(candidate, title=title, changes=[*candidate.changes, *drop])
+    yield candidate
 
 
 @dataclass(slots=True)
@@ -68,6 +77,10 @@ class Context:
     def files(self) -> list[Code]:
         """Return the files that have a part in the finding, each once, the one in which it may be mended first."""
         return list({code.source.path: code for code in (self.code, *self.codes.values())}.values())
+
+    def events(self, kind: type[_Event]) -> Iterator[_Event]:
+        """Yield the events of one kind, tape by tape."""
+        return (event for tape in self.tapes for event in tape.events if isinstance(event, kind))
 
     @property
     def readings(self) -> list[Reading]:
@@ -100,11 +113,7 @@ class Context:
     def caught(self) -> bool:
         """Return whether the program goes on behind the finding's exception."""
         span = self.finding.span
-        return any(
-            isinstance(event, Raised) and event.caught and touches(event.at, span)
-            for tape in self.tapes
-            for event in tape.events
-        )
+        return any(event.caught and touches(event.at, span) for event in self.events(Raised))
 
     @property
     def stops(self) -> bool:
@@ -137,22 +146,14 @@ class Context:
         """Return the line that stores, where the finding is about a store; else its own place."""
         return self.finding.facts.stored or self.finding.span
 
-    def events_here(self, kind: type[Event]) -> Iterator[tuple[Tape, Event]]:
-        """Yield the events of one kind whose own place is the line of the finding, or the one that it is about."""
-        span = self.place
-        for tape in self.tapes:
-            for event in tape.events:
-                if isinstance(event, kind):
-                    at = event.at.span  # type: ignore[union-attr]
-                    if at.file == span.file and span.line <= at.line <= span.end_line:
-                        yield tape, event
+    def at_place(self, at: Site) -> bool:
+        """Return whether an event's own place is the line of the finding, or the one that it is about."""
+        return at.file == self.place.file and self.place.line <= at.line <= self.place.end_line
 
     def call_at(self, span: Span) -> ast.Call | None:
         """Return the call with exactly this span."""
         node = self.code.expression_at(span)
-        if isinstance(node, ast.Call):
-            return node
-        return None
+        return node if isinstance(node, ast.Call) else None
 
     def drop_retain(self, backward: Backward | None) -> list[Change]:
         """Return what takes an explicit `retain_graph=True` out of a backward's call; nothing where none is written."""
@@ -161,10 +162,8 @@ class Context:
         for frame in frames(backward.at):
             code = self.codes.get(frame.file, self.code)
             call = code.expression_at(frame)
-            if not isinstance(call, ast.Call):
-                continue
-            position = retain_position(call) if frame == backward.at.span else None
-            change = remove_argument(code, call, "retain_graph", position)
+            own = isinstance(call, ast.Call) and frame == backward.at.span
+            change = remove_argument(code, call, "retain_graph", retain_position(call) if own else None)
             if change is not None:
                 return [change if code is self.code else replace(change, file=code.source.path)]
         return []
@@ -174,26 +173,23 @@ Strategy = Callable[[Context], Iterable[Candidate]]
 """Proposes candidates for a finding, preferred first."""
 
 
-def retain_position(call: ast.Call) -> int | None:
+def retain_position(call: ast.expr | None) -> int | None:
     """Return where `retain_graph` stands among the positional arguments of a call into autograd."""
-    called = dotted(call.func) or ""
+    called = (dotted(call.func) or "") if isinstance(call, ast.Call) else ""
     if called.endswith("autograd.backward"):
         return 2
     if called.rsplit(".", 1)[-1] == "grad":
         return 3
-    return 1 if attr_of(call.func) == "backward" else None
+    return 1 if method_called(call) == "backward" else None
 
 
-def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:
-    keyword = next((keyword for keyword in call.keywords if keyword.arg == name), None)
-    if keyword is not None and len(call.args) + len(call.keywords) > 1:
-        own = _own_lines(code, keyword)
-        if own is not None:
-            return own
-    try:
-        return code.replace(call, rewrite.without_argument(code.segment(call), name, position))
-    except rewrite.RewriteError:
+def remove_argument(code: Code, call: ast.expr | None, name: str, position: int | None = None) -> Change | None:
+    """Return what takes an argument out of a call; None where it has none, or is no call."""
+    if not isinstance(call, ast.Call):
         return None
+    keyword = passed(call, name)
+    own = _own_lines(code, keyword) if keyword is not None and len(call.args) + len(call.keywords) > 1 else None
+    return own or code.rewritten(call, rewrite.without_argument, name, position)
 
 
 def _own_lines(code: Code, keyword: ast.keyword) -> Change | None:
@@ -217,14 +213,11 @@ def appended(code: Code, expression: ast.expr, suffix: str) -> list[Change]:
 
 def append(code: Code, expression: ast.expr, suffix: str) -> Change | None:
     """Put `suffix` behind an expression, which gets parentheses where it needs them and has none yet."""
-    start, end = code.start(expression), code.end(expression)
-    try:
-        text = code.segment(expression)
-        if rewrite.parenthesized(text) == text:
-            return Change(end, end, suffix)
-        if code.in_parentheses(expression):
-            closing = code.text.index(")", end) + 1
-            return Change(closing, closing, suffix)
-        return Change(start, end, rewrite.with_suffix(text, suffix))
-    except rewrite.RewriteError:
-        return None
+    end, text = code.end(expression), code.segment(expression)
+    whole = rewrite.tried(rewrite.parenthesized, text)
+    if whole is not None and whole != text and code.in_parentheses(expression):
+        end = code.text.index(")", end) + 1
+        whole = text
+    if whole == text:
+        return Change(end, end, suffix)
+    return code.replace(expression, whole + suffix) if whole is not None else None

@@ -10,19 +10,33 @@ import ast
 import builtins
 import io
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Union
+from itertools import takewhile
+from typing import Concatenate, ParamSpec, Union
 
 from tapecheck.fixes.edit import Change, TextIndex
+from tapecheck.fixes.rewrite import tried
 from tapecheck.source import Source
-from tapecheck.source.nodes import of_kind, statements_at, taken_apart
-from tapecheck.tape import Span
+from tapecheck.source.nodes import (
+    Part,
+    expression_of,
+    first_line,
+    is_docstring,
+    is_read,
+    last_line,
+    of_kind,
+    statements_at,
+    taken_apart,
+)
+from tapecheck.tape import Site, Span
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
 LoopNode = Union[ast.For, ast.AsyncFor, ast.While]
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_SPACE = " \t\f"
+_P = ParamSpec("_P")
 
 
 class Code:
@@ -58,13 +72,17 @@ class Code:
     # -- places -------------------------------------------------------------------------------------------------
 
     def start(self, node: ast.AST) -> int:
-        """Return the offset where a node's text starts; a decorated definition starts at its first decorator."""
+        """Return the offset where a node's text starts; that of a definition behind its decorators."""
         line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
         return self.index.offset(line, self.source.column(line, column))
 
     def end(self, node: ast.AST) -> int:
         line, column = node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
         return self.index.offset(line, self.source.column(line, column))
+
+    def span(self, node: ast.AST) -> Span:
+        """Return where a node is, as tapes and findings name places."""
+        return self.index.span(self.source.path, self.start(node), self.end(node))
 
     def segment(self, node: ast.AST) -> str:
         """Return the text of a node, without parentheses around it."""
@@ -90,12 +108,8 @@ class Code:
 
     def expression_at(self, span: Span) -> ast.expr | None:
         """Return the outermost expression with exactly this span."""
-        for node in self.nodes_at(span):
-            if isinstance(node, ast.expr):
-                return node
-            if isinstance(node, ast.Expr):
-                return node.value
-        return None
+        found = (node if isinstance(node, ast.expr) else expression_of(node) for node in self.nodes_at(span))
+        return next((one for one in found if one is not None), None)
 
     def statement_at(self, span: Span) -> ast.stmt | None:
         """Return the innermost statement around a span."""
@@ -104,28 +118,32 @@ class Code:
         for node in self.nodes_at(span):
             return self.statement(node)
         best: ast.stmt | None = None
-        low, high = (span.line, span.column), (span.end_line, span.end_column)
+        low, high = self.index.range(span)
         for statement in self._list(span.line, span.end_line):
             for part in self.source.nodes_in(statement):
-                if not isinstance(part, ast.stmt) or part.end_lineno is None or part.end_col_offset is None:
-                    continue
-                first = (part.lineno, self.source.column(part.lineno, part.col_offset))
-                last = (part.end_lineno, self.source.column(part.end_lineno, part.end_col_offset))
-                if first <= low and high <= last and (best is None or self.inside(part, best)):
-                    best = part
+                if isinstance(part, ast.stmt) and self.start(part) <= low and high <= self.end(part):
+                    if best is None or self.inside(part, best):
+                        best = part
         return best
+
+    def statements(self, at: Site) -> Iterator[ast.stmt]:
+        """Yield the innermost statements around a place and around the calls that led there, innermost first."""
+        return (found for span in (at.span, *at.stack) if (found := self.statement_at(span)) is not None)
+
+    def statement_in(self, function: ast.AST, at: Site) -> ast.stmt | None:
+        """Return the statement of a function in which an event happens, or calls what leads there."""
+        return next((one for one in self.statements(at) if self.function(one) is function), None)
+
+    def within(self, span: Span, kind: type[Part]) -> list[Part]:
+        """Return the nodes of a kind that lie within a span, outer ones before inner ones."""
+        statement = self.statement_at(span)
+        low, high = self.index.range(span)
+        nodes = of_kind(statement, kind) if statement is not None else []
+        return [node for node in nodes if low <= self.start(node) and self.end(node) <= high]
 
     def calls_in(self, span: Span) -> list[ast.Call]:
         """Return the calls that lie within a span, in the order of the text."""
-        statement = self.statement_at(span)
-        if statement is None:
-            return []
-        low, high = (
-            self.index.offset(span.line, span.column),
-            self.index.offset(span.end_line, span.end_column),
-        )
-        calls = [node for node in of_kind(statement, ast.Call) if low <= self.start(node) and self.end(node) <= high]
-        return sorted(calls, key=self.start)
+        return sorted(self.within(span, ast.Call), key=self.start)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         if node not in self._parents and node is not self.tree:
@@ -151,10 +169,7 @@ class Code:
 
     def function(self, node: ast.AST) -> Function:
         """Return the innermost function around a node, the module at top level."""
-        for parent in self.parents(node):
-            if isinstance(parent, _FUNCTIONS):
-                return parent
-        return self.tree
+        return next((parent for parent in self.parents(node) if isinstance(parent, FUNCTIONS)), self.tree)
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
         """Return the class whose method a node is in."""
@@ -162,13 +177,8 @@ class Code:
 
     def loops(self, node: ast.AST) -> list[LoopNode]:
         """Return the loops around a node within its function, innermost first."""
-        found: list[LoopNode] = []
-        for parent in self.parents(node):
-            if isinstance(parent, _FUNCTIONS):
-                break
-            if isinstance(parent, _LOOPS):
-                found.append(parent)
-        return found
+        own = takewhile(lambda parent: not isinstance(parent, FUNCTIONS), self.parents(node))
+        return [parent for parent in own if isinstance(parent, _LOOPS)]
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the statements that a statement stands among, itself included."""
@@ -181,14 +191,18 @@ class Code:
 
     def within_block(self, node: ast.AST, block: Sequence[ast.stmt]) -> ast.stmt | None:
         """Return the statement of a block that a node lies in."""
-        members = set(block)
-        if isinstance(node, ast.stmt) and node in members:
-            return node
-        for parent in self.parents(node):
-            if parent in members:
-                assert isinstance(parent, ast.stmt)
-                return parent
-        return None
+        around = (one for one in (node, *self.parents(node)) if isinstance(one, ast.stmt))
+        return next((one for one in around if one in block), None)
+
+    def beside(self, statement: ast.stmt, other: ast.AST) -> ast.stmt | None:
+        """Return the other statement of a block that a node lies in."""
+        found = self.within_block(other, self.block(statement))
+        return found if found is not statement else None
+
+    def between(self, first: ast.stmt, last: ast.stmt) -> list[ast.stmt]:
+        """Return what stands between two statements of a block."""
+        block = self.block(first)
+        return block[block.index(first) + 1 : block.index(last)]
 
     def same_block(self, one: ast.AST, other: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
         """Return the statements around two nodes that stand in the same, innermost possible, block."""
@@ -198,7 +212,7 @@ class Code:
             if partner is not None:
                 return statement, partner
             above = self.parent(statement)
-            if above is None or isinstance(above, _FUNCTIONS):
+            if above is None or isinstance(above, FUNCTIONS):
                 return None
             statement = self.statement(above)
         return None
@@ -207,28 +221,16 @@ class Code:
 
     def stores(self, scope: ast.AST, name: str) -> list[ast.stmt]:
         """Return the statements of a scope, nested functions aside, that store to a name or dotted name."""
-        found: list[ast.stmt] = []
-        for node in walk(scope):
-            if isinstance(node, ast.stmt) and any(dotted(target) == name for target in targets(node)):
-                found.append(node)
-        return found
+        return [node for node in walk(scope) if isinstance(node, ast.stmt) and name in map(dotted, targets(node))]
 
     def loads(self, scope: ast.AST, name: str) -> list[ast.expr]:
         """Return the expressions of a scope, nested functions included, that read a name or dotted name."""
-        return [
-            node
-            for node in ast.walk(scope)
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-            and isinstance(node.ctx, ast.Load)
-            and dotted(node) == name
-        ]
+        return [node for node in of_kind(scope, ast.expr) if is_read(node) and dotted(node) == name]
 
     def named(self, scope: ast.AST, name: str) -> bool:
         """Return whether a scope, nested functions included, uses a name for anything."""
-        return any(
-            (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.arg) and node.arg == name)
-            for node in ast.walk(scope)
-        )
+        read = any(node.id == name for node in of_kind(scope, ast.Name))
+        return read or any(node.arg == name for node in of_kind(scope, ast.arg))
 
     def imported(self) -> set[str]:
         """Return the names that imports bind in this file."""
@@ -252,17 +254,12 @@ class Code:
         if isinstance(node, (ast.Constant, ast.JoinedStr)):
             return "builtins.str" if isinstance(getattr(node, "value", ""), str) else ""
         name = dotted(node) or ""
-        bound = self._bound.get(name, [])
-        if len(bound) == 1:
-            known = bound[0]
-            if isinstance(known, str) or known is None or name in through:
-                return known if isinstance(known, str) else ""
-            return self._path(known, through | {name})
-        if isinstance(node, ast.Attribute) and not bound:
+        if bound := self._bound.get(name):
+            known = bound[0] if len(bound) == 1 and name not in through else None
+            return self._path(known, through | {name}) if isinstance(known, ast.expr) else known or ""
+        if isinstance(node, ast.Attribute):
             return f"{path}.{node.attr}" if (path := self._path(node.value, through)) else ""
-        if isinstance(node, ast.Name) and not bound and hasattr(builtins, node.id):
-            return f"builtins.{node.id}"
-        return ""
+        return f"builtins.{name}" if isinstance(node, ast.Name) and hasattr(builtins, name) else ""
 
     @cached_property
     def _bound(self) -> dict[str, list[str | ast.expr | None]]:
@@ -279,23 +276,17 @@ class Code:
 
     def module(self, wanted: str) -> tuple[str, list[Change]]:
         """Return how this file calls a module, with the import that it needs for that."""
-        for node in of_kind(self.tree, ast.Import):
-            if self.function(node) is self.tree:
-                for alias in node.names:
-                    if alias.name == wanted:
-                        return alias.asname or wanted, []
-                    if alias.name.startswith(f"{wanted}.") and alias.asname is None:
-                        return wanted, []
-        first: ast.stmt | None = None
-        for index, statement in enumerate(self.tree.body):
-            docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-            if not docstring and not future:
-                first = statement
-                break
+        imports = [node for node in of_kind(self.tree, ast.Import) if self.function(node) is self.tree]
+        for alias in (alias for node in imports for alias in node.names):
+            if alias.name == wanted:
+                return alias.asname or wanted, []
+            if alias.name.startswith(f"{wanted}.") and alias.asname is None:
+                return wanted, []
+        body = self.tree.body[bool(self.tree.body) and is_docstring(self.tree.body[0]) :]
+        first = next((one for one in body if getattr(one, "module", None) != "__future__"), None)
         if first is None:
             return wanted, []
-        place = self.index.offset(_first_line(first), 1)
+        place = self.index.offset(first_line(first), 1)
         return wanted, [Change(place, place, f"import {wanted}{self.index.newline}")]
 
     def in_parentheses(self, node: ast.expr) -> bool:
@@ -316,22 +307,23 @@ class Code:
     def replace(self, node: ast.AST, text: str) -> Change:
         return Change(self.start(node), self.end(node), text)
 
+    def rewritten(
+        self, node: ast.AST, rewrite: Callable[Concatenate[str, _P], str], *args: _P.args, **kwargs: _P.kwargs
+    ) -> Change | None:
+        """Return what a rewrite makes of a node; None where its text is not of the form for that."""
+        text = tried(rewrite, self.segment(node), *args, **kwargs)
+        return self.replace(node, text) if text is not None else None
+
     def indent(self, statement: ast.stmt) -> str | None:
         """Return the white space before a statement; None where other text stands before it on its line."""
-        first = self.index.offset(_first_line(statement), 1)
-        line = self.text[first : self.index.line_end(_first_line(statement))]
-        lead = line[: len(line) - len(line.lstrip(" \t\f"))]
-        if not _decorated(statement) and first + len(lead) != self.start(statement):
-            return None
-        return lead
+        line = first_line(statement)
+        lead = self._lead(line)
+        decorated = line < statement.lineno
+        return lead if decorated or self.index.offset(line, 1) + len(lead) == self.start(statement) else None
 
     def alone(self, statement: ast.stmt) -> bool:
         """Return whether a statement has its lines for itself, comments aside."""
-        if self.indent(statement) is None:
-            return False
-        assert statement.end_lineno is not None
-        rest = self.text[self.end(statement) : self.index.line_end(statement.end_lineno)].strip()
-        return not rest or rest.startswith("#")
+        return self.indent(statement) is not None and self._behind(statement)[:1] in ("", "#")
 
     def with_its_holders(self, statement: ast.stmt) -> ast.stmt:
         """Return a statement with the loops and tests around it that hold nothing else."""
@@ -345,12 +337,8 @@ class Code:
         """Return the statements of the same block that stand before and behind one on its line, as in `a(); b()`."""
         block = self.block(statement)
         place = block.index(statement)
-        before = block[place - 1] if place else None
-        if before is not None and before.end_lineno != _first_line(statement):
-            before = None
-        behind = block[place + 1] if place + 1 < len(block) else None
-        if behind is not None and _first_line(behind) != statement.end_lineno:
-            behind = None
+        before = next((one for one in block[:place][-1:] if one.end_lineno == first_line(statement)), None)
+        behind = next((one for one in block[place + 1 :][:1] if first_line(one) == statement.end_lineno), None)
         return before, behind
 
     def on_header_line(self, statement: ast.stmt) -> bool:
@@ -362,7 +350,7 @@ class Code:
 
     def block_indent(self, statement: ast.stmt) -> str:
         """Return the white space before the statements of a block, or what it is once they have lines of their own."""
-        lead = self._lead(_first_line(statement))
+        lead = self._lead(first_line(statement))
         return lead + self._indent_unit() if self.on_header_line(statement) else lead
 
     def insert_before(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
@@ -371,7 +359,7 @@ class Code:
             return None
         indent = self.indent(statement)
         if indent is not None:
-            place = self.index.offset(_first_line(statement), 1)
+            place = self.index.offset(first_line(statement), 1)
             return Change(place, place, "".join(f"{indent}{line}{self.index.newline}" for line in lines))
         if not _are_simple(lines):
             return None
@@ -379,33 +367,24 @@ class Code:
         return Change(start, start, "".join(f"{line}; " for line in lines))
 
     def insert_after(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
-        lines = list(lines)
-        if statement.end_lineno is None:
-            return None
-        end = self.index.line_end(statement.end_lineno)
+        lines, last = list(lines), last_line(statement)
         if not _is_compound(statement):
-            _, behind = self.neighbours(statement)
-            if behind is not None or self.on_header_line(statement):
-                if not _are_simple(lines):
-                    return None
+            if self.neighbours(statement)[1] is not None or self.on_header_line(statement):
                 place = self.end(statement)
-                return Change(place, place, "".join(f"; {line}" for line in lines))
-            rest = self.text[self.end(statement) : end].strip().lstrip(";").strip()
-            if rest and not rest.startswith("#"):
+                text = "".join(f"; {line}" for line in lines)
+                return Change(place, place, text) if _are_simple(lines) else None
+            if not self._ends_line(statement):
                 return None
-        indent = self.block_indent(statement)
+        indent, end = self.block_indent(statement), self.index.line_end(last)
         body = [f"{indent}{line}" for line in lines]
         if end == len(self.text):
             return Change(end, end, "".join(self.index.newline + line for line in body))
-        place = self.index.offset(statement.end_lineno + 1, 1)
+        place = self.index.offset(last + 1, 1)
         return Change(place, place, "".join(line + self.index.newline for line in body))
 
     def insert_first(self, body: Sequence[ast.stmt], lines: Iterable[str]) -> Change | None:
         """Insert at the start of a block, behind a docstring."""
-        first = body[0]
-        if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            return self.insert_before(body[1], lines)
-        return self.insert_before(first, lines)
+        return self.insert_before(body[len(body) > 1 and is_docstring(body[0])], lines)
 
     def delete_all(self, statements: Iterable[ast.stmt]) -> list[Change] | None:
         """Take statements out; None where one of them cannot be."""
@@ -423,46 +402,37 @@ class Code:
             return Change(self.end(before), self.end(statement), "")
         if not self.alone(statement):
             return None
-        assert statement.end_lineno is not None
-        first = self.index.offset(_first_line(statement), 1)
-        last = self.index.offset(statement.end_lineno + 1, 1)
-        return Change(first, last if statement.end_lineno < len(self.index.starts) else len(self.text), "")
+        return Change(*self._lines(first_line(statement), last_line(statement)), "")
 
     def lines_of(self, statement: ast.stmt) -> list[str] | None:
         """Return a statement's lines without their common indent, for writing it elsewhere; strings stay as they
         are.
         """
-        if statement.end_lineno is None or _first_line(statement) != statement.lineno:
+        numbers = range(statement.lineno, last_line(statement) + 1)
+        if first_line(statement) != statement.lineno:
             return None
         if not self.alone(statement):
-            return [self.segment(statement)] if statement.lineno == statement.end_lineno else None
-        indent = self._lead(statement.lineno)
-        lines: list[str] = []
-        for number in range(statement.lineno, statement.end_lineno + 1):
-            start = self.index.offset(number, 1)
-            end = self.end(statement) if number == statement.end_lineno else self.index.line_end(number)
-            line = self.text[start:end]
-            if number in self._string_lines():
-                return None
-            lines.append(line[len(indent) :] if line.startswith(indent) else line.lstrip())
-        return lines
+            return [self.segment(statement)] if len(numbers) == 1 else None
+        if not self._string_lines().isdisjoint(numbers):
+            return None
+        indent, end = self._lead(statement.lineno), self.end(statement)
+        lines = [self.text[self.index.offset(one, 1) : min(self.index.line_end(one), end)] for one in numbers]
+        return [line[len(indent) :] if line.startswith(indent) else line.lstrip() for line in lines]
 
     def wrap(self, first: ast.stmt, last: ast.stmt, header: str) -> list[Change] | None:
         """Put statements of one block under a header such as `with torch.no_grad():`."""
-        if last.end_lineno is None or _continues_if(self, first):
+        before, behind = self.neighbours(first)[0], self.neighbours(last)[1]
+        if _continues_if(self, first) or not (behind or _is_compound(last) or self._ends_line(last)):
             return None
         newline, unit = self.index.newline, self._indent_unit()
         indent = self.block_indent(first)
         changes: list[Change] = []
-        before, _ = self.neighbours(first)
-        _, behind = self.neighbours(last)
-        top = self.on_header_line(first)
         if self.indent(first) is not None:
-            place = self.index.offset(_first_line(first), 1)
+            place = self.index.offset(first_line(first), 1)
             changes.append(Change(place, place, f"{indent}{header}{newline}"))
             changes.append(Change(place, place, unit))
         else:
-            if top and before is not None:
+            if before is not None and self.on_header_line(first):
                 # The statements before it on the line of the header get a line of their own too.
                 head = self.block(first)[0]
                 changes.append(Change(self._gap(head), self.start(head), f"{newline}{indent}"))
@@ -470,41 +440,31 @@ class Code:
             changes.append(Change(start, self.start(first), f"{newline}{indent}{header}{newline}{indent}{unit}"))
         if behind is not None:
             changes.append(Change(self.end(last), self.start(behind), f"{newline}{indent}"))
-        elif not _is_compound(last):
-            rest = self.text[self.end(last) : self.index.line_end(last.end_lineno)].strip().lstrip(";").strip()
-            if rest and not rest.startswith("#"):
-                return None
-        for number in range(_first_line(first) + 1, last.end_lineno + 1):
+        for number in range(first_line(first) + 1, last_line(last) + 1):
             start = self.index.offset(number, 1)
-            if number not in self._string_lines() and self.text[start : self.index.line_end(number)].strip():
+            if number not in self._string_lines() and self._line(number).strip():
                 changes.append(Change(start, start, unit))
         return changes
 
     def unwrap(self, statement: ast.With | ast.AsyncWith) -> list[Change] | None:
         """Take a `with` away and move its body out to its place."""
-        indent = self.indent(statement)
-        if indent is None or statement.end_lineno is None:
-            return None
-        if self.on_header_line(statement.body[0]):
+        indent, inner = self.indent(statement), self.indent(statement.body[0])
+        if indent is not None and self.on_header_line(statement.body[0]):
             return [Change(self.start(statement), self.start(statement.body[0]), "")]
-        inner = self.indent(statement.body[0])
-        if inner is None:
+        if indent is None or inner is None:
             return None
-        first = self.index.offset(statement.lineno, 1)
-        body = self._body_line(statement)
-        return [
-            Change(first, self.index.offset(body, 1), ""),
-            *self._dedented(body, statement.end_lineno, len(inner) - len(indent)),
-        ]
+        # A comment above the first statement belongs to the body.
+        body = self._line_above(statement.body[0], max(last_line(item.context_expr) for item in statement.items))
+        header = Change(*self._lines(statement.lineno, body - 1), "")
+        return [header, *self._dedented(body, last_line(statement), len(inner) - len(indent))]
 
     def end_before(self, statement: ast.With | ast.AsyncWith, child: ast.stmt) -> list[Change] | None:
         """End a `with` in front of a statement of its body: that one and those after it move out to its place."""
         indent, inner = self.indent(statement), self.indent(child)
-        if indent is None or inner is None or statement.end_lineno is None or child is statement.body[0]:
+        if indent is None or inner is None or child is statement.body[0]:
             return None
-        before = statement.body[statement.body.index(child) - 1]
-        first = self._line_above(child, before.end_lineno or before.lineno)
-        return self._dedented(first, statement.end_lineno, len(inner) - len(indent))
+        first = self._line_above(child, last_line(statement.body[statement.body.index(child) - 1]))
+        return self._dedented(first, last_line(statement), len(inner) - len(indent))
 
     def _dedented(self, first: int, last: int, extra: int) -> list[Change]:
         """Move lines to the left, except those that are inside of a string."""
@@ -518,13 +478,9 @@ class Code:
                 changes.append(Change(start, start + extra, ""))
         return changes
 
-    def _body_line(self, statement: ast.With | ast.AsyncWith) -> int:
-        """Return the first line of the body of a `with`: a comment above its first statement belongs to it."""
-        return self._line_above(statement.body[0], max(item.context_expr.end_lineno or 0 for item in statement.items))
-
     def _line_above(self, statement: ast.stmt, last: int) -> int:
         """Return the first line of a statement, or of the comment above it, that comes after the line `last`."""
-        line = _first_line(statement)
+        line = first_line(statement)
         while line - 1 > last and self._line(line - 1).lstrip().startswith("#"):
             line -= 1
         return line
@@ -537,19 +493,27 @@ class Code:
     def _line(self, line: int) -> str:
         return self.text[self.index.offset(line, 1) : self.index.line_end(line)]
 
+    def _lines(self, first: int, last: int) -> tuple[int, int]:
+        """Return the offsets of whole lines, with the break behind the last one."""
+        return self.index.offset(first, 1), self.index.offset(last + 1, 1)
+
     def _lead(self, line: int) -> str:
         text = self._line(line)
-        return text[: len(text) - len(text.lstrip(" \t\f"))]
+        return text[: len(text) - len(text.lstrip(_SPACE))]
+
+    def _behind(self, statement: ast.stmt) -> str:
+        """Return what stands behind a statement on its last line."""
+        return self.text[self.end(statement) : self.index.line_end(last_line(statement))].strip()
+
+    def _ends_line(self, statement: ast.stmt) -> bool:
+        """Return whether no other statement comes behind a statement on its last line."""
+        return self._behind(statement).lstrip(";").strip()[:1] in ("", "#")
 
     def remove_decorator(self, decorator: ast.expr) -> Change | None:
         """Take a decorator away with its line."""
-        line = decorator.lineno
-        if decorator.end_lineno != line:
-            return None
-        start = self.index.offset(line, 1)
-        if self.text[start : self.start(decorator)].strip() != "@":
-            return None
-        return Change(start, self.index.offset(line + 1, 1), "")
+        start, end = self._lines(decorator.lineno, decorator.lineno)
+        alone = self.text[start : self.start(decorator)].strip() == "@"
+        return Change(start, end, "") if alone and decorator.end_lineno == decorator.lineno else None
 
     def _indent_unit(self) -> str:
         for node in ast.walk(self.tree):
@@ -591,10 +555,7 @@ def walk(scope: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
-                continue
-            stack.append(child)
+        stack += [child for child in ast.iter_child_nodes(node) if not isinstance(child, (*FUNCTIONS, ast.ClassDef))]
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -667,15 +628,6 @@ def _are_simple(lines: Sequence[str]) -> bool:
 
 def _is_compound(statement: ast.stmt) -> bool:
     return hasattr(statement, "body") or isinstance(statement, ast.Match)
-
-
-def _decorated(statement: ast.stmt) -> bool:
-    return bool(getattr(statement, "decorator_list", None))
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _continues_if(code: Code, statement: ast.stmt) -> bool:

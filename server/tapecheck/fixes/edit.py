@@ -71,6 +71,10 @@ class TextIndex:
             return len(self.text)
         return min(self.starts[max(line, 1) - 1] + column - 1, len(self.text))
 
+    def range(self, span: Span) -> tuple[int, int]:
+        """Return the offsets at which a span begins and ends."""
+        return self.offset(span.line, span.column), self.offset(span.end_line, span.end_column)
+
     def place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
@@ -82,19 +86,14 @@ class TextIndex:
 
     def line_end(self, line: int) -> int:
         """Return the offset of the line break that ends a line, or of the end of the text."""
-        if line < len(self.starts):
-            match = _NEWLINE.search(self.text, self.starts[line - 1])
-            return match.start() if match else len(self.text)
-        return len(self.text)
+        match = _NEWLINE.search(self.text, self.starts[line - 1]) if line < len(self.starts) else None
+        return match.start() if match else len(self.text)
 
 
 def changes_of(text: str, edits: Iterable[Edit]) -> list[Change]:
     """Return edits as changes of a text, in the same order."""
-    offset = TextIndex(text).offset
-    return [
-        Change(offset(edit.span.line, edit.span.column), offset(edit.span.end_line, edit.span.end_column), edit.content)
-        for edit in edits
-    ]
+    index = TextIndex(text)
+    return [Change(*index.range(edit.span), edit.content) for edit in edits]
 
 
 def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:

@@ -7,10 +7,10 @@ import re
 from typing import NamedTuple
 
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import FUNCTIONS, Code, LoopNode, dotted
 from tapecheck.fixes.hooks import registers_hook
 from tapecheck.fixes.noticed import lists_names
-from tapecheck.fixes.ops import hands_back, op_called
+from tapecheck.fixes.ops import hands_back, may_write, op_called, shares_memory
 from tapecheck.fixes.overloaded import has_items, has_operator
 from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import attr_of, given_to, id_of, is_literal, of_kind
@@ -116,32 +116,33 @@ class _Holders:
 
     def only_read(self) -> bool:
         """Return whether all that is done with the name beside the statement is to compute with it."""
-        code = self._code
         if self._given is None or self._reaches_others():
             return False
-        loads = [load for load in code.loads(self._scope, self._name) if not code.inside(load, self._statement)]
-        stores = code.stores(self._scope, self._name)
-        return all(map(self._makes, stores)) and all(self._only_reads(one) and not self._changes(one) for one in loads)
+        stores = self._code.stores(self._scope, self._name)
+        return all(map(self._makes, stores)) and all(
+            self._only_reads(one) and not self._changes(one) for one in self._elsewhere()
+        )
+
+    def _elsewhere(self) -> list[ast.expr]:
+        """Return where the name is read but in the statement."""
+        loads = self._code.loads(self._scope, self._name)
+        return [load for load in loads if not self._code.inside(load, self._statement)]
 
     def _changes(self, value: ast.expr) -> bool:
         """Return whether a method changes a value in place, or a view of it."""
         outer = self._code.parent(value)
         if isinstance(outer, ast.Call):
             fact = self._op(outer) if outer.func is value else None
-            return (fact is not None and (fact.writing.mutates or fact.writing.may_mutate) != ()) or self._changes(
-                outer
-            )
+            return (fact is not None and may_write(fact)) or self._changes(outer)
         return isinstance(outer, (ast.Attribute, ast.Subscript)) and (
             isinstance(outer.ctx, ast.Store) or self._changes(outer)
         )
 
     def read_later(self) -> bool:
         """Return whether the name is read after the statement, or in another round of a loop that binds it no more."""
-        code, end = self._code, self._code.end(self._statement)
-        around = [code.start(loop) for loop in self._loops_between()]
-        start = min(around, default=end)
-        loads = [load for load in code.loads(self._scope, self._name) if not code.inside(load, self._statement)]
-        return any(code.start(load) >= start for load in loads)
+        around = map(self._code.start, self._loops_between())
+        start = min(around, default=self._code.end(self._statement))
+        return any(self._code.start(load) >= start for load in self._elsewhere())
 
     def _given_before(self) -> ast.stmt | None:
         """Return the statement that gave the name a tensor made there, of those on the way to the change."""
@@ -164,7 +165,7 @@ class _Holders:
                 return None
             outer = statement
 
-    def _loops_between(self) -> list[ast.For | ast.AsyncFor | ast.While]:
+    def _loops_between(self) -> list[LoopNode]:
         """Return the loops around the change that the tensor outlives."""
         given = self._given
         return [
@@ -173,19 +174,19 @@ class _Holders:
 
     def _reaches_others(self) -> bool:
         """Return whether other functions read or bind the name."""
-        for node in ast.walk(self._code.tree):
-            if isinstance(node, (ast.Global, ast.Nonlocal)) and self._name in node.names:
-                return True
-            if isinstance(node, ast.NamedExpr) and id_of(node.target) == self._name:
-                return True
+        if any(self._binds(node) for node in ast.walk(self._code.tree)):
+            return True
         # What lists the names may keep it, and what is called with what each layer computes, or each op saves.
         if lists_names(self._code) or registers_hook(self._context):
             return True
-        inner = [node for node in ast.walk(self._scope) if node is not self._scope]
-        return any(
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and self._code.named(node, self._name)
-            for node in inner
-        )
+        inner = [node for node in ast.walk(self._scope) if isinstance(node, FUNCTIONS) and node is not self._scope]
+        return any(self._code.named(node, self._name) for node in inner)
+
+    def _binds(self, node: ast.AST) -> bool:
+        """Return whether a node binds the name otherwise than a statement of its scope does."""
+        if isinstance(node, ast.NamedExpr):
+            return node.target.id == self._name
+        return isinstance(node, (ast.Global, ast.Nonlocal)) and self._name in node.names
 
     def _makes(self, statement: ast.stmt) -> bool:
         """Return whether a statement gives the name, and nothing else, a tensor that is made there."""
@@ -214,41 +215,43 @@ class _Holders:
     def _only_reads(self, value: ast.expr) -> bool:
         """Return whether what an expression is part of computes with it, and neither keeps nor views it."""
         outer = self._code.parent(value)
-        if isinstance(outer, (ast.FormattedValue, ast.Expr)):
-            return True
-        if isinstance(outer, (ast.BinOp, ast.Compare)):
-            return self._is_of_tensors(outer)
-        if isinstance(outer, ast.UnaryOp):
-            return self._is_of_tensors(outer) and (not isinstance(outer.op, ast.UAdd) or self._only_reads(outer))
-        if isinstance(outer, ast.AugAssign):
-            return self._adds_up(outer)
-        if isinstance(outer, ast.Return):
-            # Who called gets it: whether that keeps it is asked where the call stands.
-            return self._code.function(outer) is self._scope
-        if isinstance(outer, (ast.If, ast.While, ast.Assert)):
-            return True
-        if isinstance(outer, ast.Subscript):
-            if outer.slice is value:
+        match outer:
+            case ast.FormattedValue() | ast.Expr() | ast.If() | ast.While() | ast.Assert():
+                return True
+            case ast.BinOp() | ast.Compare():
+                return self._is_of_tensors(outer)
+            case ast.UnaryOp(op=operator):
+                return self._is_of_tensors(outer) and (not isinstance(operator, ast.UAdd) or self._only_reads(outer))
+            case ast.AugAssign():
+                return self._adds_up(outer)
+            case ast.Return():
+                # Who called gets it: whether that keeps it is asked where the call stands.
+                return self._code.function(outer) is self._scope
+            case ast.Subscript(slice=index, ctx=context) if index is value:
                 # A dict keeps its keys, and so may an object.
-                return self._is_native(outer) or not (
-                    isinstance(outer.ctx, ast.Store) or has_items(self._context.report)
-                )
-            return isinstance(outer.ctx, ast.Store) or self._only_reads(outer)
-        if isinstance(outer, ast.Attribute):
-            return self._attribute_only_reads(outer)
-        if isinstance(outer, (ast.keyword, ast.Starred)):
-            outer = self._code.parent(outer)
-        if not isinstance(outer, ast.Call):
-            return isinstance(outer, ast.Assign) and outer is self._statement and isinstance(value, ast.Call)
-        if self._code.path(outer.func) in _READ_ONLY:
+                kept = isinstance(context, ast.Store) or has_items(self._context.report)
+                return self._is_native(outer) or not kept
+            case ast.Subscript(ctx=context):
+                return isinstance(context, ast.Store) or self._only_reads(outer)
+            case ast.Attribute():
+                return self._attribute_only_reads(outer)
+            case ast.keyword() | ast.Starred():
+                outer = self._code.parent(outer)
+        if isinstance(outer, ast.Call):
+            return self._call_only_reads(outer, value)
+        return isinstance(outer, ast.Assign) and outer is self._statement and isinstance(value, ast.Call)
+
+    def _call_only_reads(self, call: ast.Call, value: ast.expr) -> bool:
+        """Return whether a call, and what it gives is used for, only computes with one of its arguments."""
+        if self._code.path(call.func) in _READ_ONLY:
             return True
-        fact = self._op(outer)
+        fact = self._op(call)
         if fact is not None:
-            return (_is_new(fact) and not _may_be_in_place(outer)) or self._only_reads(outer)
-        parameter = self._parameter(outer, value)
+            return (_is_new(fact) and not _may_be_in_place(call)) or self._only_reads(call)
+        parameter = self._parameter(call, value)
         if parameter is not None:
             return self._parameter_only_read(*parameter)
-        return self._is_native(outer) and (not self._may_share(outer) or self._only_reads(outer))
+        return self._is_native(call) and (not self._may_share(call) or self._only_reads(call))
 
     def _adds_up(self, statement: ast.AugAssign) -> bool:
         """Return whether the target is a sum: a list that a tensor is added to gets views of it."""
@@ -304,21 +307,17 @@ class _Holders:
 
     def _is_native(self, value: ast.expr) -> bool:
         """Return whether the tapes show that a value is of nodes, and that none of the program's code runs for it."""
-        built, span = self._built(), self._span(value)
+        built, span = self._built(), self._code.span(value)
         return span in built.nodes and span not in built.through
 
     def _may_share(self, value: ast.expr) -> bool:
         """Return whether what a call gives may share memory with what it is given."""
-        return any(map(hands_back, self._built().nodes.get(self._span(value), ())))
-
-    def _span(self, node: ast.expr) -> Span:
-        code = self._code
-        return code.index.span(code.source.path, code.start(node), code.end(node))
+        return any(map(hands_back, self._built().nodes.get(self._code.span(value), ())))
 
     def _built(self) -> _Built:
         if self._places is None:
             self._places = _Built({}, set())
-            for event in (event for tape in self._context.tapes for event in tape.events if isinstance(event, Node)):
+            for event in self._context.events(Node):
                 # What unknown code gives has a node, too.
                 if event.linked != "may":
                     self._places.nodes.setdefault(event.at.span, set()).add(event.op)
@@ -333,9 +332,5 @@ def _may_be_in_place(call: ast.Call) -> bool:
 
 def _is_new(fact: OpFact) -> bool:
     """Return whether the result of an op shares no memory with anything."""
-    shares = (
-        fact.aliasing.view != "no"
-        or fact.aliasing.returns_input != "no"
-        or fact.aliasing.unversioned_view_of is not None
-    )
+    shares = shares_memory(fact) or fact.aliasing.unversioned_view_of is not None
     return not shares and fact.name not in _SHARED_WITH_ARRAYS | _MAY_BE_ITS_ARGUMENT and not fact.writing.mutates

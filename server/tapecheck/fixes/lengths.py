@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.fixes.ops import op_called
-from tapecheck.source.nodes import attr_of, of_kind
+from tapecheck.source.nodes import last_name, of_kind
 
 _SAME_LENGTH = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
 _OF_DICTS = frozenset(("items", "keys", "values"))
@@ -42,7 +42,7 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
     puts = [
         node
         for node in of_kind(code.tree, ast.Call)
-        if attr_of(node.func) in _FILLING and isinstance(node.func, ast.Attribute) and dotted(node.func.value) == name
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING and dotted(node.func.value) == name
     ]
     if puts:
         return not any(_has_some(code, one, names - 1) for one in given) and all(
@@ -71,17 +71,16 @@ def _has_some(code: Code, values: ast.expr, names: int) -> bool:
 def _call_has_some(code: Code, call: ast.Call, names: int) -> bool:
     path = code.path(call.func)
     if path == "builtins.range":
-        numbers = [_number(code, one) for one in call.args]
-        return None not in numbers and len(range(*(one for one in numbers if one is not None))) > 0
-    if attr_of(call.func) in _OF_DICTS and isinstance(call.func, ast.Attribute) and not call.args:
+        numbers = [number for one in call.args if (number := _number(code, one)) is not None]
+        return len(numbers) == len(call.args) and len(range(*numbers)) > 0
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_DICTS and not call.args:
         return _has_some(code, call.func.value, names)
     op = op_called(code, call)
     if op is not None and op.name in _IN_PIECES:
         return True
     layers = path.startswith("torch.nn.") and path.endswith(("ModuleList", "ModuleDict", "ParameterList"))
-    if path not in _SAME_LENGTH and not layers:
-        return False
-    return bool(call.args) and all(_has_some(code, one, names) for one in call.args)
+    kept = path in _SAME_LENGTH or layers
+    return kept and bool(call.args) and all(_has_some(code, one, names) for one in call.args)
 
 
 def _is_filled(code: Code, values: ast.expr, names: int) -> bool:
@@ -91,20 +90,22 @@ def _is_filled(code: Code, values: ast.expr, names: int) -> bool:
     stores = code.stores(scope or code.tree, name) if name is not None else []
     if not stores and isinstance(values, ast.Name):
         stores = code.stores(code.tree, values.id)
-    if not stores or not all(
-        isinstance(one, (ast.Assign, ast.AnnAssign))
-        and one.value is not None
-        and (not isinstance(one, ast.Assign) or [dotted(target) for target in one.targets] == [name])
-        and _has_some(code, one.value, names)
-        for one in stores
-    ):
+    given = [_given_alone(one) for one in stores]
+    if not given or not all(one is not None and _has_some(code, one, names) for one in given):
         return False
-    last = (name or "").rpartition(".")[2]
-    taken = (node for node in of_kind(code.tree, ast.Attribute) if node.attr in _SHRINKING)
-    gone = (part for node in of_kind(code.tree, ast.Delete) for part in ast.walk(node))
-    return not any((dotted(node.value) or "").rpartition(".")[2] == last for node in taken) and not any(
-        isinstance(part, (ast.Name, ast.Attribute)) and (dotted(part) or "").rpartition(".")[2] == last for part in gone
-    )
+    shrunk = [node.value for node in of_kind(code.tree, ast.Attribute) if node.attr in _SHRINKING]
+    gone = [part for node in of_kind(code.tree, ast.Delete) for part in of_kind(node, ast.expr) if last_name(part)]
+    return last_part(values) not in map(last_part, (*shrunk, *gone))
+
+
+def _given_alone(store: ast.stmt) -> ast.expr | None:
+    """Return what a statement gives one name or attribute, and no other."""
+    match store:
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() | ast.Subscript()], value=value):
+            return value
+        case ast.AnnAssign(value=value):
+            return value
+    return None
 
 
 def _number(code: Code, value: ast.expr) -> int | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.code import Code, dotted, root_name
-from tapecheck.fixes.ops import op_called
+from tapecheck.fixes.ops import may_write, op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import attr_of, id_of, last_name, of_kind, walk
+from tapecheck.source.nodes import attr_of, id_of, is_read, last_name, method_called, name_called, of_kind, walk
 from tapecheck.tape import Bind, Hold, Span
 
 _ASKING = frozenset((
@@ -20,24 +20,8 @@ _ASKING = frozenset((
     "requires_grad", "retain_grad", "retains_grad",
 ))  # fmt: skip
 """Attributes and functions that say whether there is a graph, or need one."""
-_PLAIN = frozenset(
-    f"builtins.{name}"
-    for name in (
-        "abs",
-        "bool",
-        "dict",
-        "float",
-        "int",
-        "isinstance",
-        "len",
-        "max",
-        "min",
-        "print",
-        "range",
-        "round",
-        "str",
-    )
-)
+_COMPUTING = "abs bool dict float int isinstance len max min print range round str"
+_PLAIN = frozenset(f"builtins.{name}" for name in _COMPUTING.split())
 REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
 """Methods of tensors that raise where there is a graph."""
 _OF_OBJECTS = frozenset(("builtins.id", "operator.is_", "operator.is_not", "weakref.ref", "weakref.proxy"))
@@ -101,7 +85,7 @@ def _surviving(code: Code) -> Iterator[ast.AST]:
     refusing = _refusing(code) if tried else set()
     for node in tried:
         parts = (part for one in node.body for part in ast.walk(one))
-        if any(_refuses(code, part) or _called_in(part) in refusing for part in parts):
+        if any(_refuses(code, part) or name_called(part) in refusing for part in parts):
             yield node
 
 
@@ -110,14 +94,10 @@ def _refusing(code: Code) -> set[str]:
     inside = {one.name: list(ast.walk(one)) for one in of_kind(code.tree, ast.FunctionDef)}
     found = {name for name, parts in inside.items() if any(_refuses(code, part) for part in parts)}
     while True:
-        more = {name for name, parts in inside.items() if not found.isdisjoint(map(_called_in, parts))} - found
+        more = {name for name, parts in inside.items() if not found.isdisjoint(map(name_called, parts))} - found
         if not more:
             return found
         found |= more
-
-
-def _called_in(node: ast.AST) -> str | None:
-    return last_name(node.func) if isinstance(node, ast.Call) else None
 
 
 def _takes(handler: ast.ExceptHandler) -> bool:
@@ -207,10 +187,8 @@ def _refusals(context: Context) -> Iterator[tuple[Code, ast.AST]]:
 
 
 def _refuses(code: Code, node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in REFUSING
     if not isinstance(node, ast.Call):
-        return False
+        return attr_of(node) in REFUSING
     path = code.path(node.func)
     # What Python's own library does with a tensor it does by the tensor's methods; a copy asks for its graph.
     known = ("", "torch", *sys.stdlib_module_names)
@@ -236,9 +214,8 @@ def _asking(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield what asks for a graph, or names what does."""
     parameters = set(_parameters(tree))
     for node in of_kind(tree, ast.Attribute):
-        if node.attr in _ASKING and isinstance(node.ctx, ast.Load):
-            if not (isinstance(node.value, ast.Name) and node.value.id in parameters):
-                yield node
+        if node.attr in _ASKING and is_read(node) and id_of(node.value) not in parameters:
+            yield node
     yield from (node for node in of_kind(tree, ast.Constant) if isinstance(node.value, str) and node.value in _ASKING)
     yield from (
         node for node in of_kind(tree, ast.ImportFrom) if not _ASKING.isdisjoint(alias.name for alias in node.names)
@@ -260,20 +237,17 @@ def only_kept(context: Context, call: ast.Call, stored: Span) -> bool:
     """
     functions: dict[int, tuple[Code, ast.AST]] = {}
     through: set[ast.expr] = set()
-    for tape in context.tapes:
-        for event in tape.events:
-            if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
-                continue
-            places = frames(event.at)
-            around = next((n for n, place in enumerate(places) if context.code.expression_at(place) is call), None)
-            for place in places[:around] if around is not None else ():
-                code = _code_of(context, place.file)
-                statement = code.statement_at(place) if code is not None else None
-                if code is None or statement is None:
-                    return False
-                function = code.function(statement)
-                functions[id(function)] = code, function
-                through.update(node for node in (code.expression_at(place),) if node is not None)
+    for at in (event.at for event in context.events(Hold)):
+        places = frames(at) if (at.file, at.line) == (stored.file, stored.line) else ()
+        around = next((n for n, place in enumerate(places) if context.code.expression_at(place) is call), 0)
+        for place in places[:around]:
+            code = _code_of(context, place.file)
+            statement = code.statement_at(place) if code is not None else None
+            if code is None or statement is None:
+                return False
+            function = code.function(statement)
+            functions[id(function)] = code, function
+            through.update(node for node in (code.expression_at(place),) if node is not None)
     return bool(functions) and all(_only_stores(code, one, through) for code, one in functions.values())
 
 
@@ -292,26 +266,26 @@ def _only_stores(code: Code, function: ast.AST, through: set[ast.expr]) -> bool:
         return False
     own = [*arguments.posonlyargs, *arguments.args][: code.owner(function) is not None]
     given = {one.arg for one in of_kind(arguments, ast.arg) if one not in own}
-    for node in walk(function):
-        if (
-            isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda, ast.FunctionDef))
-            and node is not function
-        ):
-            return False
-        if isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
-            return False
-        if isinstance(node, ast.AugAssign) and (root_name(node.target) or "") in given:
-            return False
-        if isinstance(node, ast.Call) and node not in through and not _computes_or_stores(code, node):
-            return False
-    return True
+    return not any(_does_more(code, node, given) for node in walk(function)[1:] if node not in through)
+
+
+def _does_more(code: Code, node: ast.AST, given: set[str]) -> bool:
+    """Return whether a node gives something back, waits, defines a function, changes what is given or hands it on."""
+    match node:
+        case ast.Yield() | ast.YieldFrom() | ast.Await() | ast.Lambda() | ast.FunctionDef():
+            return True
+        case ast.Return(value=value):
+            return value is not None and not isinstance(value, ast.Constant)
+        case ast.AugAssign(target=target):
+            return root_name(target) in given
+        case ast.Call():
+            return not _computes_or_stores(code, node)
+    return False
 
 
 def _computes_or_stores(code: Code, call: ast.Call) -> bool:
     path = code.path(call.func)
-    if path.startswith(("math.", "numpy.")) or path in _PLAIN:
-        return True
-    if isinstance(call.func, ast.Attribute) and not path and call.func.attr in _STORING:
+    if path.startswith(("math.", "numpy.")) or path in _PLAIN or (not path and method_called(call) in _STORING):
         return True
     fact = op_called(code, call)
-    return fact is not None and not fact.writing.mutates and not fact.writing.may_mutate
+    return fact is not None and not may_write(fact)

@@ -35,7 +35,7 @@ def hands_back(node: str) -> bool:
     facts = torchfacts.load()
     module = facts.module(node)
     if module is not None:
-        return any(_shares(fact) for mode in (module.train, module.eval) for fact in _cases(mode))
+        return any(shares_memory(fact) for mode in (module.train, module.eval) for fact in _cases(mode))
     return node in _sharing(facts)
 
 
@@ -43,10 +43,10 @@ def hands_back(node: str) -> bool:
 def _sharing(facts: torchfacts.Facts) -> frozenset[str]:
     """Return the nodes of views, and those of modules that in another mode give back what they are given."""
     known = [op for name in facts.op_names() if (op := facts.op(name)) is not None]
-    found = {node for op in known for fact in _cases(op) if _shares(fact) for node in fact.nodes[:1]}
+    found = {node for op in known for fact in _cases(op) if shares_memory(fact) for node in fact.nodes[:1]}
     for module in filter(None, map(facts.module, facts.module_names())):
         modes = [*_cases(module.train), *_cases(module.eval)]
-        if any(map(_shares, modes)):
+        if any(map(shares_memory, modes)):
             found |= {node for fact in modes for node in fact.nodes[:1]}
     return frozenset(found)
 
@@ -57,5 +57,11 @@ def _cases(fact: OpFact) -> Iterator[OpFact]:
     yield from (case for case in cases if not case.writing.mutates)
 
 
-def _shares(fact: OpFact) -> bool:
+def shares_memory(fact: OpFact) -> bool:
+    """Return whether an op gives back what it is given, or a view of it."""
     return fact.aliasing.view != "no" or fact.aliasing.returns_input != "no"
+
+
+def may_write(fact: OpFact) -> bool:
+    """Return whether an op changes what it is given, or does with some options."""
+    return bool(fact.writing.mutates or fact.writing.may_mutate)

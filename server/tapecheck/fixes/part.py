@@ -20,7 +20,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
-from tapecheck.source.nodes import first_line, of_kind, walk
+from tapecheck.source.nodes import first_line, id_of, is_read, last_line, of_kind, walk
 from tapecheck.tape import (
     Assumed,
     Backward,
@@ -107,14 +107,16 @@ class Part:
             if source.text[low:high] != self.code.text[low:high]:
                 return False
             first, last = self.code.index.place(change.start)[0], self.code.index.place(change.end)[0]
-            around = [
-                one for one in self.code.tree.body if first_line(one) <= last and first <= (one.end_lineno or 0) + 1
-            ]
-            if not around or any(
-                one.name in self.reached if isinstance(one, _DEFINITIONS) else one not in self.units for one in around
-            ):
+            around = [one for one in self.code.tree.body if first_line(one) <= last and first <= last_line(one) + 1]
+            if not around or not all(map(self._is_alone, around)):
                 return False
         return True
+
+    def _is_alone(self, statement: ast.stmt) -> bool:
+        """Return whether a statement at the top runs in nothing but the part."""
+        if isinstance(statement, _DEFINITIONS):
+            return statement.name not in self.reached
+        return statement in self.units
 
 
 def part_of(
@@ -159,34 +161,29 @@ class _Cut:
         uses = _uses_of(report)
         if all(one.matters_to_all for one in uses):
             return
-        self._names: Counter[str] = report.kept.get("names") or Counter(
-            node.id for node in of_kind(code.tree, ast.Name)
-        )
-        report.kept["names"] = self._names
+        if "names" not in report.kept:
+            report.kept["names"] = Counter(node.id for node in of_kind(code.tree, ast.Name))
+        self._names: Counter[str] = report.kept["names"]
         # Its labels may be on lines that others run as well, as those of a forward: what it has of these is shared.
         shown = [one for one in uses if any(one.named(finding.span))]
         if len(shown) != 1 or shown[0].matters_to_all or not _HIDDEN.isdisjoint(self._names):
             return
         (self._uses,) = shown
         self._named = self._uses.named(finding.span)
-        events = sum(self._uses.counts)
-        body = code.tree.body
-        if self._uses.start:
-            entry = self._functions().get(self._uses.start)
-            if entry is None:
-                return
-            body = entry.body
-        dropped = self._descend(body, at_top=not self._uses.start)
-        self.worthwhile = dropped >= events * LEAST_SHARE
+        start = self._uses.start
+        entry = self._functions().get(start) if start else code.tree
+        if entry is not None:
+            self.worthwhile = self._descend(entry.body, not start) >= sum(self._uses.counts) * LEAST_SHARE
 
     def _functions(self) -> dict[str, ast.FunctionDef]:
         """Return the functions of the module that have their name for themselves and are what they are written as."""
-        counted = Counter(node.name for node in self.code.tree.body if isinstance(node, _DEFINITIONS))
-        return {
-            node.name: node
-            for node in self.code.tree.body
-            if isinstance(node, ast.FunctionDef) and not node.decorator_list and counted[node.name] == 1
-        }
+        defined = self._definitions()
+        counted = Counter(node.name for node in defined)
+        plain = (node for node in defined if isinstance(node, ast.FunctionDef) and not node.decorator_list)
+        return {node.name: node for node in plain if counted[node.name] == 1}
+
+    def _definitions(self) -> list[_Definition]:
+        return [node for node in self.code.tree.body if isinstance(node, _DEFINITIONS)]
 
     def _descend(self, body: _Block, at_top: bool) -> int:
         """Leave out statements beside those that the finding is about, then beside those within them.
@@ -224,34 +221,33 @@ class _Cut:
 
     def _inside(self, statement: ast.stmt) -> tuple[_Block, ast.FunctionDef | None] | None:
         """Return the block that a statement runs once, as it is: that of `if __name__ ...`, or of a function."""
-        if isinstance(statement, ast.If) and not statement.orelse and "__name__" in self._words([statement.test]):
-            return statement.body, None
+        if isinstance(statement, ast.If) and not statement.orelse:
+            if "__name__" in self._words([statement.test], self.code.text):
+                return statement.body, None
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         if isinstance(value, ast.Call) and len(value.args) == 1 and isinstance(value.args[0], ast.Call):
             value = value.args[0]
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
-            return None
-        function = self._functions().get(value.func.id)
-        once = self._names[value.func.id] == 1
-        return (function.body, function) if function is not None and once else None
+        name = id_of(value.func) if isinstance(value, ast.Call) else ""
+        function = self._functions().get(name) if self._names[name] == 1 else None
+        return (function.body, function) if function is not None else None
 
-    def _words(self, nodes: Iterable[ast.AST]) -> set[str]:
-        """Return the words of the text of some nodes."""
-        return {word for node in nodes for word in _WORD.findall(self.code.segment(node))}
+    def _words(self, nodes: Iterable[ast.AST], text: str) -> set[str]:
+        """Return the words of some nodes in a text in which they are where they are in the file."""
+        code = self.code
+        return {word for node in nodes for word in _WORD.findall(text[code.start(node) : code.end(node)])}
 
     def text(self) -> tuple[Source | None, frozenset[str]]:
         """Return the program without what is left out, and the names by which that comes to other parts of the file."""
         code, text = self.code, self.code.text
-        definitions = {one.name: one for one in code.tree.body if isinstance(one, _DEFINITIONS)}
-        if len(definitions) != sum(isinstance(one, _DEFINITIONS) for one in code.tree.body):
+        definitions = {one.name: one for one in self._definitions()}
+        if len(definitions) != len(self._definitions()):
             return None, frozenset()
         top = set(map(id, code.tree.body))
         for one in self.left_out:
             text = _blanked(text, code, one, "" if id(one) in top else "pass")
-        reached = self._reached(self._words(self.left_out), definitions, self.code.text)
+        reached = self._reached(self._words(self.left_out, code.text), definitions, code.text)
         others = [one for one in code.tree.body if not isinstance(one, _DEFINITIONS)]
-        words = {word for one in others for word in _WORD.findall(text[code.start(one) : code.end(one)])}
-        words |= {entry.partition(".")[0] for entry in self.report.interpretation.entries}
+        words = self._words(others, text) | {entry.partition(".")[0] for entry in self.report.interpretation.entries}
         kept = self._reached(words, definitions, text)
         for name, one in definitions.items():
             # What nothing calls any more would be started by itself.
@@ -259,21 +255,14 @@ class _Cut:
                 text = _blanked(text, code, one, "")
         return from_text(text, self.path, before=self.report.source), reached
 
-    def _reached(
-        self,
-        words: Collection[str],
-        definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef],
-        text: str,
-    ) -> frozenset[str]:
+    def _reached(self, words: Iterable[str], definitions: dict[str, _Definition], text: str) -> frozenset[str]:
         """Return the functions and classes of the file that some words lead to, directly or through others."""
-        found: dict[str, None] = dict.fromkeys(word for word in words if word in definitions)
+        found = definitions.keys() & words
         waiting = list(found)
         for name in waiting:
-            one = definitions[name]
-            for word in _WORD.findall(text[self.code.start(one) : self.code.end(one)]):
-                if word in definitions and word not in found:
-                    found[word] = None
-                    waiting.append(word)
+            more = definitions.keys() & self._words([definitions[name]], text) - found
+            found |= more
+            waiting += more
         return frozenset(found)
 
 
@@ -360,7 +349,7 @@ class _Shared:
             (path, line): number
             for number, statement in enumerate(body)
             if not isinstance(statement, _DEFINITIONS)
-            for line in range(first_line(statement), (statement.end_lineno or statement.lineno) + 1)
+            for line in range(first_line(statement), last_line(statement) + 1)
         }
         # The outermost call is the statement of the block.
         units = [next((rows[line] for line in reversed(place) if line in rows), _OUTSIDE) for place in uses.places]
@@ -445,15 +434,9 @@ def _can_go(statement: ast.stmt) -> bool:
 
 def _stored(statement: ast.stmt) -> set[str]:
     """Return the names that a statement stores, and those that it stores attributes or items of."""
-    found = set()
-    for node in walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            name = root_name(node)
-            if name is not None:
-                found.add(name)
-        elif isinstance(node, _DEFINITIONS):
-            found.add(node.name)
-    return found
+    stored = (node for node in of_kind(statement, ast.expr) if hasattr(node, "ctx") and not is_read(node))
+    names = {name for node in stored if (name := root_name(node)) is not None}
+    return names | {node.name for node in walk(statement) if isinstance(node, _DEFINITIONS)}
 
 
 def _loaded(scope: ast.AST, without: Collection[int]) -> set[str]:
@@ -464,7 +447,7 @@ def _loaded(scope: ast.AST, without: Collection[int]) -> set[str]:
         node = stack.pop()
         if id(node) in without:
             continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and is_read(node):
             found.add(node.id)
         stack.extend(ast.iter_child_nodes(node))
     return found
@@ -494,9 +477,9 @@ def _says_the_same(alone: Report, report: Report) -> bool:
 
 def _alike(one: Finding, other: Finding) -> bool:
     """Return whether two findings say the same, whichever condition leads to them."""
-    return (
-        (one.code, one.span, one.message, one.certain, one.rests_on)
-        == (other.code, other.span, other.message, other.certain, other.rests_on)
-    ) and [(label.span, label.role) for label in one.labels if label.role not in ("path", "condition")] == [
-        (label.span, label.role) for label in other.labels if label.role not in ("path", "condition")
-    ]
+    return _said(one) == _said(other)
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    labels = [(label.span, label.role) for label in finding.labels if label.role not in ("path", "condition")]
+    return finding.code, finding.span, finding.message, finding.certain, finding.rests_on, labels

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar, Union
+from typing import ParamSpec, TypeVar, Union
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -41,6 +41,7 @@ _BLANK = (
 _STRINGS = (token.STRING, getattr(token, "FSTRING_START", token.STRING))
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
+_Given = ParamSpec("_Given")
 _Node = TypeVar("_Node", bound=ast.AST)
 _Argument = Union[ast.expr, ast.keyword]
 
@@ -230,6 +231,14 @@ class _Call(_Expression):
         # What stands on a line of its own between them (a comment) belongs to the last one.
         lines = re.search(r"(?:\r\n|\n|\r)[ \t]*$", between)
         return "," + (lines.group() if lines is not None else between.partition(",")[2])
+
+
+def tried(rewrite: Callable[_Given, str], *given: _Given.args, **named: _Given.kwargs) -> str | None:
+    """Return what a rewrite makes of a text; None where that is not of its form."""
+    try:
+        return rewrite(*given, **named)
+    except RewriteError:
+        return None
 
 
 def parenthesized(text: str) -> str:

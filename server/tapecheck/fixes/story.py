@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.code import Code, Function, dotted, targets, walk
-from tapecheck.source.nodes import attr_of, given_to
+from tapecheck.source.nodes import attr_of, given_to, is_read, last_line
 from tapecheck.tape import (
     Backward,
     Bind,
+    Event,
     GradientCleared,
     Hold,
     InPlace,
@@ -80,30 +81,35 @@ class Collision:
     def leads_to_spoiled(self, node: int) -> bool:
         return not self.spoiled.isdisjoint(self.ledger.ancestry([node]))
 
+    @property
+    def walked(self) -> list[Node]:
+        """Return the nodes that the second backward comes to, oldest first."""
+        return self._nodes(self.reached)
+
+    def _nodes(self, numbers: Iterable[int]) -> list[Node]:
+        return [self.ledger.nodes[number] for number in sorted(numbers) if number in self.ledger.nodes]
+
     def crossings(self) -> list[tuple[Node, int]]:
         """Return edges of the second backward's graph from a later node to an older, spoiled part."""
-        found = []
-        for number in sorted(self.reached):
-            node = self.ledger.nodes.get(number)
-            if node is None or number <= self.newest:
-                continue
-            for source in node.inputs:
-                if source <= self.newest and source in self.ledger.nodes and self.leads_to_spoiled(source):
-                    found.append((node, source))
-        return found
+        later = (node for node in self.walked if node.id > self.newest)
+        return self._spoiled_sources(later, lambda source: source <= self.newest)
 
     def forks(self, first_side: bool) -> list[tuple[Node, int]]:
         """Return edges by which one of the two graphs alone reaches the part that they share."""
         own, other = (self.executed, self.reached) if first_side else (self.reached, self.executed)
-        found = []
-        for number in sorted(own - other):
-            node = self.ledger.nodes.get(number)
-            if node is None:
-                continue
-            for source in node.inputs:
-                if source in other and source in self.ledger.nodes and self.leads_to_spoiled(source):
-                    found.append((node, source))
-        return found
+        return self._spoiled_sources(self._nodes(own - other), other.__contains__)
+
+    def _spoiled_sources(self, nodes: Iterable[Node], wanted: Callable[[int], bool]) -> list[tuple[Node, int]]:
+        """Return the edges that lead from some nodes to a spoiled part, by the sources that are wanted."""
+        edges = ((node, source) for node in nodes for source in node.inputs if wanted(source))
+        return [
+            (node, source) for node, source in edges if source in self.ledger.nodes and self.leads_to_spoiled(source)
+        ]
+
+    @property
+    def roots(self) -> list[int]:
+        """Return the nodes that the second backward starts from."""
+        return [root.node for root in self.second.roots if root.node is not None]
 
     def names(self, node: int) -> set[str]:
         """Return the names a node's tensor had, as they were written where they were bound."""
@@ -146,7 +152,7 @@ class Collision:
         """Return whether the second backward also reaches what these nodes were computed from by ways around them."""
         leaves = self.leaves(sources)
         seen = set(sources)
-        stack = [root.node for root in self.second.roots if root.node is not None and root.node not in seen]
+        stack = list(self.roots)
         while stack:
             number = stack.pop()
             if number in seen:
@@ -160,7 +166,7 @@ class Collision:
         """Return whether what the first backward gives these leaves is seen to be dropped before an optimizer uses
         it.
         """
-        params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
+        params = updated_by(self.tape)
         open_leaves = leaves & self.learned()
         for event in self.tape.events[self.first_index + 1 :]:
             if isinstance(event, GradientCleared):
@@ -171,12 +177,11 @@ class Collision:
 
     def trained_between(self, shared: set[int]) -> bool:
         """Return whether an optimizer of these leaves, and of none that the second backward alone reaches, steps
-        between
-        the two backwards: what they get from the second one is then not for that optimizer.
+        between the two backwards: what they get from the second one is then not for that optimizer.
 
         Leaves of another optimizer among them learn from the second backward, whatever has stepped.
         """
-        own = self.leaves(root.node for root in self.second.roots if root.node is not None) - shared
+        own = self.leaves(self.roots) - shared
         stepped = self.stepped_between()
         if not any(shared & known and not own & known for known in stepped):
             return False
@@ -184,7 +189,7 @@ class Collision:
 
     def stepped_between(self) -> list[set[int]]:
         """Return what each optimizer that steps between the two backwards updates."""
-        params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
+        params = updated_by(self.tape)
         return [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
 
     def built_after_change(self) -> bool:
@@ -206,9 +211,19 @@ def frames(site: Site) -> tuple[Span, ...]:
     return (site.span, *site.stack)
 
 
+def updated_by(tape: Tape) -> dict[int, set[int]]:
+    """Return what each optimizer of a tape updates, by its number."""
+    return {event.id: set(event.params) for event in tape.events if isinstance(event, Optimizer)}
+
+
 def touches(site: Site, span: Span) -> bool:
     """Return whether an event happened at a place, or in a call made there."""
     return any(frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site))
+
+
+def lies_in(site: Site, span: Span) -> bool:
+    """Return whether an event happened on the lines of a span, or in a call that begins on one."""
+    return any(frame.file == span.file and span.line <= frame.line <= span.end_line for frame in frames(site))
 
 
 def collisions(tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], bool]) -> list[Collision]:
@@ -225,31 +240,13 @@ def collisions(tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], 
 
 
 def _first_collision(tape: Tape, span: Span, wanted: Callable[[Traversal], bool]) -> Collision | None:
-    ledger = Ledger()
-    newest = 0
-    # For each backward and step: its place on the tape and the newest id at that time.
-    marks: dict[int, tuple[int, int]] = {}
-    changes: dict[int, tuple[int, int]] = {}
-    binds: dict[int, list[Bind]] = {}
-    holders: dict[int, list[Hold]] = {}
+    told = _Told(tape)
     best: Collision | None = None
     for index, event in enumerate(tape.events):
-        traversal = ledger.feed(event)
-        if isinstance(event, Node):
-            newest = max(newest, event.id)
-        elif isinstance(event, Bind) and event.node is not None:
-            binds.setdefault(event.node, []).append(event)
-        elif isinstance(event, Hold):
-            for node in event.nodes:
-                holders.setdefault(node, []).append(event)
-        elif isinstance(event, InPlace):
-            changes[id(event)] = (index, newest)
-        if traversal is None or not isinstance(event, Backward):
+        traversal = told.feed(index, event)
+        if traversal is None or not touches(traversal.backward.at, span) or not wanted(traversal):
             continue
-        marks[event.id] = (index, newest)
-        if not touches(event.at, span) or not wanted(traversal):
-            continue
-        collision = _collide(tape, ledger, index, traversal, marks, changes, binds, holders)
+        collision = told.collide(index, traversal)
         if collision is None:
             continue
         if collision.problem is None or collision.problem.certain == "yes":
@@ -258,49 +255,72 @@ def _first_collision(tape: Tape, span: Span, wanted: Callable[[Traversal], bool]
     return best
 
 
-def _collide(
-    tape: Tape,
-    ledger: Ledger,
-    index: int,
-    traversal: Traversal,
-    marks: dict[int, tuple[int, int]],
-    changes: dict[int, tuple[int, int]],
-    binds: dict[int, list[Bind]],
-    holders: dict[int, list[Hold]],
-) -> Collision | None:
-    second = traversal.backward
-    problem = traversal.problem
-    roots = [root.node for root in second.roots if root.node is not None]
-    reached = set(ledger.ancestry(roots))
-    first: Backward | None = None
-    change: InPlace | None = None
-    if problem is not None and problem.kind in ("freed", "region"):
-        first = problem.freed_by
-    elif problem is not None and problem.kind == "stale":
-        change = problem.changed_by
-    elif traversal.retraversed:
-        earlier = max(number for numbers in traversal.retraversed.values() for number in numbers)
-        first = ledger.traversals[earlier].backward
-    else:
+class _Told:
+    """What a tape has told until one of its events."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._ledger = Ledger()
+        self._newest = 0
+        # The place on the tape and the newest id at that time: of backwards by number, of changes by identity.
+        self._marks: dict[int, tuple[int, int]] = {}
+        self._changes: dict[int, tuple[int, int]] = {}
+        self._binds: dict[int, list[Bind]] = {}
+        self._holders: dict[int, list[Hold]] = {}
+
+    def feed(self, index: int, event: Event) -> Traversal | None:
+        """Take the next event; returns what a backward does."""
+        traversal = self._ledger.feed(event)
+        match event:
+            case Node():
+                self._newest = max(self._newest, event.id)
+            case Bind(node=int() as node):
+                self._binds.setdefault(node, []).append(event)
+            case Hold():
+                for node in event.nodes:
+                    self._holders.setdefault(node, []).append(event)
+            case InPlace():
+                self._changes[id(event)] = index, self._newest
+            case Backward() if traversal is not None:
+                self._marks[event.id] = index, self._newest
+                return traversal
         return None
-    if change is not None:
-        place, newest = changes[id(change)]
-        node = problem.node if problem is not None else None
-        spoiled = {node.id} if node is not None else set()
-        before = [one for one in ledger.traversals.values() if marks[one.backward.id][0] <= place]
-        first = _ran_over(before, second, spoiled, reached)
-    elif first is not None:
-        place, newest = marks[first.id]
-        executed = ledger.traversals[first.id].executed.keys() & ledger.nodes.keys()
-        spoiled = {number for number in executed if ledger.nodes[number].keeps != "no"} & reached
-    executed_first = set(ledger.traversals[first.id].executed) if first is not None else set()
-    return Collision(
-        tape, ledger, second, index, first, marks[first.id][0] if first is not None else place, newest,
-        problem, change, executed_first, reached, spoiled,
-        [newest for number, (_, newest) in marks.items() if number != second.id],
-        {node: list(events) for node, events in binds.items()},
-        {node: list(events) for node, events in holders.items()},
-    )  # fmt: skip
+
+    def collide(self, index: int, traversal: Traversal) -> Collision | None:
+        """Return what the backward that came last runs into."""
+        ledger, second, problem = self._ledger, traversal.backward, traversal.problem
+        reached = set(ledger.ancestry([root.node for root in second.roots if root.node is not None]))
+        change = problem.changed_by if problem is not None and problem.kind == "stale" else None
+        first = _spoiler(ledger, traversal)
+        if change is not None:
+            place, newest = self._changes[id(change)]
+            spoiled = {problem.node.id} if problem is not None and problem.node is not None else set()
+            before = [one for one in ledger.traversals.values() if self._marks[one.backward.id][0] <= place]
+            first = _ran_over(before, second, spoiled, reached)
+        elif first is not None:
+            place, newest = self._marks[first.id]
+            executed = ledger.traversals[first.id].executed.keys() & ledger.nodes.keys()
+            spoiled = {number for number in executed if ledger.nodes[number].keeps != "no"} & reached
+        else:
+            return None
+        if first is not None:
+            place = self._marks[first.id][0]
+        walked = set(ledger.traversals[first.id].executed) if first is not None else set()
+        return Collision(
+            self._tape, ledger, second, index, first, place, newest, problem, change, walked, reached, spoiled,
+            [newest for number, (_, newest) in self._marks.items() if number != second.id],
+            {node: list(events) for node, events in self._binds.items()},
+            {node: list(events) for node, events in self._holders.items()},
+        )  # fmt: skip
+
+
+def _spoiler(ledger: Ledger, traversal: Traversal) -> Backward | None:
+    """Return the earlier backward that freed, or ran over, what a traversal comes to."""
+    problem = traversal.problem
+    if problem is not None and problem.kind in ("freed", "region", "stale"):
+        return problem.freed_by
+    numbers = [number for numbers in traversal.retraversed.values() for number in numbers]
+    return ledger.traversals[max(numbers)].backward if numbers else None
 
 
 def _ran_over(
@@ -358,98 +378,96 @@ def carriers(code: Code, collision: Collision) -> list[Carrier]:
 
 def _reads_newer_too(collision: Collision, carrier: Carrier) -> bool:
     """Return whether the same expression also reads values that the same line made after the earlier backward."""
-    made_at = {collision.ledger.nodes[source].at.span for source in carrier.sources}
-    for number in collision.reached:
-        node = collision.ledger.nodes.get(number)
-        if node is None or number <= collision.newest or node.at.span != carrier.consumer.at.span:
-            continue
-        newer = [collision.ledger.nodes.get(source) for source in node.inputs if source > collision.newest]
-        if any(source is not None and source.at.span in made_at for source in newer):
-            return True
-    return False
+    nodes, newest = collision.ledger.nodes, collision.newest
+    made_at = {nodes[source].at.span for source in carrier.sources}
+    alike = (one for one in collision.walked if one.id > newest and one.at.span == carrier.consumer.at.span)
+    newer = (nodes[source] for one in alike for source in one.inputs if source > newest and source in nodes)
+    return any(source.at.span in made_at for source in newer)
 
 
 def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
     """Yield the outermost function that is known to name the value decides; else all that the text suggests."""
-    names = collision.names(source)
-    tensor_names = {bind.name for bind in collision.binds.get(source, ()) if bind.item is None}
     suggested: list[Carrier] = []
     for frame in reversed(frames(consumer.at)):
-        expression = code.expression_at(frame)
-        statement = code.statement_at(frame) if expression is None else None
-        if isinstance(statement, ast.AugAssign) and code.spans(statement, frame):
-            # `total += loss` reads its target too.
-            found = [statement.target, *reads(statement.value)]
-        elif isinstance(statement, ast.Assign) and code.spans(statement, frame):
-            # `bank[index] = z` writes into a tensor.
-            found = list(reads(statement.value))
-        elif expression is not None:
-            found = list(reads(expression))
-        else:
-            continue
-        function = code.function(found[0]) if found else code.tree
-        known = False
-        for outer in found:
-            for read in chain(outer):
-                text = dotted(read)
-                if text is None or text == "self":
-                    continue
-                stores = storing_statements(code, collision, read, source)
-                if text in names and collision.bound_anew(text, source, consumer.at):
-                    # It named the value too, but means a newer one where it is read.
-                    break
-                if text in names or stores:
-                    known = True
-                    tensor = text in tensor_names
-                    yield Carrier(text, read, function, {source}, tensor, True, consumer, stores=stores)
-                    break
-                if carried_by_text(code, read, text):
-                    suggested.append(Carrier(text, read, function, {source}, False, False, consumer))
-                    break
+        found = [_carrier_read(code, collision, outer, consumer, source) for outer in _read_at(code, frame)]
+        known = [carrier for carrier in found if carrier is not None and carrier.bound]
         if known:
+            yield from known
             return
+        suggested += [carrier for carrier in found if carrier is not None]
     yield from suggested
+
+
+def _read_at(code: Code, place: Span) -> list[ast.expr]:
+    """Return what is read by the expression at a place, or by an assignment that is all of it."""
+    expression = code.expression_at(place)
+    statement = code.statement_at(place) if expression is None else None
+    if isinstance(statement, (ast.AugAssign, ast.Assign)) and code.spans(statement, place):
+        # `total += loss` reads its target too; `bank[index] = z` writes into a tensor.
+        return [*(targets(statement) if isinstance(statement, ast.AugAssign) else ()), *reads(statement.value)]
+    return list(reads(expression)) if expression is not None else []
+
+
+def _carrier_read(code: Code, collision: Collision, outer: ast.expr, consumer: Node, source: int) -> Carrier | None:
+    """Return what an expression reads a node's value from: by what the tape says of it, or else by the text."""
+    names, function = collision.names(source), code.function(outer)
+    for read in chain(outer):
+        text = dotted(read)
+        if text is None or text == "self":
+            continue
+        if text in names and collision.bound_anew(text, source, consumer.at):
+            # It named the value too, but means a newer one where it is read.
+            return None
+        stores = storing_statements(code, collision, read, source)
+        if text in names or stores:
+            tensor = any(bind.name == text and bind.item is None for bind in collision.binds.get(source, ()))
+            return Carrier(text, read, function, {source}, tensor, True, consumer, stores=stores)
+        if carried_by_text(code, read, text):
+            return Carrier(text, read, function, {source}, False, False, consumer)
+    return None
 
 
 def storing_statements(code: Code, collision: Collision, read: ast.expr, source: int) -> list[ast.stmt]:
     """Return the assignments to the same name, attribute or container element that stored a node's value."""
-    if isinstance(read, ast.Name):
-        scope: ast.AST = code.function(read)
-        nodes = walk(scope)
-    else:
-        nodes = ast.walk(code.tree)
-    last = read.attr if isinstance(read, ast.Attribute) else dotted(read)
-    node = collision.ledger.nodes[source]
-    places = {
-        code.index.offset(frame.line, frame.column) for frame in frames(node.at) if frame.file == code.source.path
-    }
+    nodes = walk(code.function(read)) if isinstance(read, ast.Name) else ast.walk(code.tree)
     names = collision.names(source)
     # The tape names it by another way to the same object: `content.target` for `self.target`.
-    known = isinstance(read, ast.Attribute) and any(name.endswith(f".{last}") for name in names)
-    owner = code.owner(read)
-    found: list[ast.stmt] = []
-    for statement in nodes:
-        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) or statement.value is None:
-            continue
-        stored = targets(statement)
-        if not any(_is_named_alike(read, target) for target in stored):
-            continue
-        if isinstance(statement, ast.AugAssign) and not isinstance(
-            statement.value, (ast.List, ast.Tuple, ast.ListComp)
-        ):
-            # What is added to a value is not what the name has then.
-            if dotted(read) not in names:
-                continue
-        if known and owner is not None and code.owner(statement) is owner:
-            found.append(statement)
-            continue
-        low, high = code.start(statement.value), code.end(statement.value)
-        # Of several targets the one that is known to name it has it.
-        others = dotted(read) not in names and any(dotted(target) in names for target in stored)
-        made_here = not others and any(low <= place < high for place in places)
-        if made_here or any(dotted(part) in names for part in _values_of(statement.value)):
-            found.append(statement)
-    return found
+    known = isinstance(read, ast.Attribute) and any(name.endswith(f".{read.attr}") for name in names)
+    owner = code.owner(read) if known else None
+    return [
+        statement
+        for statement in nodes
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None
+        and any(_is_named_alike(read, target) for target in targets(statement))
+        # What is added to a value is not what the name has then.
+        and (dotted(read) in names or not _adds(statement))
+        and (
+            (owner is not None and code.owner(statement) is owner)
+            or _gives(code, collision, statement, statement.value, read, source)
+        )
+    ]  # fmt: skip
+
+
+def _adds(statement: ast.stmt) -> bool:
+    """Return whether a statement adds to a value, and not elements to a list."""
+    elements = (ast.List, ast.Tuple, ast.ListComp)
+    return isinstance(statement, ast.AugAssign) and not isinstance(statement.value, elements)
+
+
+def _gives(code: Code, collision: Collision, statement: ast.stmt, value: ast.expr, read: ast.expr, source: int) -> bool:
+    """Return whether a statement stores a node's value under what reads it, as the tape says of its place or name."""
+    names = collision.names(source)
+    if any(dotted(part) in names for part in _values_of(value)):
+        return True
+    # Of several targets the one that is known to name it has it.
+    others = dotted(read) not in names and any(dotted(target) in names for target in targets(statement))
+    return not others and made_in(code, value, collision.ledger.nodes[source].at)
+
+
+def made_in(code: Code, value: ast.expr, at: Site) -> bool:
+    """Return whether an event happened in an expression, or in a call made there."""
+    places = (code.index.range(frame)[0] for frame in frames(at) if frame.file == code.source.path)
+    return any(code.start(value) <= place < code.end(value) for place in places)
 
 
 def _is_named_alike(read: ast.expr, target: ast.expr) -> bool:
@@ -472,19 +490,14 @@ def reads(expression: ast.AST) -> Iterator[ast.expr]:
         if isinstance(node, ast.Call):
             # The function called is no data; what a method is called on is.
             if isinstance(node.func, ast.Attribute):
-                stack.insert(0, node.func.value)
-            elif not isinstance(node.func, ast.Name):
-                stack.insert(0, node.func)
-            stack[1 if isinstance(node.func, ast.Attribute) else 0 : 0] = given_to(node)
-            continue
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            if dotted(node) is not None:
-                if isinstance(node.ctx, ast.Load):
-                    yield node
-                continue
-        if isinstance(node, ast.Lambda):
-            continue
-        stack[0:0] = list(ast.iter_child_nodes(node))
+                stack[0:0] = [node.func.value, *given_to(node)]
+            else:
+                stack[0:0] = [*given_to(node), *(() if isinstance(node.func, ast.Name) else (node.func,))]
+        elif isinstance(node, ast.expr) and dotted(node) is not None:
+            if is_read(node):
+                yield node
+        elif not isinstance(node, ast.Lambda):
+            stack[0:0] = list(ast.iter_child_nodes(node))
 
 
 def chain(read: ast.expr) -> Iterator[ast.expr]:
@@ -499,20 +512,12 @@ def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
     """Return whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
     that methods other than the constructor assign.
     """
-    function = code.function(read)
     if isinstance(read, ast.Name):
-        for loop in code.loops(read):
-            stored = [node for node in walk(loop) if any(dotted(target) == text for target in targets(node))]
-            stored = [node for node in stored if node is not loop]
-            if stored and any((getattr(node, "end_lineno", None) or 0) >= read.lineno for node in stored):
-                return True
-        return False
+        stored = (one for loop in code.loops(read) for one in code.stores(loop, text) if one is not loop)
+        return any(last_line(one) >= read.lineno for one in stored)
     owner = code.owner(read)
-    scopes: list[ast.AST] = [function]
+    scopes: list[ast.AST] = [code.function(read)]
     if owner is not None and text.startswith("self."):
-        scopes = [
-            item
-            for item in owner.body
-            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name != "__init__"
-        ]
+        methods = (item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        scopes = [method for method in methods if method.name != "__init__"]
     return any(code.stores(scope, text) for scope in scopes)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.code import Code, dotted, targets, walk
 from tapecheck.fixes.noticed import REFUSING, asks_for_graphs, fills, refuses_graphs
 from tapecheck.fixes.ops import op_called
 from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import attr_of, given_to, of_kind
+from tapecheck.source.nodes import given_to, method_called, of_kind
 from tapecheck.tape import Node, Span
 
 _TAKING = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len"))
@@ -26,36 +26,52 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
     if asks_for_graphs(context):
         return False
     refusing = refuses_graphs(context)
-    native = {
-        place for tape in context.tapes for one in tape.events if isinstance(one, Node) for place in frames(one.at)
-    }
+    native = {place for one in context.events(Node) for place in frames(one.at)}
+    inside = {part for spot in spots for part in of_kind(spot, ast.expr)}
     for function in {id(one): one for one in map(code.function, spots)}.values():
         nodes = [node for node in walk(function) if node is not function]
-        inside = {id(part) for spot in spots for part in of_kind(spot, ast.expr)}
-        names = _names(code, spots, nodes)
-        for node in nodes:
-            if refusing and _leaves(node, inside, names):
+        holds = Holding(inside, nodes)
+        if refusing and any(_leaves(node, holds) for node in nodes):
+            return False
+        for node in (node for node in nodes if node not in inside):
+            if not shown and any(map(holds, _read_as_numbers(node))):
                 return False
-            if (
-                not shown
-                and id(node) not in inside
-                and any(_holds(part, inside, names) for part in _read_as_numbers(node))
-            ):
-                return False
-            if not isinstance(node, ast.Call) or id(node) in inside:
-                continue
-            given = [*given_to(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-            if any(_holds(part, inside, names) for part in given) and not _takes(code, node, native, shown=shown):
-                return False
+            if isinstance(node, ast.Call) and any(map(holds, _used_by(node))):
+                if not _takes(code, node, native, shown=shown):
+                    return False
     return True
 
 
-def _leaves(node: ast.AST, inside: set[int], names: set[str]) -> bool:
+class Holding:
+    """Says which nodes of a function hold one of some values, or what is computed from them."""
+
+    def __init__(self, values: Collection[ast.AST], nodes: Sequence[ast.AST]) -> None:
+        self._values = values
+        self._names: set[str] = set()
+        # Twice: a loop hands a value on to lines above the one that stores it.
+        for node in (*nodes, *nodes):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                if self(node.value):
+                    self._names |= {name for part in targets(node) if (name := dotted(part)) is not None}
+
+    def __call__(self, node: ast.AST) -> bool:
+        return any(part in self._values or self._named(part) for part in ast.walk(node))
+
+    def _named(self, part: ast.AST) -> bool:
+        return isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in self._names
+
+
+def _used_by(call: ast.Call) -> list[ast.expr]:
+    """Return what a call is given, and what its method is called on."""
+    return [*given_to(call), *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
+
+
+def _leaves(node: ast.AST, holds: Holding) -> bool:
     """Return whether other functions get a value: it is given back, or stored in an object or container."""
     if isinstance(node, (ast.Return, ast.Yield)):
-        return node.value is not None and _holds(node.value, inside, names)
+        return node.value is not None and holds(node.value)
     stored = isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None
-    return stored and any(not isinstance(part, ast.Name) for part in targets(node)) and _holds(node, inside, names)
+    return stored and any(not isinstance(part, ast.Name) for part in targets(node)) and holds(node)
 
 
 def _read_as_numbers(node: ast.AST) -> list[ast.expr]:
@@ -74,34 +90,13 @@ def _read_as_numbers(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _names(code: Code, spots: list[ast.expr], nodes: list[ast.AST]) -> set[str]:
-    """Return the names of what some expressions give, and of what is computed from it."""
-    inside = {id(part) for spot in spots for part in of_kind(spot, ast.Call)} | {id(spot) for spot in spots}
-    names: set[str] = set()
-    # Twice: a loop hands a value on to lines above the one that stores it.
-    for node in (*nodes, *nodes):
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
-            if _holds(node.value, inside, names):
-                names |= {name for part in targets(node) if (name := dotted(part) or root_name(part)) is not None}
-    return names
-
-
-def _holds(node: ast.AST, inside: set[int], names: set[str]) -> bool:
-    return any(
-        id(part) in inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in names)
-        for part in ast.walk(node)
-    )
-
-
 def _takes(code: Code, call: ast.Call, native: set[Span], *, shown: bool) -> bool:
     path = code.path(call.func)
     if fills(call):
         return False
     if path == "builtins.print":
         return shown or all(isinstance(part, (ast.JoinedStr, ast.Constant)) for part in call.args)
-    if path in _TAKING or code.index.span(code.source.path, code.start(call), code.end(call)) in native:
-        return True
-    name = attr_of(call.func)
-    if name == "backward":
+    name = method_called(call)
+    if name == "backward" or path in _TAKING or code.span(call) in native:
         return True
     return op_called(code, call, whole=True) is not None and name not in REFUSING

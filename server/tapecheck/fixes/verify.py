@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,19 +30,8 @@ from tapecheck.rules.term_without_effect.rule import TermWithoutEffect
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import join, line
 from tapecheck.source import Source, from_text
-from tapecheck.source.nodes import negated
-from tapecheck.tape import (
-    Cut,
-    Decision,
-    MovedTape,
-    Moves,
-    Node,
-    Optimizer,
-    Raised,
-    Span,
-    Step,
-    Tape,
-)
+from tapecheck.source.nodes import attr_of, negated
+from tapecheck.tape import Cut, Decision, MovedTape, Moves, Node, Optimizer, Raised, Span, Step, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -136,23 +125,19 @@ class Verifier:
         self._tried.add(tried)
         where = self._where(tried)
         texts = sources if where is self else {where.report.source.path: where.report.source}
-        edited = {
-            path: from_text(apply(texts[path].text, changes), path, before=texts[path]) for path, changes in tried
-        }
-        if any(new.error is not None and texts[path].error is None for path, new in edited.items()):
+        edited = [_Edited(texts[path], changes) for path, changes in tried]
+        if any(one.source.error is not None and one.before.error is None for one in edited):
             return None
         self.left -= 1
-        after = self._analysed.report(where.report.source.text, tried, partial(where._checked, edited))
+        checked = partial(where._checked, {one.source.path: one.source for one in edited})
+        after = self._analysed.report(where.report.source.text, tried, checked)
         places = MovedLines(
-            {path: LineMap(texts[path].text, changes) for path, changes in tried},
-            {path: (texts[path].text, edited[path].text) for path, _ in tried},
+            {one.source.path: LineMap(one.before.text, one.changes) for one in edited},
+            {one.source.path: (one.before.text, one.source.text) for one in edited},
         )
         lost = where._untrained(after, places)
-        if lost is None:
-            return None
         skips = not self.finding.certain
-        acts = not candidate.acts or all(_acts(after, edited[path], changes, skips) for path, changes in tried)
-        if not acts:
+        if lost is None or (candidate.acts and not all(_acts(after, one, skips) for one in edited)):
             return None
         if not where._holds(after, places):
             self._behind += where._brought_to_light(after, places)
@@ -167,11 +152,12 @@ class Verifier:
             for change in changes
         )
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
-        supposes = any(_supposes_a_tensor(after, edited[path], changes) for path, changes in tried)
-        stored = {name for path, changes in tried for name in _stored_anew(edited[path], changes)}
-        noticed = any(sees_store(self.report, name) for name in stored)
-        wasted = where._wasted(after, places)
-        return self._held(candidate, edits, names, lost, wasted, supposes=supposes, noticed=noticed)
+        supposed = after.interpretation.supposed
+        supposes = bool(supposed) and any(method in supposed for one in edited for method, _ in one.acting)
+        noticed = any(sees_store(self.report, name) for one in edited for name in one.stored())
+        return self._held(
+            candidate, edits, names, lost, where._wasted(after, places), supposes=supposes, noticed=noticed
+        )
 
     def _held(
         self,
@@ -223,8 +209,7 @@ class Verifier:
 
     def _as_found(self, finding: Finding) -> Finding:
         """Return a finding as the whole program has it."""
-        known = [*self.report.findings, *self.report.elsewhere]
-        return next((one for one in known if one.key == finding.key), finding)
+        return next((one for one in _found(self.report) if one.key == finding.key), finding)
 
     def _checked(self, edited: Mapping[str, Source]) -> Report:
         """Return the report on the program with some of its files edited."""
@@ -238,32 +223,32 @@ class Verifier:
     def _holds(self, after: Report, lines: MovedLines) -> bool:
         if len(after.interpretation.faults) > len(self.report.interpretation.faults):
             return False
-        code, span = self.finding.code, self.finding.span
-        found_after = [*after.findings, *after.elsewhere]
-        own = set(lines.lines(span))
-        if any(one.code == code and one.span.file == span.file and one.span.line in own for one in found_after):
+        if not self._is_gone(after, lines):
             return False
-        before = [*self.report.findings, *self.report.elsewhere]
-        known = self._places(before, lines)
-        fresh = [found for found in found_after if found.key not in known]
+        fresh = self._fresh(after, _found(self.report), lines)
         if fresh:
             # The report may be of a few selected rules only: what the whole set finds in the file was there before.
             known = self._places(self._all_findings(), lines)
-            fresh = [found for found in fresh if found.key not in known]
-            if not all(self._was_hidden(found, after, lines) for found in fresh):
+            if not all(found.key in known or self._was_hidden(found, after, lines) for found in fresh):
                 return False
         return self._runs_as_before(after, lines)
 
+    def _is_gone(self, after: Report, lines: MovedLines) -> bool:
+        """Return whether an edited program has not this finding."""
+        code, file, own = self.finding.code, self.finding.span.file, lines.lines(self.finding.span)
+        return not any(one.code == code and one.span.file == file and one.span.line in own for one in _found(after))
+
+    def _fresh(self, after: Report, before: list[Finding], lines: MovedLines) -> list[Finding]:
+        """Return what is found in an edited program beside this finding and others of before."""
+        known = self._places(before, lines)
+        return [one for one in _found(after) if one.key not in known]
+
     def _brought_to_light(self, after: Report, lines: MovedLines) -> Iterator[tuple[str, Span]]:
         """Yield what the edited program raises where the finding's exception is gone, each with its rule and place."""
-        found = [*after.findings, *after.elsewhere]
-        own = set(lines.lines(self.finding.span))
-        gone = not any(one.code == self.finding.code and one.span.line in own for one in found)
-        if not gone or self.finding.code not in RAISING:
+        if not self._is_gone(after, lines) or self.finding.code not in RAISING:
             return
-        known = self._places(self._before(), lines)
-        for one in found:
-            if one.code in RAISING and one.key not in known and (place := lines.before(one.span)) is not None:
+        for one in self._fresh(after, self._before(), lines):
+            if one.code in RAISING and (place := lines.before(one.span)) is not None:
                 yield one.code, place
 
     def _runs_as_before(self, after: Report, lines: MovedLines) -> bool:
@@ -288,13 +273,12 @@ class Verifier:
     def _hidden(self, after: Report, lines: MovedLines) -> list[Finding]:
         """Return the other findings that are gone with this one, and not repaired."""
         others = [one for one in self._before() if one is not self.finding and one.key != self.finding.key]
-        found = [*after.findings, *after.elsewhere]
         was, now = self.report.interpretation.tapes, after.interpretation.tapes
-        return unrepaired(self.finding, others, found, was, now, lines)
+        return unrepaired(self.finding, others, _found(after), was, now, lines)
 
     def _before(self) -> list[Finding]:
         """Return what the whole set of rules finds in the program as it is."""
-        return self._all_findings() if self.report.narrowed else [*self.report.findings, *self.report.elsewhere]
+        return self._all_findings() if self.report.narrowed else _found(self.report)
 
     def _wasted(self, after: Report, lines: MovedLines) -> int:
         """Return how many needless graphs are reported that were not: a kept one hides that nobody needed it."""
@@ -313,21 +297,17 @@ class Verifier:
         term = fresh.code == TermWithoutEffect.code
         if self.finding.code not in RAISING and not (term and self.finding.code == UntrainedParameter.code):
             return False
-        if fresh.code not in _SHOWN_LATER:
-            return False
-        if not self.finding.certain and self._shown_without(fresh, after):
+        if fresh.code not in _SHOWN_LATER or (not self.finding.certain and self._shown_without(fresh, after)):
             return False
         cuts = [label.span for label in fresh.labels if label.role == "cut"]
-        if term and not cuts:
-            # Which gradients a step uses may be the fix's own doing; where the program cuts a term is not.
-            return False
+        # Which gradients a step uses may be the fix's own doing; where the program cuts a term is not.
         spans = cuts if term else [fresh.span, *cuts]
-        if any(lines.added(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)):
+        if not spans or any(lines.added(one.file, line) for one in spans for line in range(one.line, one.end_line + 1)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]
-        if fresh.code != NeedlessRetainGraph.code:
-            return True
-        return not any(fresh.span.file == span.file and fresh.span.line in lines.lines(span) for span in told)
+        return fresh.code != NeedlessRetainGraph.code or not any(
+            fresh.span.file == span.file and fresh.span.line in lines.lines(span) for span in told
+        )
 
     def _shown_without(self, fresh: Finding, after: Report) -> bool:
         """Return whether a finding shows in the ways alone that were run before and did not come to the exception."""
@@ -391,8 +371,7 @@ class Verifier:
 
     def _all_findings(self) -> list[Finding]:
         if self._everything is None:
-            report = self._checked({})
-            self._everything = [*report.findings, *report.elsewhere]
+            self._everything = _found(self._checked({}))
         return self._everything
 
 
@@ -419,13 +398,57 @@ def _trained(tape: Tape) -> Trained:
     return found
 
 
-def _acts(after: Report, edited: Source, changes: tuple[Change, ...], skips: bool) -> bool:
+def _found(report: Report) -> list[Finding]:
+    """Return what a report finds in its file and in those that this one imports."""
+    return [*report.findings, *report.elsewhere]
+
+
+class _Edited:
+    """A text with changes in it, and what they have written."""
+
+    def __init__(self, before: Source, changes: tuple[Change, ...]) -> None:
+        self.before, self.changes = before, changes
+        self.source = from_text(apply(before.text, changes), before.path, before=before)
+
+    @cached_property
+    def code(self) -> Code:
+        return Code(self.source)
+
+    @cached_property
+    def acting(self) -> list[tuple[Span, Span]]:
+        """Return where the changes write `.detach()`, `.item()` and `.clone()`: the spans of method and call."""
+        calls = []
+        for node in self.source.nodes() if self._writes(*_ACTING) else ():
+            if isinstance(node, ast.Call) and attr_of(node.func) in _ACTING and not node.args:
+                if any(low < self.code.end(node.func) <= high for low, high in self._stretches()):
+                    calls.append((self.code.span(node.func), self.code.span(node)))
+        return calls
+
+    def stored(self) -> Iterator[str]:
+        """Yield the attributes that statements set which the changes write."""
+        for node in self.source.nodes() if self._writes("=") else ():
+            stretches = self._stretches() if isinstance(node, ast.stmt) else ()
+            if any(low <= self.code.start(node) < high for low, high in stretches):
+                yield from (part.attr for part in targets(node) if isinstance(part, ast.Attribute))
+
+    def _writes(self, *texts: str) -> bool:
+        return any(text in change.content for change in self.changes for text in texts)
+
+    def _stretches(self) -> Iterator[tuple[int, int]]:
+        """Yield where what the changes write begins and ends in the edited text."""
+        shift = 0
+        for change in self.changes:
+            yield change.start + shift, change.start + shift + len(change.content)
+            shift += len(change.content) - (change.end - change.start)
+
+
+def _acts(after: Report, edited: _Edited, skips: bool) -> bool:
     """Return whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
 
     A value of another kind has no such method: the dry run goes on then as if it had, a real one raises. With `skips`
     those are left out that stand under an answer which no way has given: nothing that matters is left there.
     """
-    wanted = {call for _, call in _written(edited, changes)}
+    wanted = {call for _, call in edited.acting}
     if not wanted:
         return True
     answers: set[tuple[Span, bool]] = set()
@@ -435,10 +458,7 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...], skips: boo
                 wanted.discard(event.at.span)
             elif isinstance(event, Decision):
                 answers.add((event.at.span, event.taken))
-    if not wanted or not skips:
-        return not wanted
-    code = Code(edited)
-    return all(_left_out(code, call, answers) for call in wanted)
+    return not wanted or (skips and all(_left_out(edited.code, call, answers) for call in wanted))
 
 
 def _left_out(code: Code, call: Span, answers: set[tuple[Span, bool]]) -> bool:
@@ -449,50 +469,11 @@ def _left_out(code: Code, call: Span, answers: set[tuple[Span, bool]]) -> bool:
             asked, side = parent.test, child in parent.body
             while (opposite := negated(asked)) is not None:
                 asked, side = opposite, not side
-            test = code.index.span(code.source.path, code.start(asked), code.end(asked))
+            test = code.span(asked)
             if (test, not side) in answers and (test, side) not in answers:
                 return True
         child = parent
     return False
-
-
-def _supposes_a_tensor(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
-    """Return whether a method that was written is called, on some way, on what need not be a tensor."""
-    supposed = after.interpretation.supposed
-    return bool(supposed) and any(method in supposed for method, _ in _written(edited, changes))
-
-
-def _written(edited: Source, changes: tuple[Change, ...]) -> Iterator[tuple[Span, Span]]:
-    """Yield every `.detach()`, `.item()` and `.clone()` that the changes write: the span of the method, of its call."""
-    if not any(name in change.content for change in changes for name in _ACTING):
-        return
-    code = Code(edited)
-    written = list(_stretches(changes))
-    for node in edited.nodes():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-            end = code.end(node.func)
-            if node.func.attr in _ACTING and any(low < end <= high for low, high in written):
-                start = code.start(node)
-                yield code.index.span(edited.path, start, end), code.index.span(edited.path, start, code.end(node))
-
-
-def _stretches(changes: tuple[Change, ...]) -> Iterator[tuple[int, int]]:
-    """Yield where what changes write begins and ends in the edited text."""
-    shift = 0
-    for change in changes:
-        yield change.start + shift, change.start + shift + len(change.content)
-        shift += len(change.content) - (change.end - change.start)
-
-
-def _stored_anew(edited: Source, changes: tuple[Change, ...]) -> Iterator[str]:
-    """Yield the attributes that statements set which the changes write."""
-    if not any("=" in change.content for change in changes):
-        return
-    code = Code(edited)
-    written = list(_stretches(changes))
-    for node in edited.nodes():
-        if isinstance(node, ast.stmt) and any(low <= code.start(node) < high for low, high in written):
-            yield from (part.attr for part in targets(node) if isinstance(part, ast.Attribute))
 
 
 def _answers(tape: Tape) -> list[tuple[str, bool]]:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from tapecheck.check import reach_in, trainers_in
 from tapecheck.fixes.candidate import Context
-from tapecheck.fixes.story import frames
-from tapecheck.source.nodes import given_to, last_name
+from tapecheck.fixes.story import frames, lies_in
+from tapecheck.source.nodes import given_to, last_line, name_called
 from tapecheck.tape import Backward, Escape, LeafEscape, Node, Site, Span
 
 _NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
@@ -43,7 +43,7 @@ def _may_be_given_unseen(
     seen = {span for site, _ in inside for span in site.stack}
     seen |= {site.span for site, event in inside if isinstance(event, Node) and event.linked != "may"}
     lines = {span.line for span in places if span.file == code.source.path}
-    given = any(isinstance(event, LeafEscape) for tape in context.tapes for event in tape.events)
+    given = next(context.events(LeafEscape), None) is not None
     unseen = (call for call in calls if not any(code.spans(call, span) for span in seen))
     return any(given or _may_be_given(call, lines) for call in unseen)
 
@@ -59,14 +59,11 @@ def may_be_given(context: Context, statement: ast.stmt, calls: Iterable[ast.Call
 
 def is_learned_from(context: Context, statement: ast.stmt) -> bool:
     """Return whether a backward elsewhere runs through what a statement records, in this call of it or another."""
-    path, first, last = context.code.source.path, statement.lineno, statement.end_lineno or statement.lineno
-
-    def inside(site: Site) -> bool:
-        return any(place.file == path and first <= place.line <= last for place in frames(site))
-
+    here = context.code.span(statement)
     for reading in context.readings:
-        own = {node.id for node in reading.ledger.nodes.values() if inside(node.at)}
-        if own and any(not own.isdisjoint(run.traversal.executed) and not inside(run.at) for run in reading.runs):
+        own = {node.id for node in reading.ledger.nodes.values() if lies_in(node.at, here)}
+        outside = (run for run in reading.runs if not lies_in(run.at, here))
+        if any(not own.isdisjoint(run.traversal.executed) for run in outside):
             return True
     return False
 
@@ -77,12 +74,9 @@ def trains_unseen(context: Context, statement: ast.stmt) -> bool:
     A closure that opaque code is given, to step with, is such a function.
     """
     path = context.code.source.path
-    events = (event for tape in context.tapes for event in tape.events if isinstance(event, Backward))
-    ran = {event.at.span.line for event in events if event.at.span.file == path}
-    return any(
-        not any(body.lineno <= line <= (body.end_lineno or body.lineno) for line in ran)
-        for body in trainers_in(context.report, statement)
-    )
+    ran = {event.at.line for event in context.events(Backward) if event.at.file == path}
+    bodies = trainers_in(context.report, statement)
+    return any(ran.isdisjoint(range(body.lineno, last_line(body) + 1)) for body in bodies)
 
 
 def _may_be_given(call: ast.Call, lines: set[int]) -> bool:
@@ -93,22 +87,18 @@ def _may_be_given(call: ast.Call, lines: set[int]) -> bool:
 def _is_plain(value: ast.expr) -> bool:
     if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare)):
         return True
-    if isinstance(value, ast.Call):
-        name = last_name(value.func)
-        return name in _NUMBERS
     if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.Dict, ast.List, ast.Tuple, ast.Set)):
         return all(_is_plain(part) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
-    return False
+    return name_called(value) in _NUMBERS
 
 
 def _sites_within(context: Context, statement: ast.stmt) -> Iterator[tuple[Site, object]]:
     """Yield what happened in a statement and in the calls made there, with the places."""
-    path, first, last = context.code.source.path, statement.lineno, statement.end_lineno or statement.lineno
-    for tape in context.tapes:
-        for event in tape.events:
-            at = getattr(event, "at", None)
-            if isinstance(at, Site) and any(one.file == path and first <= one.line <= last for one in frames(at)):
-                yield at, event
+    here = context.code.span(statement)
+    for event in context.events(object):
+        at = getattr(event, "at", None)
+        if isinstance(at, Site) and lies_in(at, here):
+            yield at, event
 
 
 def _speaks_of_backward(context: Context, file: str) -> bool:

@@ -107,6 +107,32 @@ def taken_apart(targets: Iterable[ast.expr]) -> list[ast.expr]:
     return found
 
 
+def expression_of(statement: ast.AST | None) -> ast.expr | None:
+    """Return the expression that a statement is; None where it is anything else."""
+    return statement.value if isinstance(statement, ast.Expr) else None
+
+
+def is_docstring(statement: ast.AST) -> bool:
+    """Return whether a statement is nothing but a constant, as a docstring is."""
+    return isinstance(expression_of(statement), ast.Constant)
+
+
+def is_read(node: ast.AST) -> bool:
+    """Return whether a name, an attribute or an element is read, and neither stored nor deleted."""
+    return isinstance(getattr(node, "ctx", None), ast.Load)
+
+
+def is_number(node: ast.AST) -> bool:
+    """Return whether an expression is a number as it is written, be it with a sign."""
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def passed(call: ast.Call, *names: str) -> ast.keyword | None:
+    """Return the keyword of a call that has one of some names."""
+    return next((keyword for keyword in call.keywords if keyword.arg in names), None)
+
+
 def is_literal(node: ast.AST | None, value: bool | None) -> bool:
     """Return whether an expression is `True`, `False` or `None`, as `value` says."""
     return isinstance(node, ast.Constant) and node.value is value
@@ -126,6 +152,11 @@ def first_line(statement: ast.stmt) -> int:
     """Return the number of the line on which a statement begins, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(one.lineno for one in decorators)]) if decorators else statement.lineno
+
+
+def last_line(node: ast.stmt | ast.expr) -> int:
+    """Return the number of the line on which a statement or an expression ends."""
+    return node.end_lineno or node.lineno
 
 
 def statements_at(tree: ast.Module, first: int, last: int) -> list[ast.stmt]:

@@ -11,23 +11,30 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules.create_graph_cycle.rule import CreateGraphCycle
-from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, method_called, of_kind
+from tapecheck.source.nodes import (
+    attr_of,
+    expression_of,
+    id_of,
+    is_literal,
+    is_read,
+    method_called,
+    name_called,
+    of_kind,
+    passed,
+)
 from tapecheck.tape import Span
 
 _CREATE_POSITION = 4
+_TAKEN_OVER = ("gradient", "retain_graph", "create_graph")
+"""Keywords of a backward that a grad call in its place says otherwise, or needs no more."""
 
 
 def with_keyword(context: Context, spans: Sequence[Span], name: str, value: str) -> list[Change]:
     """Return the edits that pass a keyword to the calls at some places; none where one of them is in another file."""
     calls = [call for call in map(context.call_at, spans) if call is not None]
-    if len(calls) < len(spans):
-        return []
-    try:
-        return [
-            context.code.replace(call, rewrite.with_argument(context.code.segment(call), name, value)) for call in calls
-        ]
-    except rewrite.RewriteError:
-        return []
+    made = [context.code.rewritten(call, rewrite.with_argument, name, value) for call in calls]
+    changes = [change for change in made if change is not None]
+    return changes if len(changes) == len(spans) else []
 
 
 def with_create_graph(code: Code, call: ast.Call) -> Change | None:
@@ -35,8 +42,7 @@ def with_create_graph(code: Code, call: ast.Call) -> Change | None:
     if any(keyword.arg is None for keyword in call.keywords) and passes_retain(call) is None:
         return None
     text = code.segment(call)
-    name = last_name(call.func)
-    position = _CREATE_POSITION if name == "grad" else None
+    position = _CREATE_POSITION if name_called(call) == "grad" else None
     try:
         new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
         if new != text and rewrite.argument(new, "retain_graph") == "True":
@@ -49,7 +55,7 @@ def with_create_graph(code: Code, call: ast.Call) -> Change | None:
 
 def passes_retain(call: ast.Call) -> ast.keyword | None:
     """Return the keyword of a call that keeps a graph or asks for one."""
-    return next((keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None)
+    return passed(call, "retain_graph", "create_graph")
 
 
 def take_gradient(context: Context) -> Iterator[Candidate]:
@@ -61,11 +67,9 @@ def take_gradient(context: Context) -> Iterator[Candidate]:
     for span in dict.fromkeys(spans):
         call = context.call_at(span)
         statement = code.statement(call) if call is not None else None
-        if call is None or not isinstance(statement, ast.Expr) or statement.value is not call:
+        if call is None or statement is None or expression_of(statement) is not call:
             continue
-        if attr_of(call.func) != "backward":
-            continue
-        if any(keyword.arg not in ("gradient", "retain_graph", "create_graph") for keyword in call.keywords):
+        if method_called(call) != "backward" or any(keyword.arg not in _TAKEN_OVER for keyword in call.keywords):
             continue
         changes = _taken(code, statement, call)
         if changes:
@@ -85,10 +89,7 @@ def is_module(code: Code, node: ast.Attribute) -> bool:
 def clearing_of(code: Code, node: ast.Attribute) -> ast.stmt | None:
     """Return the statement `x.grad.zero_()` or `x.grad.data.zero_()` that a `.grad` stands in."""
     statement = code.statement(node)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if method_called(call) == "zero_":
-        return statement
-    return None
+    return statement if method_called(expression_of(statement)) == "zero_" else None
 
 
 def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
@@ -97,31 +98,22 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     """
     assert isinstance(call.func, ast.Attribute)
     function = code.function(statement)
-    every = [
-        node
-        for node in of_kind(function, ast.Attribute)
-        if node.attr == "grad" and code.start(node) > code.end(statement)
-        and not is_module(code, node)
-    ]  # fmt: skip
+    gradients = (node for node in of_kind(function, ast.Attribute) if node.attr == "grad" and not is_module(code, node))
     torch, needed = code.torch()
     changes: list[Change] = list(needed)
     wanted: dict[str, str] = {}
     groups: dict[str, str] = {}
-    for node in every:
+    for node in (node for node in gradients if code.start(node) > code.end(statement)):
         cleared = _cleared(code, node)
-        if cleared is None:
-            taken = _read(code, statement, node, wanted, groups)
-            if taken is None:
-                return []
-            changes += taken
-        elif (removed := code.delete(cleared)) is not None:
-            changes.append(removed)
-        else:
+        read = _read(code, statement, node, wanted, groups) if cleared is None else code.delete_all([cleared])
+        if read is None:
             return []
+        changes += read
     if bool(wanted) == bool(groups) or len(groups) > 1:
         return []
     arguments = [code.segment(call.func.value), _inputs(list(wanted), list(groups))]
-    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
+    keyword = passed(call, "gradient")
+    given = call.args[0] if call.args else keyword.value if keyword is not None else None
     if given is not None and not is_literal(given, None):
         arguments.append(f"grad_outputs={code.segment(given)}")
     text = f"{torch}.autograd.grad({', '.join(arguments)}, create_graph=True)"
@@ -139,11 +131,9 @@ def _inputs(owners: list[str], groups: list[str]) -> str:
 
 def _cleared(code: Code, node: ast.Attribute) -> ast.stmt | None:
     """Return the statement that clears a `.grad`, or sets it to a constant."""
-    clearing = clearing_of(code, node)
-    if clearing is None and not isinstance(node.ctx, ast.Load):
-        other = code.statement(node)
-        clearing = other if isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) else None
-    return clearing
+    statement = code.statement(node)
+    sets = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant) and not is_read(node)
+    return statement if sets else clearing_of(code, node)
 
 
 def _read(
@@ -154,7 +144,7 @@ def _read(
     `wanted` gets the name for its owner, `groups` the one for what a loop over owners runs over.
     """
     owner = dotted(node.value)
-    if owner is None or not isinstance(node.ctx, ast.Load):
+    if owner is None or not is_read(node):
         return None
     function = code.function(statement)
     binder = _binder(code, node) if isinstance(node.value, ast.Name) else None
@@ -166,13 +156,8 @@ def _read(
         return [code.replace(node, wanted[owner])]
     iterable, scope = binder
     # The loop's name must stand for nothing but the owner of the gradient.
-    alone = all(
-        isinstance(code.parent(name), ast.Attribute) and getattr(code.parent(name), "attr", "") == "grad"
-        for name in code.loads(scope, owner)
-    )
-    if not alone or not isinstance(iterable, (ast.Call, ast.Name)):
-        return None
-    text = _known_before(code, statement, iterable)
+    alone = all(attr_of(code.parent(name)) == "grad" for name in code.loads(scope, owner))
+    text = _known_before(code, statement, iterable) if alone else None
     if text is None:
         return None
     if text not in groups:
@@ -180,12 +165,12 @@ def _read(
     return [code.replace(node, owner), code.replace(iterable, groups[text])]
 
 
-def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name) -> str | None:
+def _known_before(code: Code, statement: ast.stmt, iterable: ast.expr) -> str | None:
     """Return what is run over, in words that mean the same before a statement: a name set behind it by what it is set
     to.
     """
-    if isinstance(iterable, ast.Call):
-        return code.segment(iterable)
+    if not isinstance(iterable, ast.Name):
+        return code.segment(iterable) if isinstance(iterable, ast.Call) else None
     stores = code.stores(code.function(statement), iterable.id)
     if all(store.lineno < statement.lineno for store in stores):
         return iterable.id
@@ -197,25 +182,22 @@ def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name
 
 def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
     """Return the `for` that binds the name before a `.grad`: what it runs over, and where the name is seen."""
-    assert isinstance(node.value, ast.Name)
+    name = id_of(node.value)
     for parent in code.parents(node):
-        loops: list[tuple[ast.expr, ast.expr]] = []
-        if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            loops = [(generator.target, generator.iter) for generator in parent.generators]
-        elif isinstance(parent, ast.For):
-            loops = [(parent.target, parent.iter)]
-        elif isinstance(parent, (ast.FunctionDef, ast.Lambda)):
+        if isinstance(parent, (ast.FunctionDef, ast.Lambda)):
             return None
-        for target, iterable in loops:
-            if id_of(target) == node.value.id:
-                return iterable, parent
-            if any(part.id == node.value.id for part in of_kind(target, ast.Name)):
-                # `for p, v in zip(params, vs)`: what stands for it among the arguments.
-                zipped = isinstance(iterable, ast.Call) and dotted(iterable.func) == "zip"
-                names = [dotted(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
-                if zipped and isinstance(iterable, ast.Call) and node.value.id in names:
-                    place = names.index(node.value.id)
-                    if place < len(iterable.args) and not isinstance(iterable.args[place], ast.Starred):
-                        return iterable.args[place], parent
-                return node, parent
+        loops = [parent] if isinstance(parent, ast.For) else getattr(parent, "generators", [])
+        for loop in loops:
+            if any(part.id == name for part in of_kind(loop.target, ast.Name)):
+                return _gone_over(loop.target, loop.iter, name) or node, parent
     return None
+
+
+def _gone_over(target: ast.expr, iterable: ast.expr, name: str) -> ast.expr | None:
+    """Return what a loop takes a name's values from: of `for p, v in zip(params, vs)` one of the arguments."""
+    if id_of(target) == name:
+        return iterable
+    names = [id_of(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+    given = iterable.args if isinstance(iterable, ast.Call) and id_of(iterable.func) == "zip" else []
+    found = given[names.index(name)] if name in names[: len(given)] else None
+    return None if isinstance(found, ast.Starred) else found

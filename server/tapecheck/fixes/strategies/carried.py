@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from typing import NamedTuple
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import reads_gradients
-from tapecheck.fixes.candidate import Candidate, Context, append, appended
+from tapecheck.fixes.candidate import Candidate, Context, and_dropping, append, appended
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_detaching
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import id_of, is_literal, method_called, of_kind
+from tapecheck.source.nodes import expression_of, id_of, is_literal, is_read, last_line, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Ledger, Loop, Node, Traversal
 
@@ -59,7 +61,7 @@ _IN_THE_LOOP = frozenset((_AFTER, _START))
 
 def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Placing]:
     """Return where to detach, best first."""
-    sources = set().union(*(carrier.sources for carrier in group))
+    sources = _sources(group)
     learned = bool(collision.learned() & collision.leaves(sources))
     if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
@@ -83,13 +85,17 @@ def _built_outside(collision: Collision, sources: set[int]) -> bool:
     return bool(running) and all(not running <= {loop for loop, _ in iteration} for iteration in built)
 
 
-class _Place:
+class _Place(NamedTuple):
     """The changes that detach one carrier at one place, and how the title names that place."""
 
-    def __init__(self, changes: list[Change], where: str, narrow: bool = False) -> None:
-        self.changes = changes
-        self.where = where
-        self.narrow = narrow
+    changes: list[Change]
+    where: str
+    narrow: bool = False
+
+
+def _placed(code: Code, change: Change | None, shape: str, where: str, *, narrow: bool = False) -> _Place | None:
+    """Return the place of what detaches a value of a shape by statements of its own; None where there is no change."""
+    return _Place([change, *_needed(code, shape)], where, narrow) if change is not None else None
 
 
 def _stored_in_loop(code: Code, collision: Collision, carrier: Carrier) -> bool:
@@ -97,15 +103,11 @@ def _stored_in_loop(code: Code, collision: Collision, carrier: Carrier) -> bool:
 
     A loop around the place that built the value is another one: it is built anew in each of its iterations.
     """
-    built = [
-        place
-        for source in carrier.sources
-        for frame in frames(collision.ledger.nodes[source].at)
-        if (place := code.statement_at(frame)) is not None
-    ]
+    sites = [collision.ledger.nodes[source].at for source in carrier.sources]
+    built = [place for at in sites for place in code.statements(at)]
     # Nor is one in whose present iteration it was built, wherever that is written.
     now = set(collision.second.at.iteration)
-    present = {loop for source in carrier.sources for loop, _ in now & set(collision.ledger.nodes[source].at.iteration)}
+    present = {loop for at in sites for loop, _ in now & set(at.iteration)}
     anew = {
         (event.at.file, event.at.line)
         for event in collision.tape.events
@@ -127,27 +129,36 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
     code = context.code
     for collision in context.collisions:
         found = [] if collision.same_iteration else context.carriers(collision)
-        sources: set[int] = set().union(*(carrier.sources for carrier in found))
+        sources = _sources(found)
         if not found or not _built_outside(collision, sources) or not collision.reaches_otherwise(sources):
             continue
         if any(_stored_in_loop(code, collision, carrier) for carrier in found):
             continue
-        places = [_where_made(context, collision, carrier, "tensor") for carrier in found]
-        if any(place is None for place in places):
+        made = (_where_made(context, collision, carrier, "tensor") for carrier in found)
+        places = [place for place in made if place is not None]
+        if len(places) < len(found):
             continue
-        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in found))
-        stays = "they stay what they were" if len(places) > 1 else "it stays what it was"
-        constant = "They are constants" if len(places) > 1 else "It is a constant"
+        untrained = collision.trains_none_of(collision.leaves(sources))
+        many = len(places) > 1
+        stays = "they stay what they were" if many else "it stays what it was"
         yield Candidate(
-            f"Detach {names}, which the loop compares with: {stays} before the loop",
-            f"{constant} for the loop; the parameters learn from what the loop computes with them itself.",
-            [change for place in places if place is not None for change in place.changes],
-            safe=collision.trains_none_of(collision.leaves(sources))
-            and not context.caught
-            and not reads_gradients(context),
+            f"Detach {_listed(found)}, which the loop compares with: {stays} before the loop",
+            f"{'They are constants' if many else 'It is a constant'} for the loop; the parameters learn from what the "
+            "loop computes with them itself.",
+            [change for place in places for change in place.changes],
+            safe=untrained and not context.caught and not reads_gradients(context),
             group="constant",
             doubt=doubt_of_detaching(context),
         )
+
+
+def _sources(group: list[Carrier]) -> set[int]:
+    """Return the nodes that some carriers carry."""
+    return set().union(*(carrier.sources for carrier in group))
+
+
+def _listed(group: list[Carrier]) -> str:
+    return join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
 
 
 def _learned_through(collision: Collision, carrier: Carrier) -> bool:
@@ -187,16 +198,15 @@ def _everywhere(
     dropped = context.drop_retain(collision.second)
     if collision.first is not None and collision.first.at.span != collision.second.at.span:
         dropped = [*dropped, *context.drop_retain(collision.first)]
-    doubt = doubt_of_detaching(context)
+    doubt, sources = doubt_of_detaching(context), _sources(group)
+    untrained = collision.trains_none_of(collision.leaves(sources))
+    if not untrained and not all(collision.learned_in_between(carrier) for carrier in group):
+        return
     for shape in _shapes(context, group):
         placed = [found for carrier in group if (found := place(context, collision, carrier, shape)) is not None]
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
         changes = [change for found in placed for change in found.changes]
-        sources: set[int] = set().union(*(carrier.sources for carrier in group))
-        untrained = collision.trains_none_of(collision.leaves(sources))
-        if not untrained and not all(collision.learned_in_between(carrier) for carrier in group):
-            continue
         where = placed[0].where
         shared = where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
         # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
@@ -205,14 +215,10 @@ def _everywhere(
         )
         meaning, effect = _meaning(narrow=narrow, untrained=untrained, shared=shared)
         # All places that only cut between iterations mean the same: the first one that holds is enough.
-        group_name = "narrow" if narrow else "between"
-        names = join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
-        title = f"Detach {names} {where.replace('it is', 'they are') if len(group) > 1 else where}"
-        if dropped:
-            both = f"{title} and drop `retain_graph=True`: {meaning}"
-            together = [*changes, *dropped]
-            yield Candidate(both, effect, together, safe, group_name, fallback=narrow, doubt=doubt)
-        yield Candidate(f"{title}: {meaning}", effect, changes, safe, group_name, fallback=narrow, doubt=doubt)
+        between = "narrow" if narrow else "between"
+        title = f"Detach {_listed(group)} {where.replace('it is', 'they are') if len(group) > 1 else where}"
+        candidate = Candidate(f"{title}: {meaning}", effect, changes, safe, between, fallback=narrow, doubt=doubt)
+        yield from and_dropping(candidate, dropped, f"{title} and drop `retain_graph=True`: {meaning}")
 
 
 def _meaning(*, narrow: bool, untrained: bool, shared: bool) -> tuple[str, str]:
@@ -268,26 +274,31 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     values = [_value_for(store, carrier.text) for store in _stores_of(code, carrier)]
     if any(isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("deque") for value in values):
         return ["deque"]
-    for value in values:
-        if isinstance(value, ast.Tuple):
-            return ["tuple"]
-        if isinstance(value, (ast.List, ast.ListComp)):
-            return ["list"]
-        if isinstance(value, (ast.Dict, ast.DictComp)):
-            return ["dict"]
-    for node in walk(carrier.function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-            if dotted(node.value) == carrier.text:
-                return ["tuple"]
-    shapes = ["tensor", "tuple"]
-    if "lstm" in carrier.consumer.op.lower():
-        shapes.reverse()
+    written = next((shape for value in values if (shape := _written_as(value))), "")
+    stores = [node for node in walk(carrier.function) if isinstance(node, ast.Assign) and not written]
+    if any(isinstance(one.targets[0], ast.Tuple) and dotted(one.value) == carrier.text for one in stores):
+        written = "tuple"
+    if written:
+        return [written]
+    shapes = ["tuple", "tensor"] if "lstm" in carrier.consumer.op.lower() else ["tensor", "tuple"]
     attributes = _attributes(context, carrier)
     if attributes or _has_named_parts(code, carrier.text):
         # A plain tuple has no names for its parts.
         shapes.remove("tuple")
     together = [f"{way}{''.join(attributes)}" for way in ("", "_replace", "replace")] if attributes else []
     return list(dict.fromkeys([*shapes, *together[:1], *attributes, *together[1:]]))
+
+
+def _written_as(value: ast.expr | None) -> str:
+    """Return what container an expression writes out; nothing for any other."""
+    match value:
+        case ast.Tuple():
+            return "tuple"
+        case ast.List() | ast.ListComp():
+            return "list"
+        case ast.Dict() | ast.DictComp():
+            return "dict"
+    return ""
 
 
 def _has_named_parts(code: Code, text: str) -> bool:
@@ -365,23 +376,15 @@ def after_backward(code: Code, backward: Backward, function: ast.AST) -> ast.stm
     """Return the last statement of the run of backward, clipping and step calls that a backward begins, in a
     function.
     """
-    for frame in frames(backward.at):
-        statement = code.statement_at(frame)
-        if statement is None or code.function(statement) is not function:
-            continue
-        block = code.block(statement)
-        last = statement
-        for following in block[block.index(statement) + 1 :]:
-            if not _belongs_to_step(following):
-                break
-            last = following
-        return last
-    return None
+    statement = code.statement_in(function, backward.at)
+    if statement is None:
+        return None
+    block = code.block(statement)
+    return [statement, *takewhile(_belongs_to_step, block[block.index(statement) + 1 :])][-1]
 
 
 def _belongs_to_step(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return method_called(call) in _AFTER_BACKWARD
+    return method_called(expression_of(statement)) in _AFTER_BACKWARD
 
 
 def _shared_loop(code: Code, one: ast.AST, other: ast.AST) -> LoopNode | None:
@@ -392,20 +395,13 @@ def _shared_loop(code: Code, one: ast.AST, other: ast.AST) -> LoopNode | None:
 def _after_backward(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
     code = context.code
     last = after_backward(code, collision.first or collision.second, carrier.function)
-    if last is None:
+    loop = _shared_loop(code, last, carrier.read) if last is not None else None
+    if last is None or loop is None or code.within_block(last, loop.body) is None:
         return None
-    loop = _shared_loop(code, last, carrier.read)
-    if loop is None:
+    # Assigned anew behind this place, outside a branch: detaching here would be overwritten.
+    if any(store in loop.body and store.lineno > last_line(last) for store in code.stores(loop, carrier.text)):
         return None
-    place = code.within_block(last, loop.body)
-    if place is None:
-        return None
-    for store in code.stores(loop, carrier.text):
-        # Assigned anew behind this place, outside a branch: detaching here would be overwritten.
-        if store is not loop and store.lineno > (last.end_lineno or 0) and store in loop.body:
-            return None
-    change = code.insert_after(last, detaching(_written(context.code, carrier), shape))
-    return None if change is None else _Place([change, *_needed(code, shape)], _AFTER)
+    return _placed(code, code.insert_after(last, detaching(_written(code, carrier), shape)), shape, _AFTER)
 
 
 def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -416,8 +412,7 @@ def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: s
         changes = detach_value(code, store, carrier.text)
         if not changes:
             continue
-        loop = _shared_loop(code, store, last) if last is not None else None
-        if loop is not None and last is not None and store.lineno > (last.end_lineno or 0):
+        if last is not None and store.lineno > last_line(last) and _shared_loop(code, store, last) is not None:
             return _Place(changes, "where it is stored")
         learned = collision.learned() & collision.leaves(carrier.sources)
         narrow = bool(learned) and not _unread_until(code, carrier, store, last)
@@ -430,13 +425,11 @@ def _unread_until(code: Code, carrier: Carrier, store: ast.stmt, last: ast.stmt 
     loop = _shared_loop(code, store, last) if last is not None else None
     if loop is None or last is None or not carrier.text.isidentifier() or store not in loop.body:
         return False
-    end = last.end_lineno or last.lineno
-    loads = code.loads(code.tree, carrier.text)
     return all(
         code.function(load) is carrier.function
-        and (load.lineno <= store.lineno or load.lineno > end)
+        and not store.lineno < load.lineno <= last_line(last)
         and not code.inside(load, store)
-        for load in loads
+        for load in code.loads(code.tree, carrier.text)
     )
 
 
@@ -451,7 +444,7 @@ def _where_made(context: Context, collision: Collision, carrier: Carrier, shape:
         if change is not None and isinstance(store, ast.Assign):
             learned = collision.learned() & collision.leaves(carrier.sources)
             where = f"once it is stored (line {store.lineno})"
-            return _Place([change, *_needed(code, shape)], where, narrow=bool(learned))
+            return _placed(code, change, shape, where, narrow=bool(learned))
     return None
 
 
@@ -467,36 +460,24 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
     if dotted(target) != text and not (isinstance(target, ast.Attribute) and text.endswith(f".{target.attr}")):
         return []
     if isinstance(value, (ast.Tuple, ast.List)):
-        try:
-            new = rewrite.elements(code.segment(value), _detach_element)
-        except rewrite.RewriteError:
-            return []
-        start = code.start(value)
-        return [Change(start, code.end(value), new)] if new != code.segment(value) else []
+        new = rewrite.tried(rewrite.elements, code.segment(value), _detach_element)
+        return [code.replace(value, new)] if new is not None and new != code.segment(value) else []
     return [] if isinstance(value, ast.Constant) else appended(code, value, ".detach()")
 
 
 def _detach_element(text: str) -> str | None:
     node = parse_expression(f"({text})")
-    if method_called(node) in ("detach", "item"):
-        return None
-    if isinstance(node, ast.Constant):
-        return None
-    return rewrite.with_suffix(text, ".detach()")
+    detached_already = method_called(node) in ("detach", "item") or isinstance(node, ast.Constant)
+    return None if detached_already else rewrite.with_suffix(text, ".detach()")
 
 
 def _starts_as_none(code: Code, carrier: Carrier) -> bool:
-    scope: ast.AST | None = carrier.function
-    if carrier.text.startswith("self."):
-        scope = code.owner(carrier.read)
+    scope = code.owner(carrier.read) if carrier.text.startswith("self.") else carrier.function
     if scope is None:
         return False
-    for node in ast.walk(scope):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
-            dotted(part) == carrier.text for part in targets(node)
-        ):
-            if is_literal(node.value, None):
-                return True
+    stores = (node for node in ast.walk(scope) if isinstance(node, (ast.Assign, ast.AnnAssign)))
+    if any(is_literal(one.value, None) and carrier.text in map(dotted, targets(one)) for one in stores):
+        return True
     arguments = getattr(carrier.function, "args", None)
     return isinstance(arguments, ast.arguments) and any(
         is_literal(default, None) for name, default in _defaults(arguments) if name == carrier.text
@@ -514,17 +495,10 @@ def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]
 def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
     """Rewrite `model(x, h)` to `model(x, h.detach())`."""
     code = context.code
-    if shape != "tensor" or _starts_as_none(code, carrier) or not _loads(carrier.read):
+    # The target of `x += y` is no place for a call.
+    if shape != "tensor" or _starts_as_none(code, carrier) or not is_read(carrier.read):
         return None
-    change = append(code, carrier.read, ".detach()")
-    if change is None:
-        return None
-    return _Place([change], _READ, narrow=carrier.every_step)
-
-
-def _loads(read: ast.expr) -> bool:
-    """Return whether an expression is read where it stands: the target of `x += y` is no place for a call."""
-    return isinstance(getattr(read, "ctx", None), ast.Load)
+    return _placed(code, append(code, carrier.read, ".detach()"), shape, _READ, narrow=carrier.every_step)
 
 
 def _before_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -539,11 +513,8 @@ def _before_read(context: Context, collision: Collision, carrier: Carrier, shape
         loads = code.loads(scope, carrier.text)
         first = min(loads, key=lambda node: (node.lineno, node.col_offset), default=carrier.read)
         statement = code.within_block(first, scope.body) or statement
-    lines = _detaching_lines(code, carrier, shape)
-    change = code.insert_before(statement, lines)
-    if change is None:
-        return None
-    return _Place([change, *_needed(code, shape)], _BEFORE, narrow=carrier.every_step)
+    change = code.insert_before(statement, _detaching_lines(code, carrier, shape))
+    return _placed(code, change, shape, _BEFORE, narrow=carrier.every_step)
 
 
 def _after_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -553,12 +524,12 @@ def _after_store(context: Context, collision: Collision, carrier: Carrier, shape
     if isinstance(carrier.read, ast.Attribute):
         scope = code.owner(carrier.read) or code.tree
     for store in code.stores(carrier.function, carrier.text):
-        change = code.insert_after(store, detaching(_written(context.code, carrier), shape))
+        change = code.insert_after(store, detaching(_written(code, carrier), shape))
         if change is None or not isinstance(store, ast.Assign):
             continue
         # Whatever reads it elsewhere may do so before this iteration's backward.
-        elsewhere = [load for load in code.loads(scope, carrier.text) if not code.inside(load, store)]
-        return _Place([change, *_needed(code, shape)], "once it is stored", narrow=bool(elsewhere))
+        elsewhere = any(not code.inside(load, store) for load in code.loads(scope, carrier.text))
+        return _placed(code, change, shape, "once it is stored", narrow=elsewhere)
     return None
 
 
@@ -566,10 +537,8 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
     code = context.code
     last = after_backward(code, collision.first or collision.second, carrier.function)
     loop = _shared_loop(code, last, carrier.read) if last is not None else None
-    if loop is None:
-        return None
-    change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape))
-    return None if change is None else _Place([change, *_needed(code, shape)], _START)
+    change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape)) if loop is not None else None
+    return _placed(code, change, shape, _START)
 
 
 def _of_the_object(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -587,8 +556,7 @@ def _of_the_object(context: Context, collision: Collision, carrier: Carrier, sha
         function = code.function(call)
         last = after_backward(code, collision.first or collision.second, function)
         if last is not None and _shared_loop(code, last, call) is not None:
-            change = code.insert_after(last, detaching(f"{base}.{path}", shape))
-            return None if change is None else _Place([change, *_needed(code, shape)], _AFTER)
+            return _placed(code, code.insert_after(last, detaching(f"{base}.{path}", shape)), shape, _AFTER)
     return None
 
 

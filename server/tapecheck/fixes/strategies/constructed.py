@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import Collision, frames
+from tapecheck.fixes.story import Collision
 from tapecheck.source.nodes import of_kind
 
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -40,32 +40,23 @@ def compute_where_used(context: Context) -> Iterator[Candidate]:
 
 def _constructed(code: Code, collision: Collision) -> list[ast.Assign]:
     """Return the assignments to attributes, in constructors, that built what the two backwards share."""
-    found: list[ast.Assign] = []
-    for number in sorted(collision.reached):
-        node = collision.ledger.nodes.get(number)
-        if node is None or number > collision.newest:
-            continue
-        for frame in frames(node.at):
-            statement = code.statement_at(frame)
-            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement in found:
-                continue
-            function = code.function(statement)
-            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
-                if (dotted(statement.targets[0]) or "").startswith("self.") and code.owner(statement) is not None:
-                    found.append(statement)
-    return found
+    found: dict[ast.Assign, None] = {}
+    for node in (node for node in collision.walked if node.id <= collision.newest):
+        for statement in code.statements(node.at):
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                if getattr(code.function(statement), "name", "") == "__init__" and code.owner(statement) is not None:
+                    if (dotted(statement.targets[0]) or "").startswith("self."):
+                        found[statement] = None
+    return list(found)
 
 
 def _reading(code: Code, store: ast.Assign, collision: Collision, name: str) -> ast.stmt | None:
     """Return the first statement of a method of the same class that reads the attribute on the way to the backward."""
     owner = code.owner(store)
     for consumer, _ in collision.crossings():
-        for frame in frames(consumer.at):
-            place = code.statement_at(frame)
-            method = code.function(place) if place is not None else None
-            if place is None or code.owner(place) is not owner or not isinstance(method, _Method):
-                continue
-            if method is code.function(store):
+        for place in code.statements(consumer.at):
+            method = code.function(place)
+            if code.owner(place) is not owner or not isinstance(method, _Method) or method is code.function(store):
                 continue
             loads = code.loads(method, name)
             if loads:
@@ -100,20 +91,17 @@ def _outside(code: Code, store: ast.Assign, name: str) -> tuple[str, list[str]] 
     local = {part.id for part in stores if isinstance(part, ast.Name)}
     local |= {node.arg for node in of_kind(constructor, ast.arg)}
     local -= {"self", *own, *dir(builtins)}
-    needed: dict[str, str] = {}
-    start, end = code.start(store.value), code.end(store.value)
-    text = code.text[start:end]
+    text, start = code.segment(store.value), code.start(store.value)
     names = [node for node in of_kind(store.value, ast.Name) if node.id in local]
-    for node in sorted(names, key=code.start, reverse=True):
-        attribute = f"self.{node.id}"
+    needed = {node.id: f"self.{node.id}" for node in names}
+    for local_name, attribute in needed.items():
         if code.stores(owner, attribute) or code.loads(owner, attribute):
-            attribute = f"{attribute}_of_{name.rsplit('.', 1)[-1]}"
-            if code.loads(owner, attribute):
+            needed[local_name] = f"{attribute}_of_{name.rsplit('.', 1)[-1]}"
+            if code.loads(owner, needed[local_name]):
                 return None
-        needed[node.id] = attribute
-        low, high = code.start(node) - start, code.end(node) - start
-        text = text[:low] + attribute + text[high:]
-    if "\n" in text or "\r" in text:
+    for node in sorted(names, key=code.start, reverse=True):
+        text = text[: code.start(node) - start] + needed[node.id] + text[code.end(node) - start :]
+    if store.value.lineno != store.value.end_lineno:
         text = f"({text})"
     return text, [f"{attribute} = {local_name}" for local_name, attribute in sorted(needed.items())]
 

@@ -11,11 +11,21 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, last_part, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_recording
-from tapecheck.fixes.story import frames
+from tapecheck.fixes.story import frames, lies_in
 from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.source.nodes import attr_of, id_of, is_literal, last_name, of_kind
+from tapecheck.source.nodes import (
+    attr_of,
+    expression_of,
+    id_of,
+    is_docstring,
+    is_literal,
+    is_number,
+    method_called,
+    name_called,
+    of_kind,
+)
 from tapecheck.tape import Backward, Cut, CutKind, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
@@ -42,18 +52,14 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     places = [frame for cut in cuts for frame in frames(cut.at)]
     choices = [ways_out(code, cut, places) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
-    safe = context.stops and _inputs_seen(context) and all(_only_computed_with(code, cut.at.span) for cut in cuts)
-    # Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
-    safe = safe and all(choices)
-    shown = all(cut.how in ("detach", "data", "no_grad") for cut in cuts)
-    read = only_torch_reads(context, [cut.at.span for cut in cuts], shown=shown)
-    effect = effect_of(raises) if read or not safe else f"{effect_of(raises)} {READ_ELSEWHERE}"
-    safe = safe and read
-    alone: list[Candidate] = []
-    for cut, ways in zip(cuts, choices, strict=True):
-        for way in ways:
-            title = _title(code, [cut], way)
-            alone.append(Candidate(title, effect, way, safe and len(cuts) == 1, f"cut {cut.at.line}"))
+    safe, effect = _kept_computing(context, cuts, choices), effect_of(raises)
+    if safe and not _only_torch_reads(context, cuts):
+        safe, effect = False, f"{effect} {READ_ELSEWHERE}"
+    alone = [
+        Candidate(_title(code, [cut], way), effect, way, safe and len(cuts) == 1, f"cut {cut.at.line}")
+        for cut, ways in zip(cuts, choices, strict=True)
+        for way in ways
+    ]
     together = list(_all_taken_out(context, cuts, choices, safe, effect))
     # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
     yield from (*together, *alone) if raises else (*alone, *together)
@@ -65,13 +71,27 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             yield Candidate(f"Take the cut on line {span.line} out", effect, way, safe, group)
 
 
+def _kept_computing(context: Context, cuts: list[Cut], choices: list[list[list[Change]]]) -> bool:
+    """Return whether a program that ends with the exception computes the same where cuts go, until then and behind it.
+
+    Where something else keeps the graph away as well, a frozen layer say, which of the two is meant nobody can tell.
+    """
+    computed = (_only_computed_with(context.code, cut.at.span) for cut in cuts)
+    return context.stops and all(choices) and _inputs_seen(context) and all(computed)
+
+
+def _only_torch_reads(context: Context, cuts: list[Cut]) -> bool:
+    shown = all(cut.how in ("detach", "data", "no_grad") for cut in cuts)
+    return only_torch_reads(context, [cut.at.span for cut in cuts], shown=shown)
+
+
 def _leaf_and_cut(context: Context) -> Iterator[Candidate]:
     """Take out what cut the graph together with the `requires_grad_()` that has made a leaf of what is left."""
     code = context.code
     statement, made = code.statement_at(context.finding.span), code.expression_at(context.finding.span)
     gone: Change | None = None
     match made, statement:
-        case ast.Call(func=ast.Attribute(value=value, attr="requires_grad_")), ast.Expr() if statement.value is made:
+        case ast.Call(func=ast.Attribute(attr="requires_grad_")), ast.Expr() if statement.value is made:
             gone = code.delete(statement)
         case ast.Call(func=ast.Attribute(value=value, attr="requires_grad_")), ast.stmt():
             gone = code.replace(made, code.segment(value))
@@ -127,9 +147,8 @@ def _inputs_seen(context: Context) -> bool:
     """Return whether what the failing call differentiates by is seen to require grad, where it names that: torch asks
     for it as soon as there is a graph.
     """
-    calls = (event for tape in context.tapes for event in tape.events if isinstance(event, Backward))
-    here = [event for event in calls if event.call == "grad" and event.at.span == context.place]
-    return all(event.inputs is not None and not event.open for event in here)
+    here = (one for one in context.events(Backward) if one.call == "grad" and one.at.span == context.place)
+    return all(one.inputs is not None and not one.open for one in here)
 
 
 def _only_computed_with(code: Code, span: Span) -> bool:
@@ -145,18 +164,12 @@ def _only_computed_with(code: Code, span: Span) -> bool:
         # What a function gives is read by whoever calls it.
         return not isinstance(statement, ast.Return)
     names = {name for part in targets(statement) if (name := dotted(part)) is not None}
-    function = code.function(statement)
-    return all(
-        _computed_with(code, node)
-        for node in ast.walk(function)
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and dotted(node) in names
-    )
+    reads = (node for name in names for node in code.loads(code.function(statement), name))
+    return all(_computed_with(code, node) for node in reads if not isinstance(node, ast.Subscript))
 
 
 def _makes_number(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr in ("item", "numpy", "tolist")
-    return id_of(call.func) in ("float", "int")
+    return attr_of(call.func) in ("item", "numpy", "tolist") or id_of(call.func) in ("float", "int")
 
 
 def _computed_with(code: Code, node: ast.expr) -> bool:
@@ -170,10 +183,9 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
     """Let a function that leaves recording off, an evaluation, switch it off for itself."""
     code = context.code
     places = [cut.off_at for tape in context.tapes for cut in cuts_of_finding(context, tape) if cut.off_at is not None]
-    for place in dict.fromkeys(places):
-        statement = code.statement_at(place)
-        function = code.function(statement) if statement is not None else None
-        if statement is None or not isinstance(function, ast.FunctionDef) or not _only_evaluates(function, statement):
+    for statement in filter(None, map(code.statement_at, dict.fromkeys(places))):
+        function = code.function(statement)
+        if not isinstance(function, ast.FunctionDef) or not _only_evaluates(function, statement):
             continue
         torch, imported = code.torch()
         gone, decorated = code.delete(statement), code.insert_before(function, [f"@{torch}.no_grad()"])
@@ -203,26 +215,30 @@ def _only_evaluates(function: ast.FunctionDef, switch: ast.stmt) -> bool:
 
 def _records_nothing(statement: ast.stmt) -> bool:
     """Return whether a statement is a docstring or sets a module's mode."""
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        return value.func.attr in ("eval", "train") and not any(isinstance(arg, ast.Call) for arg in value.args)
-    return isinstance(value, ast.Constant)
+    match expression_of(statement):
+        case ast.Call(func=ast.Attribute(attr="eval" | "train"), args=given):
+            return not any(isinstance(one, ast.Call) for one in given)
+    return is_docstring(statement)
 
 
 def _copies_of_root(context: Context) -> list[list[Change]]:
     """Return the ways to take `torch.tensor(...)` out of what the root of the backward was assigned from."""
     code = context.code
     ways: list[list[Change]] = []
-    for call in code.calls_in(context.finding.span):
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-        name = dotted(receiver) if receiver is not None else None
-        if name is None:
-            continue
-        for store in code.stores(code.function(call), name):
-            for node in of_kind(store, ast.Call):
-                if last_part(node.func) in _COPYING:
-                    ways.extend(way for way in _ways_of(code, node) if way not in ways)
+    for _, store in roots_stored(context):
+        for node in of_kind(store, ast.Call):
+            if last_part(node.func) in _COPYING:
+                ways.extend(way for way in _ways_of(code, node) if way not in ways)
     return ways
+
+
+def roots_stored(context: Context) -> Iterator[tuple[ast.Call, ast.stmt]]:
+    """Yield the statements that store what a method is called on at the finding, each with that call."""
+    code = context.code
+    for call in code.calls_in(context.finding.span):
+        name = dotted(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        for store in code.stores(code.function(call), name) if name is not None else ():
+            yield call, store
 
 
 def effect_of(raises: bool) -> str:
@@ -264,30 +280,20 @@ def _called(code: Code, how: CutKind, called: ast.expr) -> str:
 
 def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
     """Yield the cuts of a tape that the finding is about, those the value came through first."""
-    span = context.finding.span
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
-    wanted: list[int] = []
-    if context.finding.code == BackwardWithoutGraph.code:
-        for other, backward in context.backwards_here():
-            if other is tape:
-                wanted.extend(cut for root in backward.roots if root.graph != "yes" for cut in root.cuts)
-    else:
-        wanted = [
-            cut.id
-            for cut in known.values()
-            if any(frame.file == span.file and span.line <= frame.line <= span.end_line for frame in frames(cut.at))
-        ]
+    if context.finding.code != BackwardWithoutGraph.code:
         places = {label.span.line for label in context.labels("cut")}
-        wanted += [cut.id for cut in known.values() if cut.at.line in places]
-    done: set[int] = set()
+        here = [cut.id for cut in known.values() if lies_in(cut.at, context.finding.span)]
+        labelled = [cut.id for cut in known.values() if cut.at.line in places]
+        yield from (known[number] for number in dict.fromkeys([*here, *labelled]))
+        return
+    roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
+    wanted = [cut for root in roots if root.graph != "yes" for cut in root.cuts]
     while wanted:
-        number = wanted.pop(0)
-        cut = known.get(number)
-        if cut is not None and number not in done:
-            done.add(number)
+        cut = known.pop(wanted.pop(0), None)
+        if cut is not None:
             yield cut
-            if context.finding.code == BackwardWithoutGraph.code:
-                wanted.extend(cut.sources)
+            wanted.extend(cut.sources)
 
 
 def ways_out(code: Code, cut: Cut, places: Sequence[Span] = ()) -> list[list[Change]]:
@@ -295,38 +301,16 @@ def ways_out(code: Code, cut: Cut, places: Sequence[Span] = ()) -> list[list[Cha
 
     `places` are those of all the cuts that are to go: what comes before them in a `with` of `no_grad` stays in it.
     """
-    ways: list[list[Change]] = []
     if cut.how == "no_grad":
-        for frame in frames(cut.at):
-            ways.extend(_out_of_no_grad(code, frame, places))
-    else:
-        ways.extend(_ways_at(code, cut.at.span))
-    return ways
+        return [way for frame in frames(cut.at) for way in _out_of_no_grad(code, frame, places)]
+    return _ways_at(code, cut.at.span)
 
 
 def _ways_at(code: Code, span: Span) -> list[list[Change]]:
-    ways: list[list[Change]] = []
-    nodes: list[ast.expr] = []
     exact = code.expression_at(span)
-    if exact is not None:
-        nodes.append(exact)
-    nodes += [call for call in code.calls_in(span) if call is not exact]
-    statement = code.statement_at(span)
-    if statement is not None:
-        low, high = (
-            code.index.offset(span.line, span.column),
-            code.index.offset(span.end_line, span.end_column),
-        )
-        nodes += [
-            node
-            for node in of_kind(statement, ast.Attribute)
-            if node.attr == "data" and node not in nodes
-            and low <= code.start(node) and code.end(node) <= high
-        ]  # fmt: skip
-    for node in nodes:
-        ways.extend(_ways_of(code, node))
-    ways.extend(_out_of_no_grad(code, span))
-    return ways
+    data = (node for node in code.within(span, ast.Attribute) if node.attr == "data")
+    nodes = dict.fromkeys([*([exact] if exact is not None else ()), *code.calls_in(span), *data])
+    return [*(way for node in nodes for way in _ways_of(code, node)), *_out_of_no_grad(code, span)]
 
 
 def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
@@ -336,9 +320,7 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
             return [[code.replace(node, _fitting(code, node, rewrite.receiver(text)))]]
         if not isinstance(node, ast.Call):
             return []
-        if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in ("detach", "item"):
-            return [_without_call(code, node, rewrite.receiver(text))]
-        if attr_of(node.func) == "detach_" and not node.args:
+        if method_called(node) in ("detach", "detach_", "item") and not node.args:
             return [_without_call(code, node, rewrite.receiver(text))]
         called = dotted(node.func) or ""
         last = called.rsplit(".", 1)[-1]
@@ -390,50 +372,35 @@ def _parts_to_stack(code: Code, value: ast.expr, torch: str) -> str | None:
     none.
     """
     elements = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
-    if not any(map(_is_number, elements)):
+    if not any(map(is_number, elements)):
         return None
-    texts = [code.segment(element) for element in elements]
-    like = next(
-        (text for text, one in zip(texts, elements, strict=True) if not _is_number(one) and not _calls_something(one)),
-        None,
-    )
-    for number, element in enumerate(elements):
-        if _is_number(element):
-            made = f"full_like({like}, {texts[number]})" if like is not None else f"tensor({texts[number]})"
-            texts[number] = f"{torch}{made}"
+    plain = (one for one in elements if not is_number(one) and not of_kind(one, ast.Call))
+    like = next((f"full_like({code.segment(one)}, " for one in plain), "tensor(")
+    texts = (f"{torch}{like}{code.segment(one)})" if is_number(one) else code.segment(one) for one in elements)
     return f"[{', '.join(texts)}]"
-
-
-def _is_number(element: ast.expr) -> bool:
-    if isinstance(element, ast.UnaryOp):
-        element = element.operand
-    return isinstance(element, ast.Constant) and isinstance(element.value, (int, float))
-
-
-def _calls_something(element: ast.expr) -> bool:
-    return any(isinstance(node, ast.Call) for node in ast.walk(element))
 
 
 def _fitting(code: Code, node: ast.expr, text: str) -> str:
     """Return the text that takes a node's place, in parentheses where it is an operand of something."""
+    return text if stands_free(code, node) else rewrite.parenthesized(text)
+
+
+def stands_free(code: Code, node: ast.expr) -> bool:
+    """Return whether any expression can take a node's place without parentheses."""
     parent = code.parent(node)
-    free = isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Expr))
-    if isinstance(parent, ast.Call) and parent.func is node:
-        free = False
-    return text if free else rewrite.parenthesized(text)
+    if isinstance(parent, ast.Call):
+        return parent.func is not node
+    return isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.keyword, ast.Expr))
 
 
 def _without_call(code: Code, node: ast.Call, receiver: str) -> list[Change]:
     """Rewrite `x.detach()` to `x`; where only `x = x` would be left, the whole statement goes."""
     statement = code.statement(node)
-    useless = isinstance(statement, ast.Expr) and statement.value is node
+    useless = expression_of(statement) is node
     if isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1:
         useless = dotted(statement.targets[0]) == receiver
-    if useless and statement is not None:
-        removed = code.delete(statement)
-        if removed is not None:
-            return [removed]
-    return [code.replace(node, _fitting(code, node, receiver))]
+    removed = code.delete(statement) if useless and statement is not None else None
+    return [removed or code.replace(node, _fitting(code, node, receiver))]
 
 
 def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list[list[Change]]:
@@ -451,16 +418,11 @@ def _out_of_no_grad(code: Code, span: Span, places: Sequence[Span] = ()) -> list
             break
     for expression in of_kind(code.tree, ast.Expr):
         # `torch.set_grad_enabled(False)` as a statement holds until it is undone.
-        if isinstance(expression.value, ast.Call) and _is_no_grad(expression.value):
-            removed = code.delete(expression)
-            if removed is not None:
-                ways.append([removed])
-    low, high = code.index.offset(span.line, span.column), code.index.offset(span.end_line, span.end_column)
-    called = {
-        last_name(node.func)
-        for node in of_kind(statement, ast.Call)
-        if low <= code.start(node) and code.end(node) <= high
-    }
+        switches = isinstance(expression.value, ast.Call) and _is_no_grad(expression.value)
+        removed = code.delete(expression) if switches else None
+        if removed is not None:
+            ways.append([removed])
+    called = set(map(name_called, code.within(span, ast.Call)))
     for node in ast.walk(code.tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in called:
             ways.extend(_undecorated(code, node))

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import frames, reads
-from tapecheck.fixes.strategies.cuts import READ_ELSEWHERE, all_cuts, blamed_cuts, is_copying, is_list
-from tapecheck.fixes.uncut import only_torch_reads
+from tapecheck.fixes.story import reads
+from tapecheck.fixes.strategies.cuts import (
+    READ_ELSEWHERE,
+    all_cuts,
+    blamed_cuts,
+    is_copying,
+    is_list,
+    roots_stored,
+    stands_free,
+)
+from tapecheck.fixes.uncut import Holding, only_torch_reads
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
-from tapecheck.source.nodes import attr_of, given_to, id_of, last_name, method_called, of_kind
+from tapecheck.source.nodes import (
+    attr_of,
+    expression_of,
+    given_to,
+    id_of,
+    is_number,
+    is_read,
+    method_called,
+    name_called,
+    of_kind,
+)
 from tapecheck.tape import Span
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
@@ -49,57 +67,38 @@ class _Stay:
     def drop_useless(self, code: Code, nodes: Iterable[ast.AST]) -> None:
         """Take out the statements that would only assign a name to itself."""
         for node in nodes:
-            if isinstance(node, ast.Assign) and _says_nothing(code, node, self.changes):
-                removed = code.delete(node)
-                if removed is not None:
-                    low, high = code.start(node), code.end(node)
-                    self.changes = [change for change in self.changes if not low <= change.start < high]
-                    self.changes.append(removed)
+            useless = isinstance(node, ast.Assign) and _says_nothing(code, node, self.changes)
+            removed = code.delete(node) if useless and isinstance(node, ast.stmt) else None
+            if removed is not None:
+                low, high = code.start(node), code.end(node)
+                self.changes = [change for change in self.changes if not low <= change.start < high]
+                self.changes.append(removed)
 
 
 def stay_in_torch(context: Context) -> Iterator[Candidate]:
     """Take out every step by which a value leaves torch, and by which it comes back."""
-    code = context.code
-    spots: list[ast.expr] = []
-    statements: list[ast.stmt] = []
-    for cut in blamed_cuts(context):
-        if cut.how == "frozen":
-            return
-        for frame in frames(cut.at)[:1]:
-            expression, statement = code.expression_at(frame), code.statement_at(frame)
-            if expression is not None:
-                spots.append(expression)
-            elif statement is not None:
-                statements.append(statement)
-    functions: dict[int, Function] = {
-        id(function): function for function in (code.function(spot) for spot in [*spots, *statements])
-    }
-    changes: list[Change] = []
-    lines: list[int] = []
-    for function in functions.values():
-        own = [spot for spot in spots if code.function(spot) is function]
-        stay = _stay(code, function, own, context.place)
-        if not stay.possible:
-            return
-        changes += stay.changes
-        lines += stay.lines
+    code, cuts = context.code, blamed_cuts(context)
+    if any(cut.how == "frozen" for cut in cuts):
+        return
+    places = [cut.at.span for cut in cuts]
+    spots = [spot for place in places if (spot := code.expression_at(place)) is not None]
+    others = (code.statement_at(place) for place in places if code.expression_at(place) is None)
+    statements = [statement for statement in others if statement is not None]
+    functions = dict.fromkeys(code.function(spot) for spot in [*spots, *statements])
+    stay = _Stay()
+    for function in functions:
+        _stay(stay, code, function, [spot for spot in spots if code.function(spot) is function], context.place)
     for statement in statements:
         # `loss.requires_grad = True`: a value with a graph does not let itself be made a leaf.
-        removed = code.delete(statement)
-        if removed is None:
-            return
-        changes.append(removed)
-        lines.append(statement.lineno)
-    changes = list(dict.fromkeys(changes))
-    if not changes:
+        stay.add(statement, code.delete_all([statement]))
+    changes, lines = list(dict.fromkeys(stay.changes)), sorted(set(stay.lines))
+    if not stay.possible or not changes:
         return
-    lines = sorted(set(lines))
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
     raises = context.finding.code == BackwardWithoutGraph.code
     effect = "The value is computed by torch all the way, so that its graph reaches the parameters"
     effect += "." if raises else ", and they are trained from now on."
-    numpy = any(_stays_with_numpy(code, one, changes) for one in functions.values())
-    places = [frame for cut in blamed_cuts(context) for frame in frames(cut.at)[:1]]
+    numpy = any(_stays_with_numpy(code, one, changes) for one in functions)
     read = not numpy and only_torch_reads(context, places, shown=False)
     yield Candidate(
         f"Stay in torch ({where}): gradients flow again",
@@ -115,79 +114,50 @@ def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> 
 
     An operator with an array on one side and a tensor with a graph on the other raises.
     """
-    for node in walk(function):
-        if not isinstance(node, ast.Call):
-            continue
-        called = dotted(node.func) or ""
-        converts = attr_of(node.func) in ("numpy", "__array__")
-        if not converts and called.partition(".")[0] not in ("np", "numpy"):
-            continue
-        start, end = code.start(node.func), code.end(node)
-        if not any(change.start < end and change.end > start for change in changes):
-            return True
-    return False
+    calls = (node for node in walk(function) if isinstance(node, ast.Call) and _is_of_numpy(node))
+    return any(
+        not any(change.start < code.end(call) and change.end > code.start(call.func) for change in changes)
+        for call in calls
+    )
 
 
-def _stay(code: Code, function: Function, spots: list[ast.expr], place: Span) -> _Stay:
+def _is_of_numpy(call: ast.Call) -> bool:
+    """Return whether a call makes an array, or is one of NumPy's functions."""
+    root = (dotted(call.func) or "").partition(".")[0]
+    return method_called(call) in ("numpy", "__array__") or root in ("np", "numpy")
+
+
+def _stay(stay: _Stay, code: Code, function: Function, spots: list[ast.expr], place: Span) -> None:
     """Follow the values that were cut through a function, and take the conversions on their way out.
 
     What comes after the place of the finding and stores nothing (`print(loss.item())`) is not on that way.
     """
-    stay = _Stay()
     nodes = sorted(
         (node for node in walk(function) if isinstance(node, (ast.stmt, ast.expr)) and node is not function),
         key=lambda node: (node.lineno, node.col_offset),
     )
-    carries = _Carrying(code, spots, nodes)
-    for node in nodes:
-        if not isinstance(node, (ast.Call, ast.Attribute)) or not carries(node):
-            if isinstance(node, ast.stmt) and _makes_leaf(node) and carries(node):
-                stay.add(node, code.delete_all([node]))
-            continue
-        parent, around = code.parent(node), code.statement(node)
-        if isinstance(parent, ast.Expr) and _makes_leaf(parent):
-            continue
-        if isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path:
-            continue
-        taken = _take_out(code, node, carries)
-        stay.add(node, taken)
-        if taken is None:
-            return stay
+    imported = code.imported()
+    parts = (node for spot in spots for node in of_kind(spot, ast.expr))
+    carries = Holding({node for node in parts if root_name(node) not in imported}, nodes)
+    for node in (node for node in nodes if stay.possible and carries(node)):
+        if isinstance(node, ast.stmt) and _makes_leaf(node):
+            stay.add(node, code.delete_all([node]))
+        elif isinstance(node, (ast.Call, ast.Attribute)):
+            parent, around = code.parent(node), code.statement(node)
+            behind = isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path
+            if not behind and not (isinstance(parent, ast.Expr) and _makes_leaf(parent)):
+                stay.add(node, _take_out(code, node, carries))
     stay.drop_useless(code, nodes)
-    return stay
-
-
-class _Carrying:
-    """Says which nodes of a function hold some values, or what is computed from them."""
-
-    def __init__(self, code: Code, spots: list[ast.expr], nodes: Sequence[ast.AST]) -> None:
-        imported = code.imported()
-        parts = (node for spot in spots for node in of_kind(spot, ast.expr))
-        self._inside = {id(node) for node in parts if root_name(node) not in imported}
-        self._names: set[str] = set()
-        # Twice: a loop hands a value on to lines above the one that stores it.
-        for node in (*nodes, *nodes):
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
-                if self(node.value):
-                    self._names |= {name for part in targets(node) if (name := dotted(part)) is not None}
-
-    def __call__(self, node: ast.AST) -> bool:
-        return any(
-            id(part) in self._inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in self._names)
-            for part in ast.walk(node)
-        )
 
 
 def _makes_leaf(statement: ast.stmt) -> bool:
     """`x.requires_grad_()` or `x.requires_grad = True`."""
     if isinstance(statement, ast.Assign):
-        target = statement.targets[0]
-        return attr_of(target) == "requires_grad"
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return method_called(call) == "requires_grad_"
+        return attr_of(statement.targets[0]) == "requires_grad"
+    return method_called(expression_of(statement)) == "requires_grad_"
 
 
-def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) -> list[Change] | None:
+def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: Holding) -> list[Change] | None:
     """Return the changes that take one conversion out, none where it is no conversion; None where that cannot be
     done.
     """
@@ -217,7 +187,7 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: _Carrying) ->
     return _only_argument(code, node, value)
 
 
-def _in_torch(code: Code, call: ast.Call, name: str, carries: _Carrying) -> list[Change] | None:
+def _in_torch(code: Code, call: ast.Call, name: str, carries: Holding) -> list[Change] | None:
     """Return the changes that let torch's function of a name do what NumPy's does; None where it does not take what
     that takes. Several values in a list are stacked.
     """
@@ -231,7 +201,7 @@ def _in_torch(code: Code, call: ast.Call, name: str, carries: _Carrying) -> list
             start, end = code.start(one), code.end(one)
             changes += [Change(start, start, f"{torch}.stack("), Change(end, end, ")")]
             continue
-        number = position and name in _TAKING_NUMBERS and _is_number(one)
+        number = position and name in _TAKING_NUMBERS and is_number(one)
         if _parts(one) or isinstance(one, ast.Starred) or is_list(code, one) or not (number or carries(one)):
             return None
     return changes
@@ -244,11 +214,6 @@ def _parts(values: ast.expr) -> list[ast.expr]:
     return values.elts if isinstance(values, (ast.List, ast.Tuple)) else []
 
 
-def _is_number(value: ast.expr) -> bool:
-    value = value.operand if isinstance(value, ast.UnaryOp) else value
-    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
-
-
 def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Change:
     """Rewrite `x.numpy()` to `x`: what stands behind the receiver, with the parentheses of the receiver kept."""
     end = code.end(attribute) - len(attribute.attr)
@@ -257,12 +222,8 @@ def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Cha
 
 
 def _only_argument(code: Code, call: ast.Call, value: ast.expr) -> list[Change]:
-    parent = code.parent(call)
-    free = isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.keyword, ast.Expr)) or (
-        isinstance(parent, ast.Call) and parent.func is not call
-    )
     simple = isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    opening, closing = ("", "") if free or simple else ("(", ")")
+    opening, closing = ("", "") if simple or stands_free(code, call) else ("(", ")")
     return [
         Change(code.start(call), code.start(value), opening),
         Change(code.end(value), code.end(call), closing),
@@ -357,42 +318,36 @@ def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
     """Return the scores that `argmax` or `max` picks the classes of, along a dimension that can be that of the
     classes.
     """
-    if not isinstance(picked.func, ast.Attribute) or picked.func.attr not in ("argmax", "max"):
+    if method_called(picked) not in ("argmax", "max"):
         return None
-    module = id_of(picked.func.value) in code.imported()
-    given = list(picked.args)
-    value = given.pop(0) if module and given else picked.func.value
+    value, given = _operand(code, picked)
     dims = [*given, *(keyword.value for keyword in picked.keywords if keyword.arg in ("dim", "axis"))]
-    if len(dims) != 1 or ast.unparse(dims[0]) not in ("1", "-1"):
+    if value is picked.func or len(dims) != 1 or ast.unparse(dims[0]) not in ("1", "-1"):
         return None
     # What only makes probabilities of scores: cross_entropy does that itself.
-    while isinstance(value, ast.Call):
-        name = last_name(value.func)
-        if name not in ("softmax", "log_softmax"):
+    while isinstance(value, ast.Call) and name_called(value) in ("softmax", "log_softmax"):
+        inner, _ = _operand(code, value)
+        if inner is value.func:
             break
-        inner = isinstance(value.func, ast.Attribute) and not (
-            id_of(value.func.value) in code.imported() or dotted(value.func.value) == "torch.nn.functional"
-        )
-        if inner and isinstance(value.func, ast.Attribute):
-            value = value.func.value
-        elif value.args:
-            value = value.args[0]
-        else:
-            break
+        value = inner
     return value
+
+
+def _operand(code: Code, call: ast.Call) -> tuple[ast.expr, list[ast.expr]]:
+    """Return what an op works on, and its other arguments: of a function the first, which itself stands for none."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    if owner is call.func or id_of(owner) in code.imported() or dotted(owner) == "torch.nn.functional":
+        return call.args[0] if call.args else call.func, call.args[1:]
+    return owner, call.args
 
 
 def _loss_calls(context: Context) -> Iterator[ast.expr]:
     """Yield the expressions that were assigned to the root of the backward."""
-    code = context.code
-    for call in code.calls_in(context.finding.span):
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-        name = dotted(receiver) if receiver is not None else None
-        if name is not None and attr_of(call.func) == "backward":
-            for store in code.stores(code.function(call), name):
-                if isinstance(store, ast.Assign) and len(store.targets) == 1 and store.lineno <= call.lineno:
-                    yield store.value
-    statement = code.statement_at(context.finding.span)
+    for call, store in roots_stored(context):
+        if method_called(call) == "backward" and isinstance(store, ast.Assign) and len(store.targets) == 1:
+            if store.lineno <= call.lineno:
+                yield store.value
+    statement = context.code.statement_at(context.finding.span)
     if isinstance(statement, ast.Assign):
         yield statement.value
 
@@ -402,27 +357,20 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
     comparison.
     """
     names = {name for part in targets(code.statement(picked) or store) if (name := dotted(part)) is not None}
-    value: ast.expr = store.value
-    seen: set[str] = set()
+    stores, seen = [store], set[str]()
     for _ in range(4):
+        value = stores[-1].value
         for sides in map(_sides, ast.walk(value)):
             own = [any(part is picked or dotted(part) in names for part in ast.walk(side)) for side in sides]
             if own.count(True) == 1:
                 return _plain_classes(code, sides[own.index(False)])
         # Not in this expression: in what it is made of.
-        following = [read for read in reads(value) if dotted(read) is not None and dotted(read) not in seen]
-        if not following:
-            return None
-        seen |= {name for read in following if (name := dotted(read)) is not None}
-        stores = [
-            other
-            for read in following
-            for other in code.stores(code.function(store), dotted(read) or "")
-            if isinstance(other, ast.Assign) and other.lineno < store.lineno
-        ]
+        following = [name for read in reads(value) if (name := dotted(read)) is not None and name not in seen]
+        seen.update(following)
+        given = (other for name in following for other in code.stores(code.function(store), name))
+        stores = [other for other in given if isinstance(other, ast.Assign) and other.lineno < store.lineno]
         if not stores:
             return None
-        value = stores[-1].value
     return None
 
 
@@ -449,9 +397,7 @@ def ingredients_of(code: Code, statement: ast.stmt, function: Function) -> list[
     while open_nodes:
         node = open_nodes.pop(0)
         for part in of_kind(node, ast.Name):
-            if isinstance(part.ctx, ast.Load) and part.id not in found:
-                if root_name(part) in code.imported():
-                    continue
+            if is_read(part) and part.id not in found and part.id not in code.imported():
                 found.append(part.id)
                 open_nodes += [store.value for store in code.stores(function, part.id) if isinstance(store, ast.Assign)]
     return found

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, Function, stored_pairs
+from tapecheck.fixes.code import Function, stored_pairs
 from tapecheck.fixes.story import Collision, frames
 from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import name_called, of_kind
+from tapecheck.source.nodes import is_docstring, last_line, name_called, of_kind
 from tapecheck.tape import Span
 
 _EMPTY = frozenset({"deque", "dict", "list", "set"})
@@ -23,10 +23,10 @@ def empty_by_method(context: Context) -> Iterator[Candidate]:
     code = context.code
     proposed: set[str] = set()
     for collision in context.collisions:
-        if collision.first is None:
-            continue
-        for function in _functions(code, collision):
-            last = after_backward(code, collision.first, function)
+        first = collision.first
+        # The functions that lead to the first backward, innermost first.
+        for function in dict.fromkeys(map(code.function, code.statements(first.at))) if first is not None else ():
+            last = after_backward(code, first, function) if first is not None else None
             for call in _calls(context, collision, function) if last is not None else ():
                 change = code.insert_after(last, [call]) if last is not None and call not in proposed else None
                 proposed.add(call)
@@ -36,14 +36,6 @@ def empty_by_method(context: Context) -> Iterator[Candidate]:
                         "Each backward learns from the values stored since the one before; older ones are dropped.",
                         [change],
                     )
-
-
-def _functions(code: Code, collision: Collision) -> list[Function]:
-    """Return the functions of a file that lead to the first backward, innermost first."""
-    assert collision.first is not None
-    statements = (code.statement_at(frame) for frame in frames(collision.first.at))
-    found = {id(one): one for one in (code.function(each) for each in statements if each is not None)}
-    return list(found.values())
 
 
 def _calls(context: Context, collision: Collision, function: Function) -> Iterator[str]:
@@ -73,18 +65,15 @@ def _class_around(context: Context, span: Span) -> ast.ClassDef | None:
     """Return the innermost class of the user's whose text a place is in."""
     known = context.codes.get(span.file)
     source = known.source if known is not None else SOURCES.get(span.file)
-    around = [
-        node
-        for node in (source.nodes() if source is not None else ())
-        if isinstance(node, ast.ClassDef) and node.lineno <= span.line <= (node.end_lineno or node.lineno)
-    ]
+    classes = (node for node in (source.nodes() if source is not None else ()) if isinstance(node, ast.ClassDef))
+    around = (node for node in classes if node.lineno <= span.line <= last_line(node))
     return max(around, key=lambda node: node.lineno, default=None)
 
 
 def _emptying(owner: ast.ClassDef, attribute: str = "") -> Iterator[str]:
     """Yield the methods of a class that empty all its containers, among them an attribute, and do nothing else."""
     emptied = {
-        method: [_emptied(statement) for statement in method.body if not _docstring(statement)]
+        method: [_emptied(statement) for statement in method.body if not is_docstring(statement)]
         for method in owner.body
         if isinstance(method, ast.FunctionDef)
     }
@@ -92,9 +81,13 @@ def _emptying(owner: ast.ClassDef, attribute: str = "") -> Iterator[str]:
     for method, parts in emptied.items():
         if method.name.startswith("__") or method.decorator_list or not _without_arguments(method.args):
             continue
-        names = {name for part in parts for name in part or ()}
-        if None not in parts and names == containers and (attribute in names if attribute else names):
+        if containers and _all_of(parts) == containers and (not attribute or attribute in containers):
             yield method.name
+
+
+def _all_of(parts: list[set[str] | None]) -> set[str] | None:
+    """Return what all of some parts make empty; None where one does something else."""
+    return {name for part in parts for name in part or ()} if None not in parts else None
 
 
 def _without_arguments(given: ast.arguments) -> bool:
@@ -103,39 +96,30 @@ def _without_arguments(given: ast.arguments) -> bool:
     return len(given.args) == 1 and not any(more)
 
 
-def _docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def _emptied(statement: ast.stmt) -> set[str] | None:
     """Return the attributes that a statement makes empty; None for one that does something else."""
-    if isinstance(statement, ast.Assign):
-        found: set[str] = set()
-        for target in statement.targets:
-            one = _emptied_by(target, statement.value)
-            if one is None:
-                return None
-            found |= one
-        return found
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        if isinstance(called, ast.Attribute) and called.attr == "clear" and not statement.value.args:
-            return _attribute(called.value)
-    if isinstance(statement, ast.Delete):
-        parts = [_attribute(one.value) if isinstance(one, ast.Subscript) else None for one in statement.targets]
-        whole = all(
-            isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice) and ast.unparse(one.slice) == ":"
-            for one in statement.targets
-        )
-        return {name for part in parts for name in part or ()} if whole and None not in parts else None
+    match statement:
+        case ast.Assign(targets=stored, value=value):
+            return _all_of([_emptied_by(target, value) for target in stored])
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=container, attr="clear"), args=[])):
+            return _attribute(container)
+        case ast.Delete(targets=gone):
+            return _all_of([_cut_out(one) for one in gone])
+    return None
+
+
+def _cut_out(target: ast.expr) -> set[str] | None:
+    """Return the attribute whose elements are all deleted: `del self.kept[:]`."""
+    match target:
+        case ast.Subscript(value=container, slice=ast.Slice(lower=None, upper=None, step=None)):
+            return _attribute(container)
     return None
 
 
 def _emptied_by(target: ast.expr, value: ast.expr) -> set[str] | None:
     pairs = stored_pairs(target, value)
     if pairs != [(target, value)]:
-        parts = [_emptied_by(*pair) for pair in pairs]
-        return {name for part in parts for name in part or ()} if None not in parts else None
+        return _all_of([_emptied_by(*pair) for pair in pairs])
     if isinstance(value, ast.Constant):
         return set() if _attribute(target) is not None else None
     return _attribute(target) if _without_elements(value) else None

@@ -23,9 +23,7 @@ def without_recording(
     `guarded` says that code which trains may be in it, behind a condition that is false there.
     """
     trains = can_train(context, statement)
-    if trains == "yes" and not guarded:
-        return
-    if is_learned_from(context, statement):
+    if (trains == "yes" and not guarded) or is_learned_from(context, statement):
         return
     if trains == "no" and trains_unseen(context, statement):
         trains = "may"

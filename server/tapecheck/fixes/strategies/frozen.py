@@ -46,18 +46,16 @@ def switch_on_again(context: Context) -> Iterator[Candidate]:
     code = context.code
     failing = _failing(context)
     for cut in _frozen(context):
-        for span in (cut.at.span, *cut.at.stack):
-            freezing = code.statement_at(span)
-            opposite = _opposite(code, freezing) if freezing is not None else None
-            if freezing is None or opposite is None:
+        for freezing in code.statements(cut.at):
+            opposite = _opposite(code, freezing)
+            if opposite is None:
                 continue
-            for place in failing:
-                statement = code.statement_at(place)
-                pair = code.same_block(freezing, statement) if statement is not None else None
-                if pair is None or pair[0] is not freezing or pair[1] is freezing:
+            for statement in filter(None, map(code.statement_at, failing)):
+                beside = code.beside(freezing, statement)
+                if beside is None:
                     continue
                 block = code.block(freezing)
-                end = block.index(pair[1])
+                end = block.index(beside)
                 start = block.index(freezing) + 1 if block.index(freezing) < end else 0
                 for before in reversed(block[max(start, end - _MAX_PLACES + 1) : end + 1]):
                     change = code.insert_before(before, [opposite])
@@ -85,11 +83,9 @@ def _frozen(context: Context) -> list[Cut]:
 
 def _failing(context: Context) -> list[Span]:
     """Return the place of the backward that fails and of the calls that lead to it, innermost first."""
-    for tape in context.tapes:
-        for event in tape.events:
-            if isinstance(event, Backward) and not event.succeeded and event.at.span == context.finding.span:
-                return list(frames(event.at))
-    return [context.finding.span]
+    here = (one for one in context.events(Backward) if not one.succeeded and one.at.span == context.finding.span)
+    failing = next(here, None)
+    return list(frames(failing.at)) if failing is not None else [context.finding.span]
 
 
 def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:

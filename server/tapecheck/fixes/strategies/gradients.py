@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import frames
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import is_read, of_kind
 from tapecheck.tape import Backward, Span
 
 
@@ -27,9 +26,7 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     code, facts = context.code, context.finding.facts
     early = isinstance(facts, GradientCutFacts) and facts.how == "cleared"
     cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else context.finding.span if early else None
-    if cleared is None:
-        return
-    statement = code.statement_at(cleared)
+    statement = code.statement_at(cleared) if cleared is not None else None
     if statement is None:
         return
     clearing = code.with_its_holders(statement)
@@ -37,12 +34,9 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     if gone is None or lines is None:
         return
     backwards = _filling(context) if early else []
-    backwards = backwards or [backward for _, backward in context.backwards_here()]
-    steps = [
-        step for label in context.labels("step")
-        if (step := code.statement_at(label.span)) is not None and steps_here(code, step, label.span)
-    ]  # fmt: skip
-    for backward in backwards[:1]:
+    places = ((code.statement_at(label.span), label.span) for label in context.labels("step"))
+    steps = [step for step, span in places if step is not None and steps_here(code, step, span)]
+    for backward in (*backwards, *(backward for _, backward in context.backwards_here()))[:1]:
         yield from _moved(code, clearing, steps, backward, gone, lines)
     for step in steps:
         change = code.insert_after(step, lines)
@@ -63,15 +57,13 @@ def clip_in_between(context: Context) -> Iterator[Candidate]:
     whole = code.with_its_holders(clip)
     gone, lines = code.delete(whole), code.lines_of(whole)
     after, before = context.labels("path"), context.labels("step")
-    place = code.statement_at((after or before)[0].span) if after or before else None
-    pair = code.same_block(whole, place) if place is not None else None
-    if gone is None or lines is None or pair is None or pair[0] is not whole or pair[1] is whole:
+    found = (code.statement_at(label.span) for label in (after or before)[:1])
+    place = next((code.beside(whole, one) for one in found if one is not None), None)
+    if gone is None or lines is None or place is None or _stored_between(code, whole, place):
         return
-    if _stored_between(code, whole, pair[1]):
-        return
-    change = code.insert_after(pair[1], lines) if after else code.insert_before(pair[1], lines)
+    change = code.insert_after(place, lines) if after else code.insert_before(place, lines)
     if change is not None:
-        where = f"after the backward (line {pair[1].lineno})" if after else f"before the step (line {pair[1].lineno})"
+        where = f"after the backward (line {place.lineno})" if after else f"before the step (line {place.lineno})"
         yield Candidate(f"Clip {where}", "The step then uses what the clip has made of the gradients.", [gone, change])
 
 
@@ -81,17 +73,14 @@ def _stored_between(code: Code, moved: ast.stmt, place: ast.stmt) -> bool:
     low, high = sorted((block.index(moved), block.index(place)))
     read = {node.id for node in of_kind(moved, ast.Name)}
     between = [one for one in block[low : high + 1] if one is not moved]
-    return any(node.id in read for one in between for node in of_kind(one, ast.Name) if isinstance(node.ctx, ast.Store))
+    return any(node.id in read for one in between for node in of_kind(one, ast.Name) if not is_read(node))
 
 
 def _moved(
     code: Code, clearing: ast.stmt, steps: list[ast.stmt], backward: Backward, gone: Change, lines: list[str]
 ) -> Iterator[Candidate]:
     """Yield a step that comes right after the backward, and a clearing that comes before it."""
-    for span in frames(backward.at):
-        statement = code.statement_at(span)
-        if statement is None:
-            continue
+    for statement in code.statements(backward.at):
         for step in steps:
             if changes := _step_after(code, clearing, step, statement):
                 yield Candidate(f"Step after the backward (line {statement.lineno})", _LATER, changes, group="moved")
@@ -104,17 +93,13 @@ def _moved(
 def _filling(context: Context) -> list[Backward]:
     """Return the backward calls whose gradients a clearing throws away."""
     filling = {label.span for label in context.labels("path")}
-    events = (event for tape in context.tapes for event in tape.events)
-    return [event for event in events if isinstance(event, Backward) and event.at.span in filling]
+    return [event for event in context.events(Backward) if event.at.span in filling]
 
 
 def _earlier_in_block(code: Code, clearing: ast.stmt, backward: ast.stmt) -> ast.stmt | None:
     """Return the statement with a backward that stands before a clearing in its block."""
-    pair = code.same_block(clearing, backward)
-    if pair is None or pair[0] is not clearing or pair[1] is clearing:
-        return None
-    block = code.block(clearing)
-    return pair[1] if block.index(pair[1]) < block.index(clearing) else None
+    found, block = code.beside(clearing, backward), code.block(clearing)
+    return found if found is not None and block.index(found) < block.index(clearing) else None
 
 
 def _step_after(code: Code, clearing: ast.stmt, step: ast.stmt, backward: ast.stmt) -> list[Change]:

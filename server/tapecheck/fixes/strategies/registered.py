@@ -24,14 +24,14 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
         return
     for span in added_to(context, lacking):
         adding = code.statement_at(span)
-        pair = code.same_block(making, adding) if adding is not None else None
-        if pair is None or pair[0] is not making or pair[1] is making:
+        place = code.beside(making, adding) if adding is not None else None
+        if place is None:
             continue
         lines, gone = code.lines_of(making), code.delete(making)
-        change = code.insert_after(pair[1], [line.strip() for line in lines]) if lines and len(lines) == 1 else None
+        change = code.insert_after(place, [line.strip() for line in lines]) if lines and len(lines) == 1 else None
         if gone is not None and change is not None:
             yield Candidate(
-                f"Make the optimizer after line {pair[1].lineno}: the model is complete there",
+                f"Make the optimizer after line {place.lineno}: the model is complete there",
                 EFFECT,
                 [gone, change],
                 group="later",

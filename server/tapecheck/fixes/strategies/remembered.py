@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import of_kind
 
 _REMEMBERING = frozenset({"cache", "cached_property", "lru_cache"})
@@ -20,9 +19,7 @@ def compute_each_time(context: Context) -> Iterator[Candidate]:
     done: set[ast.expr] = set()
     for collision in context.collisions:
         for number in sorted(collision.spoiled):
-            for frame in frames(collision.ledger.nodes[number].at):
-                statement = code.statement_at(frame)
-                function = code.function(statement) if statement is not None else None
+            for function in map(code.function, code.statements(collision.ledger.nodes[number].at)):
                 if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     continue
                 for decorator in function.decorator_list:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import gradients_add_up, gradients_unseen, statements_between
-from tapecheck.fixes.candidate import Candidate, Context, append
-from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.candidate import Candidate, Context, and_dropping, append
+from tapecheck.fixes.code import Code, dotted, root_name, stored_pairs, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_detaching
-from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.story import Collision, frames, made_in, reads
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import attr_of, method_called, of_kind
+from tapecheck.source.nodes import is_read, last_name, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Node, Step
 
@@ -64,76 +65,74 @@ def call_statements(code: Code, one: ast.Call, other: ast.Call) -> tuple[ast.Exp
     pair = code.same_block(one, other)
     if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
         return None
-    return (pair[0], pair[1]) if pair[0].value is one and pair[1].value is other else None
+    return (pair[0], pair[1]) if (pair[0].value, pair[1].value) == (one, other) else None
 
 
 def _stepped_between(code: Code, first: ast.stmt, second: ast.stmt) -> list[ast.stmt]:
     """Return the steps between two statements of a block that the one after both repeats, with what clears for them;
     none where another step or clearing is left there.
     """
-    block = code.block(first)
-    here, there = block.index(first), block.index(second)
-    again = {ast.unparse(member) for member in block[there + 1 :] if _calls(member, "step")}
-    cleared = {ast.unparse(member) for member in block[:here] if _calls(member, "zero_grad")}
-    between = block[here + 1 : there]
-    steps = [member for member in between if _calls(member, "step")]
-    clearings = [member for member in between if _calls(member, "zero_grad")]
+    block, between = code.block(first), code.between(first, second)
+    steps, clearings = _calling(between, "step"), _calling(between, "zero_grad")
+    again = _calling(block[block.index(second) + 1 :], "step").values()
+    cleared = set(_calling(block[: block.index(first)], "zero_grad").values())
     # A path without another step after the second backward would leave the first loss unlearned.
-    if not steps or any(ast.unparse(step) not in again for step in steps):
+    if not steps or not set(steps.values()) <= set(again):
         return []
-    kept = [member for member in clearings if ast.unparse(member) not in cleared]
+    kept = [member for member, text in clearings.items() if text not in cleared]
     return [] if kept and not cleared else [member for member in (*steps, *clearings) if member not in kept]
 
 
 def stored_between(code: Code, first: ast.stmt, second: ast.stmt, *losses: ast.expr) -> bool:
     """Return whether a statement between two others of a block stores a name that one of the losses reads."""
-    block = code.block(first)
-    between = block[block.index(first) + 1 : block.index(second)]
     names = {node.id for loss in losses for node in of_kind(loss, ast.Name)}
-    stores = (part for member in between for node in ast.walk(member) for part in targets(node))
+    stores = (part for member in code.between(first, second) for node in ast.walk(member) for part in targets(node))
     return any(root_name(part) in names for part in stores)
 
 
-def _calls(statement: ast.stmt, method: str) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return method_called(call) == method
+def _calling(statements: Iterable[ast.AST], method: str) -> dict[ast.stmt, str]:
+    """Return those of some statements that are the call of a method, with what they say."""
+    alone = (one for one in statements if isinstance(one, ast.Expr) and method_called(one.value) == method)
+    return {one: ast.unparse(one) for one in alone}
 
 
 def call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[ast.Call, ast.Call]]:
     """Yield the calls of two backwards in a function that runs both: the calls themselves, or of a helper."""
-    for low in frames(first.at):
-        for high in frames(second.at):
-            one, other = code.expression_at(low), code.expression_at(high)
+    for one in map(code.expression_at, frames(first.at)):
+        for other in map(code.expression_at, frames(second.at)):
             if isinstance(one, ast.Call) and isinstance(other, ast.Call):
                 if code.function(one) is code.function(other):
                     yield one, other
 
 
-def loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
+def loss_of(code: Code, call: ast.AST | None, model: ast.Call) -> ast.expr | None:
     """Return what a backward call is of: `x` in `x.backward()`, `scaler.scale(x).backward()` and `helper.backward(x)`.
 
     `model` is the call that it must look like. None where more than the loss and retain_graph is passed.
     """
-    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Attribute, ast.Name)):
+    if not isinstance(call, ast.Call) or any(keyword.arg != "retain_graph" for keyword in call.keywords):
         return None
-    if any(keyword.arg != "retain_graph" for keyword in call.keywords):
-        return None
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args:
-        if not (isinstance(model.func, ast.Attribute) and model.func.attr == "backward" and not model.args):
-            return None
-        inner, outer = call.func.value, model.func.value
-        if isinstance(inner, ast.Call) and isinstance(outer, ast.Call) and len(inner.args) == 1 == len(outer.args):
-            # Only scaling is linear: of any other function's results the sum is not the function of the sum.
-            scales = attr_of(inner.func) == "scale"
-            if scales and ast.unparse(inner.func) == ast.unparse(outer.func):
-                return inner.args[0]
-        return inner
-    if len(call.args) == 1 and ast.unparse(call.func) == ast.unparse(model.func):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
-        # Of several roots there is no sum to go on with.
-        several = (ast.Starred, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.GeneratorExp, ast.SetComp)
-        if "backward" in name and not isinstance(call.args[0], several):
-            return call.args[0]
+    match call, model:
+        case (
+            ast.Call(func=ast.Attribute(value=inner, attr="backward"), args=[]),
+            ast.Call(func=ast.Attribute(value=outer, attr="backward"), args=[]),
+        ):
+            return _scaled(inner, outer) or inner
+        case ast.Call(args=[only]), _ if ast.unparse(call.func) == ast.unparse(model.func):
+            # Of several roots there is no sum to go on with.
+            several = (ast.Starred, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.GeneratorExp, ast.SetComp)
+            return only if "backward" in last_name(call.func) and not isinstance(only, several) else None
+    return None
+
+
+def _scaled(loss: ast.expr, model: ast.expr) -> ast.expr | None:
+    """Return what is scaled by the same scaler in two losses, of the first of them.
+
+    Only scaling is linear: of any other function's results the sum is not the function of the sum.
+    """
+    match loss, model:
+        case ast.Call(func=ast.Attribute(attr="scale"), args=[only]), ast.Call(args=[_]):
+            return only if ast.unparse(loss.func) == ast.unparse(model.func) else None
     return None
 
 
@@ -142,12 +141,10 @@ def with_loss(code: Code, call: ast.Call, loss: ast.expr | None, summed: str) ->
     if loss is None:
         return None
     start, end = code.start(call), code.end(call)
-    low, high = code.start(loss), code.end(loss)
     receiver = isinstance(call.func, ast.Attribute) and call.func.value is loss
-    if receiver and code.in_parentheses(loss):
-        text = code.text[start:low] + summed + code.text[high:end]
-    else:
-        text = code.text[start:low] + (f"({summed})" if receiver else summed) + code.text[high:end]
+    if receiver and not code.in_parentheses(loss):
+        summed = f"({summed})"
+    text = code.text[start : code.start(loss)] + summed + code.text[code.end(loss) : end]
     try:
         if rewrite.argument(text, "retain_graph") is not None:
             text = rewrite.without_argument(text, "retain_graph")
@@ -178,12 +175,8 @@ def _steps_again(code: Code, collision: Collision) -> bool:
     second = code.statement_at(collision.second.at.span)
     if second is None:
         return False
-    following = {
-        ast.unparse(node)
-        for node in walk(code.function(second))
-        if isinstance(node, ast.Expr) and _calls(node, "step") and node.lineno >= second.lineno
-        and code.start(node) > code.start(second)
-    }  # fmt: skip
+    steps = _calling(walk(code.function(second)), "step")
+    following = {text for step, text in steps.items() if code.start(step) > code.start(second)}
     between = (code.statement_at(event.at.span) for event in collision.between() if isinstance(event, Step))
     return any(step is not None and ast.unparse(step) in following for step in between)
 
@@ -210,14 +203,10 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
         if safe
         else "What it is made of gets no gradient from this loss any more."
     )
-    drop, doubt = context.drop_retain(collision.first), doubt_of_detaching(context)
-    title = f"Detach {names} (line {line})"
-    if not safe:
-        title += ": nothing before it learns from this loss"
-    if drop:
-        dropping = title.replace(f"(line {line})", f"(line {line}) and drop `retain_graph=True`", 1)
-        yield Candidate(dropping, effect, [*kept, *drop], safe, title, doubt=doubt)
-    yield Candidate(title, effect, kept, safe, title, doubt=doubt)
+    title, then = f"Detach {names} (line {line})", "" if safe else ": nothing before it learns from this loss"
+    candidate = Candidate(title + then, effect, kept, safe, title + then, doubt=doubt_of_detaching(context))
+    dropping = f"{title} and drop `retain_graph=True`{then}"
+    yield from and_dropping(candidate, context.drop_retain(collision.first), dropping)
 
 
 def _dropped_unread(context: Context, collision: Collision, first_side: bool) -> bool:
@@ -226,12 +215,8 @@ def _dropped_unread(context: Context, collision: Collision, first_side: bool) ->
     second = code.statement_at(collision.second.at.span)
     if between is None or second is None or not gradients_add_up(context):
         return False
-    if not gradients_unseen(context, between, stepped=True):
-        return False
-    if first_side:
-        return True
-    after = [one for one in code.block(second) if one.lineno > second.lineno]
-    return gradients_unseen(context, after, stepped=True)
+    after = [] if first_side else [one for one in code.block(second) if one.lineno > second.lineno]
+    return gradients_unseen(context, [*between, *after], stepped=True)
 
 
 def _handed(code: Code, read: ast.expr) -> str:
@@ -245,14 +230,9 @@ def _handed(code: Code, read: ast.expr) -> str:
 def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
     """Return the expression that hands a node's value to its consumer, in the outermost function that names it."""
     names = collision.names(source)
-    for frame in reversed(frames(consumer.at)):
-        expression = code.expression_at(frame)
-        if expression is None:
-            continue
-        for read in reads(expression):
-            if dotted(read) in names:
-                return read
-    return None
+    expressions = map(code.expression_at, reversed(frames(consumer.at)))
+    found = (read for one in expressions if one is not None for read in reads(one) if dotted(read) in names)
+    return next(found, None)
 
 
 def forward_again(context: Context) -> Iterator[Candidate]:
@@ -270,30 +250,21 @@ def forward_again(context: Context) -> Iterator[Candidate]:
 
 def building_statements(code: Code, collision: Collision) -> list[ast.stmt] | None:
     """Return the assignments, of one block, that build what the two backwards share or what leads to it."""
-    wanted = {
-        number
-        for number in collision.reached
-        if number in collision.ledger.nodes and number <= collision.newest and collision.leads_to_spoiled(number)
-    }
-    if not wanted or any("__init__" in collision.ledger.nodes[number].at.function for number in wanted):
+    wanted = [one for one in collision.walked if one.id <= collision.newest and collision.leads_to_spoiled(one.id)]
+    if any("__init__" in node.at.function for node in wanted):
         # What a constructor computes is part of the object: building the object anew would be another program.
         return None
-    statements: dict[int, ast.stmt] = {}
-    for number in sorted(wanted):
-        node = collision.ledger.nodes[number]
-        places = [code.statement_at(frame) for frame in frames(node.at)]
-        known = [place for place in places if place is not None]
-        if not known:
-            return None
-        statements.setdefault(number, known[-1])
+    ways = [list(code.statements(node.at)) for node in wanted]
+    second = code.statement_at(collision.second.at.span)
+    if not all(ways) or second is None:
+        return None
     # All in the block of the outermost call, or else in that of the function that both run in.
-    blocks = {id(code.block(statement)) for statement in statements.values()}
-    found = list({id(statement): statement for statement in statements.values()}.values()) if len(blocks) == 1 else []
-    found.sort(key=lambda statement: statement.lineno)
+    found = _of_one_block(code, [way[-1] for way in ways])
     # A call that runs the second backward as well is around both, not before it.
-    around = any(code.statement_at(frame) in found for frame in frames(collision.second.at))
-    if around or not _can_move(found):
-        found = _common_function(code, collision, wanted) or []
+    if not _can_move(found) or any(one in found for one in code.statements(collision.second.at)):
+        function = code.function(second)
+        inner = [next((one for one in way if code.function(one) is function), None) for way in ways]
+        found = _of_one_block(code, [one for one in inner if one is not None]) if None not in inner else []
     return found if _can_move(found) else None
 
 
@@ -301,24 +272,10 @@ def _can_move(statements: list[ast.stmt]) -> bool:
     return 0 < len(statements) <= MOST_STATEMENTS and all(isinstance(one, ast.Assign) for one in statements)
 
 
-def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list[ast.stmt] | None:
-    """Return the statements in the function of the second backward, of one block, that build the wanted nodes."""
-    second = code.statement_at(collision.second.at.span)
-    if second is None:
-        return None
-    function = code.function(second)
-    found: list[ast.stmt] = []
-    for number in sorted(wanted):
-        places = map(code.statement_at, frames(collision.ledger.nodes[number].at))
-        place = next((one for one in places if one is not None and code.function(one) is function), None)
-        if place is None:
-            return None
-        if place not in found:
-            found.append(place)
-    found.sort(key=lambda statement: statement.lineno)
-    if not found or any(code.block(statement) is not code.block(found[0]) for statement in found):
-        return None
-    return found
+def _of_one_block(code: Code, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return some statements in order, each once; none where they stand in several blocks."""
+    same = all(code.block(one) is code.block(statements[0]) for one in statements)
+    return sorted(dict.fromkeys(statements), key=lambda one: one.lineno) if same else []
 
 
 def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
@@ -338,9 +295,8 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
             then = f": the second loss sees the {'updated parameters' if stepped else 'changed values'}"
         effect = "The second loss is computed anew, which costs a second forward pass."
         title = f"Run the forward again {after}"
-        if drop:
-            yield Candidate(f"{title} and drop `retain_graph=True`{then}", effect, [insertion, *drop], group="again")
-        yield Candidate(f"{title}{then}", effect, [insertion], group="again")
+        candidate = Candidate(f"{title}{then}", effect, [insertion], group="again")
+        yield from and_dropping(candidate, drop, f"{title} and drop `retain_graph=True`{then}")
 
 
 def _inserted(
@@ -359,8 +315,7 @@ def _inserted(
         return
     if collision.first is not None and collision.first.at.span == collision.second.at.span:
         return
-    block = code.block(pair[0])
-    reading = [pair[1], *_consuming(code, collision, block, after=needed[-1])]
+    reading = [pair[1], *_consuming(code, collision, code.block(pair[0]), after=needed[-1])]
     insertion = code.insert_before(min(reading, key=lambda statement: statement.lineno), lines)
     if insertion is not None:
         yield insertion, context.drop_retain(collision.first)
@@ -375,27 +330,17 @@ def _repeat_behind(
     """
     code = context.code
     stepped = set().union(*collision.stepped_between())
-    learned = collision.learned()
-    done: list[ast.stmt] = []
-    for statement in needed:
-        leaves = _applied(code, collision, statement) & learned
-        if not leaves or not leaves <= stepped:
-            break
-        done.append(statement)
+    learned = {one: _applied(code, collision, one) & collision.learned() for one in needed}
+    done = list(takewhile(lambda one: learned[one] and learned[one] <= stepped, needed))
     rest = needed[len(done) :]
     names = {part.id for statement in done for part in targets(statement) if isinstance(part, ast.Name)}
     if not rest or not names or _steps_again(code, collision):
         return
-    behind = {leaf for statement in rest for leaf in _applied(code, collision, statement)} & learned
-    if not behind or behind & stepped:
+    behind = set().union(*(learned[one] for one in rest))
+    if not behind or behind & stepped or any(one.lineno != one.end_lineno for one in rest):
         return
     read: dict[str, None] = {}
-    lines: list[str] = []
-    for statement in rest:
-        text = code.segment(statement)
-        if "\n" in text or "\r" in text:
-            return
-        lines.append(_detached(code, statement, names, read))
+    lines = [_detached(code, statement, names, read) for statement in rest]
     for insertion, drop in _inserted(context, collision, needed, target, lines):
         listing = join(f"`{code.segment(part)}`" for statement in rest for part in targets(statement))
         title = f"Compute {listing} again from detached {' and '.join(f'`{name}`' for name in read)}"
@@ -403,68 +348,40 @@ def _repeat_behind(
             "The second loss trains what is computed again; what comes before it has had its step, and gets no "
             "gradient from this loss any more."
         )
-        if drop:
-            yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop], group="again")
-        yield Candidate(title, effect, [insertion], group="again")
+        candidate = Candidate(title, effect, [insertion], group="again")
+        yield from and_dropping(candidate, drop, f"{title} and drop `retain_graph=True`")
 
 
 def _detached(code: Code, statement: ast.stmt, names: set[str], read: dict[str, None]) -> str:
     """Return a statement of one line that reads some names detached; `read` takes those that it has."""
     text = code.segment(statement)
-    loads = [node for node in of_kind(statement, ast.Name) if isinstance(node.ctx, ast.Load)]
+    loads = [node for node in of_kind(statement, ast.Name) if is_read(node) and node.id in names]
     for node in sorted(loads, key=code.end, reverse=True):
-        if node.id in names:
-            place = code.end(node) - code.start(statement)
-            text = f"{text[:place]}.detach(){text[place:]}"
-            read[node.id] = None
+        place = code.end(node) - code.start(statement)
+        text = f"{text[:place]}.detach(){text[place:]}"
+        read[node.id] = None
     return text
 
 
 def _applied(code: Code, collision: Collision, statement: ast.stmt) -> set[int]:
     """Return the leaves that the ops of a statement, or of what it calls, are applied to for the second backward."""
-    return {
-        source
-        for number in collision.reached & collision.ledger.nodes.keys()
-        if any(code.statement_at(frame) is statement for frame in frames(collision.ledger.nodes[number].at))
-        for source in collision.ledger.nodes[number].inputs
-        if source in collision.ledger.leaves
-    }
+    nodes = (node for node in collision.walked if statement in code.statements(node.at))
+    return {source for node in nodes for source in node.inputs if source in collision.ledger.leaves}
 
 
 def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
     """Return the statements of a block that build what comes behind the old values, for the second backward."""
-    found: list[ast.stmt] = []
-    for consumer, _ in collision.crossings():
-        for frame in frames(consumer.at):
-            statement = code.statement_at(frame)
-            place = code.within_block(statement, block) if statement is not None else None
-            if place is not None and place.lineno > after.lineno and place not in found:
-                found.append(place)
-    return found
+    built = (statement for consumer, _ in collision.crossings() for statement in code.statements(consumer.at))
+    places = (code.within_block(statement, block) for statement in built)
+    return list(dict.fromkeys(place for place in places if place is not None and place.lineno > after.lineno))
 
 
 def _needed_part(code: Code, collision: Collision, statement: ast.stmt) -> list[str] | None:
     """Of `a, b = f(x), g(x)` only the part that the second backward needs."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+    pairs = stored_pairs(statement.targets[0], statement.value)
+    kept = [pair for pair in pairs if any(made_in(code, pair[1], node.at) for node in collision.walked)]
+    if not kept or len(kept) == len(pairs) or any(value.lineno != value.end_lineno for _, value in kept):
         return None
-    kept: list[tuple[str, str]] = []
-    for name, element in zip(target.elts, value.elts, strict=True):
-        low, high = code.start(element), code.end(element)
-        for number in collision.reached:
-            node = collision.ledger.nodes.get(number)
-            if node is None:
-                continue
-            places = [
-                code.index.offset(frame.line, frame.column)
-                for frame in frames(node.at)
-                if frame.file == code.source.path
-            ]
-            if any(low <= place < high for place in places):
-                kept.append((code.segment(name), code.segment(element)))
-                break
-    if not kept or len(kept) == len(target.elts) or any("\n" in value or "\r" in value for _, value in kept):
-        return None
-    return [", ".join(name for name, _ in kept) + " = " + ", ".join(value for _, value in kept)]
+    return [" = ".join(", ".join(map(code.segment, side)) for side in zip(*kept))]
