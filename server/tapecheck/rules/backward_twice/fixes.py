@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tapecheck.check import reach_in
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import changes_nothing, gradients_add_up, gradients_unseen
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, retain_position
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, appended, retain_position
 from tapecheck.fixes.code import Code, LoopNode, dotted, last_part, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.lengths import is_entered_with_some
@@ -36,12 +36,21 @@ from tapecheck.fixes.strategies.shared import (
 from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.words import MAX_LISTED, join
-from tapecheck.source.nodes import attr_of, given_to, id_of, of_kind
+from tapecheck.source.nodes import (
+    attr_of,
+    expression_of,
+    given_to,
+    id_of,
+    is_read,
+    last_name,
+    method_called,
+    of_kind,
+    passed,
+)
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
 _FILLING = frozenset({"append", "appendleft", "clear", "extend"})
-
-
+_ADDING = ("append", "appendleft", "add", "push", "insert")
 _SAME = "The gradients are the same: those of the sum are the sum of those that each loss gives."
 _CHECK = f"{_SAME} Check what reads or changes them, or what the losses were computed with, before the last backward."
 _TAKING_ALL = frozenset(
@@ -78,32 +87,34 @@ def _summed(context: Context, collision: Collision, one: ast.Call, other: ast.Ca
     pair = call_statements(code, one, other)
     if pair is None:
         return None
-    block = code.block(pair[0])
-    run = [
-        (statement, loss)
-        for statement in block[block.index(pair[0]) : block.index(pair[1]) + 1]
-        if isinstance(statement, ast.Expr) and (loss := loss_of(code, statement.value, one)) is not None
-    ]
-    last, call = run[-1][0] if run else pair[1], run[-1][0].value if run else other
-    texts = [code.segment(loss) for _, loss in run]
-    if len(run) < 2 or len(set(texts)) < len(texts) or not isinstance(call, ast.Call):
+    between = code.between(*pair)
+    calls = {each: expression_of(each) for each in (pair[0], *between, pair[1])}
+    losses = {each: loss for each, call in calls.items() if (loss := loss_of(code, call, one)) is not None}
+    last = next(reversed(losses), pair[1])
+    call, texts = calls[last], [code.segment(loss) for loss in losses.values()]
+    if len(losses) < 2 or len(set(texts)) < len(texts) or not isinstance(call, ast.Call):
         return None
-    if any(stored_between(code, statement, last, loss) for statement, loss in run):
+    if any(stored_between(code, statement, last, loss) for statement, loss in losses.items()):
         return None
-    new = with_loss(code, call, run[-1][1], " + ".join(operand_of(text) for text in texts))
-    deletions = code.delete_all(statement for statement, _ in run[:-1])
+    new = with_loss(code, call, losses[last], " + ".join(map(operand_of, texts)))
+    deletions = code.delete_all(statement for statement in losses if statement is not last)
     if new is None or deletions is None:
         return None
     total = " + ".join(texts)
     listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
-    between = block[block.index(pair[0]) + 1 : block.index(pair[1])]
-    others = [statement for statement in between if not any(statement is summed for summed, _ in run)]
-    alone = _is_own(collision, one, other) and _unnoticed(context, collision, others)
+    others = [statement for statement in between if statement not in losses]
     # Computed before the backwards that were above them, and behind what stands between.
-    alone = alone and gradients_unseen(context, [ast.copy_location(ast.Expr(loss), loss) for _, loss in run])
-    alone = alone and (not others or all(isinstance(loss, ast.Name) for _, loss in run[:-1]))
+    early = [loss for statement, loss in losses.items() if statement is not last]
+    alone = _is_own(collision, one, other) and _unnoticed(context, collision, others)
+    alone = alone and gradients_unseen(context, map(_computing, losses.values()))
+    alone = alone and (not others or all(isinstance(loss, ast.Name) for loss in early))
     effect = _SAME if alone else _CHECK
     return Candidate(f"Run one backward over {listing}", effect, [new, *deletions], safe=context.stops and alone)
+
+
+def _computing(value: ast.expr) -> ast.Expr:
+    """Return an expression as the statement that computes it, in its place."""
+    return ast.copy_location(ast.Expr(value), value)
 
 
 def _unnoticed(context: Context, collision: Collision, between: list[ast.stmt]) -> bool:
@@ -122,25 +133,19 @@ def _sum_in_loop(context: Context, collision: Collision, call: ast.Call) -> Iter
     code = context.code
     statement = code.statement(call)
     loop = code.parent(statement) if statement is not None else None
-    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or not isinstance(loop.target, ast.Name):
+    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse:
         return
-    loss = loss_of(code, call, call)
-    if id_of(loss) != loop.target.id:
-        return
-    new = with_loss(code, call, loss, f"sum({code.segment(loop.iter)})")
+    loss, losses, name = loss_of(code, call, call), code.segment(loop.iter), id_of(loop.target)
+    new = with_loss(code, call, loss, f"sum({losses})") if name and id_of(loss) == name else None
     if new is None:
         return
-    uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == loop.target.id]
+    uses = [node for node in of_kind(code.function(loop), ast.Name) if node.id == name]
     alone = all(code.inside(use, loop) for use in uses) and not _is_lazy(code, loop.iter)
     alone = alone and _is_own(collision, call) and _unnoticed(context, collision, [])
     alone = alone and is_entered_with_some(code, loop)
-    text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
-    yield Candidate(
-        f"Run one backward over the sum of `{code.segment(loop.iter)}`",
-        _SAME if alone else _CHECK,
-        [code.replace(loop, text)],
-        safe=context.stops and alone,
-    )
+    change = code.replace(loop, new.content.replace(f"(sum({losses}))", f"sum({losses})", 1))
+    title = f"Run one backward over the sum of `{losses}`"
+    yield Candidate(title, _SAME if alone else _CHECK, [change], safe=context.stops and alone)
 
 
 def _is_lazy(code: Code, values: ast.expr) -> bool:
@@ -182,12 +187,11 @@ def _added_unnoticed(context: Context, collision: Collision, call: ast.Call) -> 
         return False
     loop, statement, loss = found
     rest = [member for member in loop.body if member is not statement]
-    computed = ast.copy_location(ast.Expr(loss), loss)
-    reached = reach_in(context.report, ast.copy_location(ast.Expr(loop.iter), loop.iter)).bodies
+    reached = reach_in(context.report, _computing(loop.iter)).bodies
     lazy = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for body in reached for node in ast.walk(body))
     lazy = lazy or (isinstance(loop.iter, (ast.Name, ast.GeneratorExp)) and _holds_generator(code, loop.iter))
     lazy = lazy or lists_names(code) or not is_entered_with_some(code, loop)
-    return not lazy and _is_own(collision, call) and _unnoticed(context, collision, [*rest, computed])
+    return not lazy and _is_own(collision, call) and _unnoticed(context, collision, [*rest, _computing(loss)])
 
 
 def _holds_generator(code: Code, values: ast.expr) -> bool:
@@ -234,17 +238,15 @@ def call_once(context: Context) -> Iterator[Candidate]:
     code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
-        if first is None or not _repeats(context, collision):
-            continue
-        if any(isinstance(event, Step) for event in collision.between()):
+        if first is None or not _repeats(context, collision) or collision.stepped_between():
             continue
         one, other = context.call_at(first.at.span), context.call_at(second.at.span)
         pair = code.same_block(one, other) if one is not None and other is not None else None
         # The first call runs wherever the second does: a condition around the second alone goes with it or stays empty.
-        if pair is None or not isinstance(pair[0], ast.Expr) or pair[0].value is not one:
+        if pair is None or expression_of(pair[0]) is not one:
             continue
         gone = code.statement_at(second.at.span)
-        deletion = code.delete(gone) if isinstance(gone, ast.Expr) and gone.value is other else None
+        deletion = code.delete(gone) if gone is not None and expression_of(gone) is other else None
         if deletion is not None and other is not None:
             yield Candidate(
                 f"Run backward once: drop the second call (line {other.lineno})",
@@ -259,21 +261,19 @@ def _repeats(context: Context, collision: Collision) -> bool:
     first, second = collision.first, collision.second
     if first is None or not (first.accumulates and second.accumulates) or first.inputs != second.inputs:
         return False
-    if any(isinstance(event, GradientCleared) for event in collision.between()):
-        return False
     roots = [root.node for root in first.roots]
-    if None in roots or roots != [root.node for root in second.roots]:
+    cleared = any(isinstance(event, GradientCleared) for event in collision.between())
+    if cleared or None in roots or roots != [root.node for root in second.roots]:
         return False
-    calls = [context.call_at(backward.at.span) for backward in (first, second)]
-    if None in calls:
-        return True
+    one, other = (context.call_at(backward.at.span) for backward in (first, second))
     # `out.backward(row)` for each row of a Jacobian walks one graph with other weights.
-    weights = [
-        [ast.unparse(part) for part in (*call.args, *(k.value for k in call.keywords if k.arg == "gradient"))]
-        for call in calls
-        if call is not None
-    ]
-    return weights[0] == weights[1]
+    return one is None or other is None or _weights(one) == _weights(other)
+
+
+def _weights(call: ast.Call) -> list[str]:
+    """Return what the gradients that a backward starts from are written as."""
+    keyword = passed(call, "gradient")
+    return [*map(ast.unparse, call.args), *([ast.unparse(keyword.value)] if keyword is not None else ())]
 
 
 def differentiate_first(context: Context) -> Iterator[Candidate]:
@@ -299,27 +299,21 @@ def retain_first(context: Context) -> Iterator[Candidate]:
     """Put `retain_graph=True` at the backward that frees what the second one needs."""
     for collision in context.collisions:
         first = collision.first
-        if first is None:
-            continue
         # With a step in between, a later iteration would learn from weights that are gone.
-        stepped = any(isinstance(event, Step) for event in collision.between())
-        if collision.same_iteration or not stepped:
-            yield from _retain(context, context.code, first, collision)
+        if first is not None and (collision.same_iteration or not collision.stepped_between()):
+            yield from _retain(context, first, collision)
             break
 
 
-def _retain(context: Context, code: Code, first: Backward, collision: Collision) -> Iterator[Candidate]:
+def _retain(context: Context, first: Backward, collision: Collision) -> Iterator[Candidate]:
     facts = context.finding.facts
-    if isinstance(facts, BackwardTwiceFacts) and facts.differentiated:
-        # It would run then, and take for a constant what is to be learned from.
-        return
     call, span = _spelled_call(context, first)
-    if call is None:
+    if call is None or (isinstance(facts, BackwardTwiceFacts) and facts.differentiated):
+        # Differentiated, it would run then, and take for a constant what is to be learned from.
         return
     position = retain_position(call) if span == first.at.span else None
-    try:
-        new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
-    except rewrite.RewriteError:
+    change = context.code.rewritten(call, rewrite.with_argument, "retain_graph", "True", position=position)
+    if change is None:
         return
     repeats = _repeats(context, collision)
     yield Candidate(
@@ -327,7 +321,7 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         "Both backwards add the same gradients: what is learned from is twice the gradient of this loss."
         if repeats
         else "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
-        [code.replace(call, new)],
+        [change],
         safe=collision.same_iteration
         and first.at.span != collision.second.at.span
         and not context.caught
@@ -359,25 +353,24 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     if around is None:
         return
     moved = _with_what_follows(code, needed, around)
-    names = {root_name(part) for statement in moved or () for part in targets(statement)}
-    if moved is None or None in names:
+    if moved is None:
         return
-    place = next((statement for statement in around.body if names & _loaded(statement)), None)
-    if place is None:
-        return
+    stored = [part for statement in moved for part in targets(statement)]
+    names = set(map(root_name, stored))
     texts = [code.lines_of(statement) for statement in moved]
-    insertion = code.insert_before(place, [line for text in texts for line in text or ()]) if all(texts) else None
-    if insertion is None:
+    place = next((statement for statement in around.body if names & _loaded(statement)), None)
+    if place is None or None in names or not all(texts):
         return
-    where = f"closure `{around.name}`" if isinstance(around, ast.FunctionDef) else "loop"
-    computed = dict.fromkeys(f"`{code.segment(part)}`" for statement in moved for part in targets(statement))
+    insertion = code.insert_before(place, [line for text in texts for line in text or ()])
     elsewhere = _read_outside(code, code.function(needed[0]), moved, around, names)
     deletions = code.delete_all(() if elsewhere else moved)
-    if deletions is None:
+    if insertion is None or deletions is None:
         return
+    where = f"closure `{around.name}`" if isinstance(around, ast.FunctionDef) else "loop"
+    computed = join(list(dict.fromkeys(f"`{code.segment(part)}`" for part in stored)))
     # Never safe: what was meant as a constant (an old policy, a target) would move with the parameters.
     yield Candidate(
-        f"Compute {join(list(computed))} inside the {where}, anew from the parameters as they are then",
+        f"Compute {computed} inside the {where}, anew from the parameters as they are then",
         "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
         f"{where.split()[0]}, detach it instead.{_drawn_anew(code, moved, collision)}",
         [insertion, *deletions],
@@ -416,16 +409,15 @@ def _with_what_follows(code: Code, needed: list[ast.stmt], container: ast.AST) -
 
 
 def _loaded(node: ast.AST) -> set[str]:
-    return {one.id for one in of_kind(node, ast.Name) if isinstance(one.ctx, ast.Load)}
+    return {one.id for one in of_kind(node, ast.Name) if is_read(one)}
 
 
 def _drawn_anew(code: Code, needed: list[ast.stmt], collision: Collision) -> str:
     """Return a sentence on arguments that are calls without a graph, such as random data, in what is moved."""
-    nodes = (collision.ledger.nodes.get(number) for number in collision.reached)
-    built = {id(code.expression_at(frame)) for node in nodes if node is not None for frame in frames(node.at)}
+    built = {code.expression_at(frame) for node in collision.walked for frame in frames(node.at)}
     calls = [node for statement in needed for node in of_kind(statement, ast.Call)]
     given = [part for call in calls for part in given_to(call)]
-    drawn = [code.segment(part) for part in given if isinstance(part, ast.Call) and id(part) not in built]
+    drawn = [code.segment(part) for part in given if isinstance(part, ast.Call) and part not in built]
     texts = [f"`{text}`" for text in dict.fromkeys(drawn) if "\n" not in text]
     return f" {join(texts[:MAX_LISTED])} would be computed anew each time, too." if texts else ""
 
@@ -434,15 +426,9 @@ def _read_outside(
     code: Code, home: ast.AST, needed: list[ast.stmt], container: ast.AST, names: set[str | None]
 ) -> bool:
     """Return whether something before or around the container reads what the statements assign."""
-    last = getattr(container, "lineno", 0)
-    for node in walk(home):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-            statement = code.statement(node)
-            if statement in needed or code.inside(node, container):
-                continue
-            if node.lineno < last:
-                return True
-    return False
+    read = (node for node in walk(home) if isinstance(node, ast.Name) and is_read(node) and node.id in names)
+    before = (node for node in read if node.lineno < getattr(container, "lineno", 0))
+    return any(code.statement(node) not in needed and not code.inside(node, container) for node in before)
 
 
 def clear_stored(context: Context) -> Iterator[Candidate]:
@@ -466,30 +452,22 @@ def clear_stored(context: Context) -> Iterator[Candidate]:
 def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
     """Yield the calls such as `self.log_probs.append(x)` that put a node's value into a container."""
     names = collision.names(source)
-    spans = list(frames(collision.ledger.nodes[source].at))
-    spans += [frame for hold in collision.holders.get(source, ()) for frame in frames(hold.at)]
-    spans += [frame for bind in collision.binds.get(source, ()) for frame in frames(bind.at)]
-    places = [node for node in (code.statement_at(span) for span in spans) if node is not None]
-    functions = {id(function): function for function in (code.function(place) for place in places)}
-    for function in functions.values():
+    kept = (*collision.holders.get(source, ()), *collision.binds.get(source, ()))
+    sites = [collision.ledger.nodes[source].at, *(event.at for event in kept)]
+    own = (span for at in sites for span in frames(at) if span.file == code.source.path)
+    places = {code.index.range(span)[0] for span in own}
+    for function in dict.fromkeys(code.function(place) for at in sites for place in code.statements(at)):
         for node in walk(function):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
-                continue
-            if node.func.attr not in ("append", "appendleft", "add", "push", "insert"):
-                continue
-            value = node.args[-1]
-            inside = any(
-                code.index.offset(span.line, span.column) in range(code.start(value), code.end(value) + 1)
-                for span in spans
-                if span.file == code.source.path
-            )
-            if inside or any(dotted(read) in names for read in reads(value)):
-                yield node
+            if isinstance(node, ast.Call) and method_called(node) in _ADDING and node.args:
+                value = node.args[-1]
+                inside = not places.isdisjoint(range(code.start(value), code.end(value) + 1))
+                if inside or any(dotted(read) in names for read in reads(value)):
+                    yield node
 
 
 def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
-    change = append(code, call.args[-1], ".detach()")
-    if change is not None and isinstance(call.func, ast.Attribute):
+    assert isinstance(call.func, ast.Attribute)
+    for change in appended(code, call.args[-1], ".detach()"):
         yield Candidate(
             f"Store `{code.segment(call.args[-1])}` detached in `{code.segment(call.func.value)}`: no gradient flows "
             "through what is stored",
@@ -503,29 +481,22 @@ def _needs_older_values(code: Code, holder: ast.expr) -> bool:
 
     Only going over all of it and adding to it work as before on one that was emptied.
     """
-    name = holder.attr if isinstance(holder, ast.Attribute) else dotted(holder)
-    for node in ast.walk(code.tree):
-        if isinstance(node, (ast.Attribute, ast.Name)):
-            last = node.attr if isinstance(node, ast.Attribute) else node.id
-            if last == name and not _works_emptied(code, node):
-                return True
-    return False
+    name = attr_of(holder) or dotted(holder)
+    return any(last_name(node) == name and not _works_emptied(code, node) for node in of_kind(code.tree, ast.expr))
 
 
-def _works_emptied(code: Code, node: ast.Attribute | ast.Name) -> bool:
+def _works_emptied(code: Code, node: ast.expr) -> bool:
     """Return whether what is done with a container is as before on one that was emptied."""
     parent = code.parent(node)
-    if isinstance(node.ctx, ast.Store):
+    if isinstance(getattr(node, "ctx", None), ast.Store):
         value = getattr(parent, "value", None)
         return not (isinstance(value, ast.Call) and (value.keywords or len(value.args) > 1))
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in _FILLING
     if isinstance(parent, ast.Call) and node is not parent.func:
-        return (dotted(parent.func) or "").rpartition(".")[2] in _TAKING_ALL
+        return last_part(parent.func) in _TAKING_ALL
     if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
         return parent.iter is node
     # Under another name it may be used in any way.
-    return isinstance(parent, (ast.AugAssign, ast.Delete))
+    return _fills(code, node) or isinstance(parent, (ast.AugAssign, ast.Delete))
 
 
 def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
@@ -533,10 +504,8 @@ def _stands_alone(code: Code, name: str, last: ast.stmt) -> bool:
     to the statement, and nothing else reads it, now or later, or has to be as long as it is.
     """
     loop = next((one for one in code.parents(last) if isinstance(one, (ast.For, ast.While, *_SCOPES))), None)
-    if not isinstance(loop, (ast.For, ast.While)):
-        return False
-    lines = _lines_of(code, name, last, loop)
-    if lines is None or not lines[0] or min(lines[1], default=math.inf) < min(lines[0]):
+    lines = _lines_of(code, name, last, loop) if isinstance(loop, (ast.For, ast.While)) else None
+    if loop is None or lines is None or not lines[0] or min(lines[1], default=math.inf) < min(lines[0]):
         return False
     fills = (node for node in of_kind(loop, ast.Attribute) if node.attr in _FILLING)
     others = {dotted(node.value) for node in fills if _is_called(code, node)} - {name}
@@ -590,38 +559,31 @@ def _taken_whole(code: Code, node: ast.expr) -> bool:
 
 
 def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
-    code = context.code
-    assert isinstance(call.func, ast.Attribute)
+    code, first = context.code, collision.first
+    assert isinstance(call.func, ast.Attribute) and first is not None
     holder = call.func.value
-    first = collision.first
-    assert first is not None
-    attribute = holder.attr if isinstance(holder, ast.Attribute) else None
-    for frame in frames(first.at):
-        statement = code.statement_at(frame)
-        if statement is None:
-            continue
-        function = code.function(statement)
-        texts = {
-            dotted(node)
-            for node in walk(function)
-            if isinstance(node, (ast.Attribute, ast.Name))
-            and (dotted(node) == dotted(holder) if attribute is None else attr_of(node) == attribute)
-        }
+    if _needs_older_values(code, holder):
+        # A replay memory that is emptied has too few values to draw from, or none at an index.
+        return
+    for function in map(code.function, code.statements(first.at)):
         last = after_backward(code, first, function)
-        if last is None:
-            continue
-        if _needs_older_values(code, holder):
-            # A replay memory that is emptied has too few values to draw from, or none at an index.
-            continue
-        for text in sorted(text for text in texts if text is not None):
-            change = code.insert_after(last, [f"{text}.clear()"])
-            if change is not None:
+        texts = {text for node in walk(function) if _is_same(node, holder) and (text := dotted(node)) is not None}
+        for text in sorted(texts) if last is not None else ():
+            change = code.insert_after(last, [f"{text}.clear()"]) if last is not None else None
+            if last is not None and change is not None:
                 yield Candidate(
                     f"Empty `{text}` after the backward",
                     "Each backward learns from the values stored since the one before; older ones are dropped.",
                     [change],
                     safe=context.stops and _stands_alone(code, text, last),
                 )
+
+
+def _is_same(node: ast.AST, holder: ast.expr) -> bool:
+    """Return whether an expression may be the same container as another one: by its name, or that of an attribute."""
+    if isinstance(holder, ast.Attribute):
+        return attr_of(node) == holder.attr
+    return isinstance(node, (ast.Attribute, ast.Name)) and dotted(node) == dotted(holder)
 
 
 STRATEGIES: tuple[Strategy, ...] = (

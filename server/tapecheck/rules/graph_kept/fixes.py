@@ -12,13 +12,13 @@ from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pair
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import only_read
 from tapecheck.fixes.noticed import asks_for_graphs, doubt_of_detaching, only_kept
-from tapecheck.fixes.story import frames, reads, touches
+from tapecheck.fixes.story import lies_in, reads, touches
 from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_recording
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import given_to, of_kind
-from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Site, Span, Tape
+from tapecheck.source.nodes import expression_of, given_to, id_of, is_read, last_line, of_kind, passed
+from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Span, Tape
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _SHOWN_BY = ("print", "format", "float", "int", "round", "str", "str.format")
@@ -59,62 +59,58 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     """Rewrite `total += loss` to `total += loss.item()`, `losses.append(loss)` to `losses.append(loss.detach())`."""
     code = context.code
     statement = code.statement_at(context.place)
-    if statement is None:
+    if statement is None or _learned_from(context):
         return
-    if _learned_from(context):
-        return
-    stored = _stored(code, statement, context)
     alone, doubt = not _shared_with_unknown_code(context), doubt_of_detaching(context)
-    for value, holder in stored:
+    for value, holder in _stored(code, statement, context):
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
-            change = append(code, value, ".detach().requires_grad_(True)")
-            if change is not None:
+            for change in appended(code, value, ".detach().requires_grad_(True)"):
                 yield Candidate(f"Make `{holder}` a new leaf each time: {_NO_EARLIER}", _LEAF, [change], group="store")
             continue
         parts = _parts(context, value, holder)
+        logged = holder is not None and _only_logged(code, statement, holder)
         for part in parts:
-            if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
-                change = append(code, part, ".item()")
-                if change is not None:
-                    # A number does not change with the tensor that it is of; a sum is a value of its own.
-                    summed = part is not value or isinstance(statement, ast.AugAssign)
-                    own = summed or only_read(context, statement, part)
-                    title = f"Store the number: {_number(code, part)}"
-                    yield Candidate(title, _SAME if own else _CHANGED, [change], own, "number", doubt=doubt)
-        for part in parts:
-            changes = _detached(code, part)
-            if changes:
-                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, alone, "store", doubt=doubt)
+            for change in appended(code, part, ".item()") if logged and _scalar(context, part) else ():
+                # A number does not change with the tensor that it is of; a sum is a value of its own.
+                summed = part is not value or isinstance(statement, ast.AugAssign)
+                own = summed or only_read(context, statement, part)
+                title = f"Store the number: {_number(code, part)}"
+                yield Candidate(title, _SAME if own else _CHANGED, [change], own, "number", doubt=doubt)
+        ways = [(_short(code, part), _detached(code, part)) for part in parts]
         if len(parts) > 1:
-            together = [change for part in parts for change in _detached(code, part)]
-            if together:
-                yield Candidate("Store the values detached", _SAME, together, alone, "store", doubt=doubt)
-        whole = _detached(code, value)
-        if whole and value not in parts:
-            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, alone, "store", doubt=doubt)
+            ways.append(("the values", [change for _, changes in ways for change in changes]))
+        if value not in parts:
+            ways.append((_short(code, value), _detached(code, value)))
+        for what, changes in ways:
+            if changes:
+                yield Candidate(f"Store {what} detached", _SAME, changes, alone, "store", doubt=doubt)
 
 
 def _shared_with_unknown_code(context: Context) -> bool:
     """Return whether opaque code was given what is stored here: it may differentiate what holds it, now or later."""
     for tape in context.tapes:
         given = {node for event in tape.events if isinstance(event, Escape) for node in event.nodes}
-        for event in tape.events if given else ():
-            if isinstance(event, Hold) and touches(event.at, context.stored) and not given.isdisjoint(event.nodes):
-                return True
+        if given and not given.isdisjoint(node for _, event in _kept_here(context, tape) for node in event.nodes):
+            return True
     return False
+
+
+def _kept_here(context: Context, tape: Tape) -> Iterator[tuple[int, Hold]]:
+    """Yield what a tape says is kept where the finding's line stores, with the place on the tape."""
+    for place, event in enumerate(tape.events):
+        if isinstance(event, Hold) and touches(event.at, context.stored):
+            yield place, event
 
 
 def _learned_from(context: Context) -> bool:
     """Return whether a backward runs through what is stored here, once it is: detached, it would teach nothing."""
     for reading in context.readings:
         kept: dict[int, int] = {}
-        for place, event in enumerate(reading.tape.events):
-            if isinstance(event, Hold) and touches(event.at, context.stored):
-                kept.update((node, place) for node in event.nodes if node not in kept)
-        if any(
-            kept[node] < run.position for run in reading.runs for node in kept.keys() & run.traversal.executed.keys()
-        ):
+        for place, event in _kept_here(context, reading.tape):
+            kept.update((node, place) for node in event.nodes if node not in kept)
+        walked = ((run, kept.keys() & run.traversal.executed.keys()) for run in reading.runs if kept)
+        if any(kept[node] < run.position for run, nodes in walked for node in nodes):
             return True
     return False
 
@@ -125,70 +121,56 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
     """
     code = context.code
     statement = code.statement_at(context.place)
-    if statement is None:
-        return
-    if _learned_from(context):
+    if statement is None or _learned_from(context):
         return
     alone, doubt = not _shared_with_unknown_code(context), doubt_of_detaching(context)
-    line = context.place.line
-    members = [
-        member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
-    ]
+    members = [member for member in code.block(statement) if member.lineno <= context.place.line <= last_line(member)]
     written = [other for other in _written_into(context) if other not in members]
     for together in (members, [*members, *written]) if written else (members,):
         changes: list[Change] = []
         for member in together:
             for value, holder in _stored(code, member, context, everything=True):
-                for part in _parts(context, value, holder):
-                    known = member in written or _carries(context, part)
-                    if known and not (holder is not None and _differentiated(code, member, holder)):
-                        changes += _detached(code, part)
+                parts = [one for one in _parts(context, value, holder) if member in written or _carries(context, one)]
+                if parts and not (holder is not None and _differentiated(code, member, holder)):
+                    changes += [change for part in parts for change in _detached(code, part)]
         if len(changes) > 1:
-            yield Candidate(
-                "Store the values detached",
-                _SAME,
-                list(dict.fromkeys(changes)),
-                alone,
-                "all",
-                fallback=True,
-                doubt=doubt,
-            )
+            every = list(dict.fromkeys(changes))
+            yield Candidate("Store the values detached", _SAME, every, alone, "all", fallback=True, doubt=doubt)
 
 
 def _written_into(context: Context) -> list[ast.stmt]:
     """Return the statements that write something with a graph into what was kept at the end of the iteration before."""
     code, facts = context.code, context.finding.facts
-    found: list[ast.stmt] = []
-    if not isinstance(facts, GraphKeptFacts):
-        return found
-    for tape in context.tapes:
-        if not any(isinstance(event, Hold) and touches(event.at, context.stored) for event in tape.events):
-            continue
+    found: dict[ast.stmt, None] = {}
+    holder = facts.holder if isinstance(facts, GraphKeptFacts) else None
+    for reading in context.readings if holder is not None else ():
         kept: dict[int, tuple[int, ...]] = {}
-        ledger = Reading(tape).ledger
-        for event in tape.events:
-            if not isinstance(event, Hold) or event.holder != facts.holder:
-                continue
-            before, kept[event.loop] = kept.get(event.loop), event.nodes
-            if before is None:
-                continue
-            for number in ledger.ancestry(event.nodes).keys() - ledger.ancestry(before).keys():
-                node = ledger.nodes.get(number)
-                inputs = node.inputs if node is not None else ()
-                leading = [not ledger.ancestry([source]).keys().isdisjoint(before) for source in inputs]
-                if node is None or not any(leading) or all(leading):
-                    continue
-                place = code.statement_at(node.at.span)
-                if isinstance(place, ast.Assign) and isinstance(place.targets[0], ast.Subscript) and place not in found:
-                    found.append(place)
-    return found
+        here = next(_kept_here(context, reading.tape), None) is not None
+        for event in reading.tape.events if here else ():
+            if isinstance(event, Hold) and event.holder == holder:
+                before, kept[event.loop] = kept.get(event.loop, ()), event.nodes
+                for node in _joining(reading.ledger, event.nodes, before):
+                    place = code.statement_at(node.at.span)
+                    if isinstance(place, ast.Assign) and isinstance(place.targets[0], ast.Subscript):
+                        found[place] = None
+    return list(found)
+
+
+def _joining(ledger: Ledger, nodes: Iterable[int], before: Sequence[int]) -> Iterator[Node]:
+    """Yield what was built since to make one graph of an earlier one and of something else."""
+    for number in ledger.ancestry(nodes).keys() - ledger.ancestry(before).keys() if before else ():
+        node = ledger.nodes.get(number)
+        inputs = node.inputs if node is not None else ()
+        leading = [not ledger.ancestry([source]).keys().isdisjoint(before) for source in inputs]
+        if node is not None and any(leading) and not all(leading):
+            yield node
 
 
 def change_without_grad(context: Context) -> Iterator[Candidate]:
     """Make a change in place, `s.mul_(0.9).add_(0.1 * p)`, where nothing is recorded."""
     code = context.code
     statement = code.statement_at(context.place)
-    call = statement.value if isinstance(statement, ast.Expr) else None
+    call = expression_of(statement)
     while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.func.attr.endswith("_"):
         call = call.func.value
     if statement is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -216,65 +198,43 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return
     for value, holder in _stored(code, statement, context):
-        if holder is None:
-            continue
-        for read in reads(value):
-            if dotted(read) == holder:
-                change = append(code, read, ".detach()")
-                if change is not None:
-                    yield Candidate(
-                        f"Detach the old `{holder}`: {_NO_EARLIER}",
-                        "Gradients reach this iteration's part only, no longer those of earlier iterations.",
-                        [change],
-                        fallback=True,
-                    )
-    value = statement.value
-    change = append(code, value, ".detach().requires_grad_(True)")
-    if change is not None:
+        for read in (read for read in reads(value) if dotted(read) == holder):
+            for change in appended(code, read, ".detach()"):
+                yield Candidate(
+                    f"Detach the old `{holder}`: {_NO_EARLIER}",
+                    "Gradients reach this iteration's part only, no longer those of earlier iterations.",
+                    [change],
+                    fallback=True,
+                )
+    for change in appended(code, statement.value, ".detach().requires_grad_(True)"):
         name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
-        yield Candidate(
-            f"Make `{name}` a new leaf each time: {_NO_EARLIER}",
-            _LEAF,
-            [change],
-            fallback=True,
-        )
+        yield Candidate(f"Make `{name}` a new leaf each time: {_NO_EARLIER}", _LEAF, [change], fallback=True)
 
 
-def _handed_over(code: Code, tape: Tape, stored: Span) -> Iterator[tuple[ast.Call, ast.expr]]:
+def _handed_over(code: Code, reading: Reading, stored: Span) -> Iterator[tuple[ast.Call, ast.expr]]:
     """Yield what leads to a graph that a line stores among the arguments of the calls that led there."""
-    ledger = tape.ledger or Ledger()
-    if tape.ledger is None:
-        for event in tape.events:
-            ledger.feed(event)
-    bound: dict[str, set[int]] = {}
-    for event in tape.events:
+    ledger, bound = reading.ledger, dict[str, set[int]]()
+    for event in reading.tape.events:
         if isinstance(event, Bind) and event.node is not None:
             bound.setdefault(event.name, set()).add(event.node)
         if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
             continue
         kept = ledger.ancestry(event.nodes).keys()
         built = [ledger.nodes[number].at.span for number in kept & ledger.nodes.keys()]
-        for call in map(code.expression_at, event.at.stack):
-            if not isinstance(call, ast.Call):
-                continue
-            for argument in _arguments(call):
-                parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
-                if not parts and any(code.spans(argument, span) for span in built):
-                    parts = [argument]
-                for part in parts:
-                    yield call, part
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return given_to(call)
+        calls = [call for call in map(code.expression_at, event.at.stack) if isinstance(call, ast.Call)]
+        for called, argument in [(call, argument) for call in calls for argument in given_to(call)]:
+            parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
+            if not parts and any(code.spans(argument, span) for span in built):
+                parts = [argument]
+            yield from ((called, part) for part in parts)
 
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
     """Yield where a helper stores what it was given: detach the argument at its call."""
     code, stored = context.code, context.stored
     given: dict[ast.Call, list[ast.expr]] = {}
-    for tape in context.tapes:
-        for call, part in _handed_over(code, tape, stored):
+    for reading in context.readings:
+        for call, part in _handed_over(code, reading, stored):
             parts = given.setdefault(call, [])
             if part not in parts:
                 parts.append(part)
@@ -298,17 +258,12 @@ def _line(text: str) -> str:
 def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
     """Return whether the function takes gradients with respect to a name: `grad(loss, x)`, `x.grad`."""
     function = code.function(statement)
-    for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and dotted(node.value) == holder:
-            return True
-        if isinstance(node, ast.Call) and last_part(node.func) == "grad":
-            inputs = [
-                *node.args[1:2],
-                *(keyword.value for keyword in node.keywords if keyword.arg == "inputs"),
-            ]
-            if any(dotted(read) == holder for value in inputs for read in reads(value)):
-                return True
-    return False
+    if any(node.attr == "grad" and dotted(node.value) == holder for node in of_kind(function, ast.Attribute)):
+        return True
+    calls = [node for node in of_kind(function, ast.Call) if last_part(node.func) == "grad"]
+    inputs = [one for call in calls for one in call.args[1:2]]
+    inputs += [keyword.value for call in calls if (keyword := passed(call, "inputs")) is not None]
+    return any(dotted(read) == holder for value in inputs for read in reads(value))
 
 
 def _stored(
@@ -319,40 +274,34 @@ def _stored(
         case ast.AugAssign(target=target, value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
             return [(value, dotted(target))]
         case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-            held = {event.holder for _, event in context.events_here(Hold) if isinstance(event, Hold)}
+            held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
             pairs = [(part, dotted(name)) for name, part in zip(names, values, strict=True)]
             return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
         case ast.Assign(targets=[target], value=value):
             return [(value, dotted(target))]
-    found: list[tuple[ast.expr, str | None]] = []
-    low = context.place
-    for node in ast.walk(statement):
-        match node:
-            case ast.Call(func=ast.Attribute(value=holder, attr=name), args=[*_, given]) if name in _STORING:
-                if low.line <= (node.end_lineno or 0) and node.lineno <= low.end_line:
-                    found.append((given, dotted(holder)))
-    return found
+    low, high = context.place.line, context.place.end_line
+    calls = (node for node in of_kind(statement, ast.Call) if low <= last_line(node) and node.lineno <= high)
+    return [
+        (call.args[-1], dotted(call.func.value))
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _STORING and call.args
+    ]
 
 
 def _parts(context: Context, value: ast.expr, holder: str | None) -> list[ast.expr]:
     """Return the smallest expressions of a stored value that carry its graph: `val` of `val * n`."""
-    if isinstance(value, (ast.Tuple, ast.List)):
-        return [element for element in value.elts if _carries(context, element)] or list(value.elts)
-    if isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
-        return [value.elt]
-    if isinstance(value, (ast.Dict, ast.DictComp)):
-        return [value.value] if isinstance(value, ast.DictComp) else list(value.values)
-    if not isinstance(value, (ast.BinOp, ast.UnaryOp)):
-        return [value]
-    operands = [
-        operand
-        for operand in _operands(value)
-        if not isinstance(operand, ast.Constant)
-        and dotted(operand) != holder
-        and not (isinstance(operand, (ast.Attribute, ast.Subscript)) and root_name(operand) == holder)
-    ]
-    carrying = [operand for operand in operands if _carries(context, operand)]
-    return carrying if len(carrying) == 1 else [value]
+    match value:
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return [element for element in elements if _carries(context, element)] or elements
+        case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part) | ast.SetComp(elt=part) | ast.DictComp(value=part):
+            return [part]
+        case ast.Dict(values=values):
+            return values
+        case ast.BinOp() | ast.UnaryOp():
+            others = (one for one in _operands(value) if holder not in (dotted(one), root_name(one)))
+            carrying = [one for one in others if not isinstance(one, ast.Constant) and _carries(context, one)]
+            return carrying if len(carrying) == 1 else [value]
+    return [value]
 
 
 def _operands(value: ast.expr) -> Iterator[ast.expr]:
@@ -368,16 +317,11 @@ def _operands(value: ast.expr) -> Iterator[ast.expr]:
 def _carries(context: Context, part: ast.expr) -> bool:
     """Return whether a tape says that what an expression reads has a graph."""
     names = {dotted(inner) for read in reads(part) for inner in _elements_of(read)}
-    low, high = part.lineno, part.end_lineno or part.lineno
-    for tape in context.tapes:
-        for event in tape.events:
-            if isinstance(event, Bind) and event.node is not None and event.name in names:
-                return True
-            if isinstance(event, Node) and low <= event.at.line <= high:
-                span = event.at.span
-                if context.code.expression_at(span) is part:
-                    return True
-    return False
+    if any(event.node is not None and event.name in names for event in context.events(Bind)):
+        return True
+    lines = range(part.lineno, last_line(part) + 1)
+    built = (event.at.span for event in context.events(Node) if event.at.line in lines)
+    return any(context.code.expression_at(span) is part for span in built)
 
 
 def _elements_of(read: ast.expr) -> Iterator[ast.expr]:
@@ -393,21 +337,15 @@ def _scalar(context: Context, part: ast.expr) -> bool:
     name = dotted(part)
     averages = not _unreduced(context.code)
     for tape in context.tapes:
-        roots: set[int] = set()
-        bound: set[int] = set()
-        for event in tape.events:
+        nodes = [event for event in tape.events if isinstance(event, Node)]
+        bound = {event.node for event in tape.events if isinstance(event, Bind) and event.name == name} - {None}
+        bound |= {node.id for node in nodes if context.code.expression_at(node.at.span) is part}
+        roots = {node.id for node in nodes if averages and ("loss" in node.op or "entropy" in node.op)}
+        for event in tape.events if bound else ():
             if isinstance(event, Backward) and event.call == "backward":
-                call = context.code.expression_at(event.at.span)
-                if isinstance(call, ast.Call) and not call.args:
+                call = context.call_at(event.at.span)
+                if call is not None and not call.args:
                     roots.update(root.node for root in event.roots if root.node is not None)
-            elif isinstance(event, Bind):
-                if event.node is not None and event.name == name:
-                    bound.add(event.node)
-            elif isinstance(event, Node):
-                if context.code.expression_at(event.at.span) is part:
-                    bound.add(event.id)
-                if averages and ("loss" in event.op or "entropy" in event.op):
-                    roots.add(event.id)
         if bound and bound <= roots:
             return True
     return False
@@ -415,61 +353,47 @@ def _scalar(context: Context, part: ast.expr) -> bool:
 
 def _unreduced(code: Code) -> bool:
     """Return whether some loss may be asked for one value per sample: `reduction="none"`."""
-    return any(
-        isinstance(node, ast.keyword)
-        and node.arg in ("reduction", "reduce")
-        and not (isinstance(node.value, ast.Constant) and node.value.value in ("mean", "sum", "batchmean", True))
-        for node in ast.walk(code.tree)
-    )
+    asked = [node.value for node in of_kind(code.tree, ast.keyword) if node.arg in ("reduction", "reduce")]
+    reduced = ("mean", "sum", "batchmean", True)
+    return not all(isinstance(value, ast.Constant) and value.value in reduced for value in asked)
 
 
 def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     """Return whether a holder starts as a plain number and is only reckoned with, formatted or printed."""
     function = code.function(statement)
-    scope: ast.AST = function
-    if holder.startswith("self."):
-        scope = code.owner(statement) or function
-    starts = [store for store in of_kind(scope, ast.Assign) if holder in {dotted(target) for target in _flat(store)}]
+    scope = (code.owner(statement) or function) if holder.startswith("self.") else function
+    starts = [store for store in of_kind(scope, ast.Assign) if holder in map(dotted, _flat(store))]
     if not starts or not all(_is_number(store, holder) for store in starts if store is not statement):
         return False
     attribute = holder.rsplit(".", 1)[-1]
     whole = code.tree if holder != attribute else scope
     names = _made_of(whole, attribute)
     # `mean = total / n`, then `mean.item()`: a number has none of a tensor's methods.
-    return not any(
-        (isinstance(node, ast.Attribute) and _within(node.value, name)) for name in names for node in ast.walk(whole)
-    ) and not any(
-        last_part(read) in names
-        for node in ast.walk(whole)
-        for part in (_handed_on(code, node) if node is not statement else ())
-        for read in reads(part)
-    )
+    if any(_within(node.value, name) for name in names for node in of_kind(whole, ast.Attribute)):
+        return False
+    handed = (part for node in ast.walk(whole) if node is not statement for part in _handed_on(code, node))
+    return not any(last_part(read) in names for part in handed for read in reads(part))
 
 
 def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
     """Return the parts of a node from which a value goes where it may have to be a tensor, or a number of torch's own
     precision.
     """
-    if isinstance(node, ast.Call):
-        return [] if _is_shown_by(code, node) else _arguments(node)
-    if isinstance(node, ast.Compare):
-        # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
-        return [node]
-    if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
-        # The caller may want the tensor.
-        return [node.value]
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)) and not _is_shown(code, node):
-        # Under another name, or in a container, it may be read as a tensor.
-        values = node.values if isinstance(node, ast.Dict) else node.elts
-        return [
-            value
-            for value in values
-            if isinstance(value, ast.expr) and isinstance(getattr(value, "ctx", ast.Load()), ast.Load)
-        ]
-    if isinstance(node, (ast.Assign, ast.AugAssign)) and any(
-        isinstance(target, ast.Subscript) for target in targets(node)
-    ):
-        return [node.value]
+    match node:
+        case ast.Call():
+            return [] if _is_shown_by(code, node) else given_to(node)
+        case ast.Compare():
+            # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
+            return [node]
+        case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
+            # The caller may want the tensor.
+            return [value]
+        case ast.Tuple(elts=values) | ast.List(elts=values) | ast.Set(elts=values) | ast.Dict(values=values):
+            # Under another name, or in a container, it may be read as a tensor.
+            shown = isinstance(node, ast.expr) and _is_shown(code, node)
+            return [] if shown else [value for value in values if is_read(value) or not hasattr(value, "ctx")]
+        case ast.Assign(value=value) | ast.AugAssign(value=value):
+            return [value] if any(isinstance(target, ast.Subscript) for target in targets(node)) else []
     return []
 
 
@@ -496,14 +420,9 @@ def _made_of(scope: ast.AST, name: str) -> list[str]:
     """Return the names that arithmetic on a holder is stored under, and the holder's own."""
     names = [name]
     for known in names:
-        for store in ast.walk(scope):
-            if (
-                isinstance(store, (ast.Assign, ast.AnnAssign))
-                and store.value is not None
-                and _within(store.value, known)
-            ):
-                targets = store.targets if isinstance(store, ast.Assign) else [store.target]
-                made = {last_part(target) for target in targets}
+        for store in (one for one in ast.walk(scope) if isinstance(one, (ast.Assign, ast.AnnAssign))):
+            if store.value is not None and _within(store.value, known):
+                made = set(map(last_part, store.targets if isinstance(store, ast.Assign) else [store.target]))
                 names += sorted(made - {"", *names})
     return names
 
@@ -514,16 +433,14 @@ def _within(value: ast.expr, name: str) -> bool:
         return _within(value.left, name) or _within(value.right, name)
     if isinstance(value, ast.UnaryOp):
         return _within(value.operand, name)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("float", "round"):
+    if isinstance(value, ast.Call) and id_of(value.func) in ("float", "round"):
         return any(_within(part, name) for part in value.args)
     return last_part(value) == name
 
 
-def _flat(store: ast.Assign) -> list[ast.expr]:
-    flat: list[ast.expr] = []
+def _flat(store: ast.Assign) -> Iterator[ast.expr]:
     for target in store.targets:
-        flat.extend(target.elts if isinstance(target, ast.Tuple) else [target])
-    return flat
+        yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
 def _is_number(store: ast.Assign, holder: str) -> bool:
@@ -534,21 +451,14 @@ def _is_number(store: ast.Assign, holder: str) -> bool:
 
 def _detached(code: Code, part: ast.expr) -> list[Change]:
     """`x` detached: a call behind another that only moves the tensor is put before it."""
-    if isinstance(part, ast.Starred):
-        return []
-    if isinstance(part, (ast.Tuple, ast.List)):
-        return [change for element in part.elts for change in _detached(code, element)]
-    if isinstance(part, ast.Constant):
-        return []
-    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and not part.args:
-        if part.func.attr in ("cpu", "cuda", "clone") and dotted(part.func.value) is not None:
-            return appended(code, part.func.value, ".detach()")
+    match part:
+        case ast.Starred() | ast.Constant():
+            return []
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return [change for element in elements for change in _detached(code, element)]
+        case ast.Call(func=ast.Attribute(value=moved, attr="cpu" | "cuda" | "clone"), args=[]) if dotted(moved):
+            return appended(code, moved, ".detach()")
     return appended(code, part, ".detach()")
-
-
-def _names_of(events: object, nodes: tuple[int, ...]) -> set[str]:
-    assert isinstance(events, list)
-    return {event.name for event in events if isinstance(event, Bind) and event.node in nodes}
 
 
 def _number(code: Code, part: ast.expr) -> str:
@@ -557,11 +467,8 @@ def _number(code: Code, part: ast.expr) -> str:
 
 
 def _short(code: Code, part: ast.expr) -> str:
-    text = " ".join(code.segment(part).split())
-    try:
-        text = rewrite.parenthesized(text)
-    except rewrite.RewriteError:
-        pass
+    text = _line(code.segment(part))
+    text = rewrite.tried(rewrite.parenthesized, text) or text
     return f"`{text}`" if len(text) <= 40 else "the value"
 
 
@@ -594,41 +501,32 @@ def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
     if span is None:
         return
     seen: list[ast.stmt] = []
-    loop = code.statement_at(span) if span.file == code.source.path else None
+    loop = code.statement_at(span)
     if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
-        for number, around in enumerate([loop, *code.loops(loop)]):
-            if around not in seen:
-                seen.append(around)
-                yield around, "the loop" if not number else f"the loop on line {around.lineno}"
-    entered = (event.at for tape in context.tapes for event in tape.events if isinstance(event, Loop))
-    for site in entered:
-        for call in site.stack if site.span == span else ():
-            statement = code.statement_at(call) if call.file == code.source.path else None
-            if statement is not None and statement not in seen:
-                seen.append(statement)
-                yield statement, f"the call on line {statement.lineno}"
+        for around in (loop, *code.loops(loop)):
+            seen.append(around)
+            yield around, "the loop" if around is loop else f"the loop on line {around.lineno}"
+    calls = (call for event in context.events(Loop) if event.at.span == span for call in event.at.stack)
+    for statement in filter(None, map(code.statement_at, calls)):
+        if statement not in seen:
+            seen.append(statement)
+            yield statement, f"the call on line {statement.lineno}"
 
 
 def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> bool:
     """Return whether no backward, no unknown code and no caller can walk a graph that a statement records."""
-    path, first, last = code.source.path, statement.lineno, statement.end_lineno or statement.lineno
-    ran = False
-
-    def inside(site: Site) -> bool:
-        return any(frame.file == path and first <= frame.line <= last for frame in frames(site))
-
+    here, ran = code.span(statement), False
     for reading in readings:
-        own = [node.id for node in reading.ledger.nodes.values() if inside(node.at)]
-        if not own and not any(inside(loop.event.at) for loop in reading.loops.values()):
+        own = [node.id for node in reading.ledger.nodes.values() if lies_in(node.at, here)]
+        if not own and not any(lies_in(loop.event.at, here) for loop in reading.loops.values()):
             continue
         # What a program that raises would have done next, or one beyond the work limit does, nobody has seen.
         ran = ran or reading.ended == "finished"
         if reading.ended not in ("finished", "raised") or not reading.noticed.isdisjoint(own):
             return False
-        if any(inside(run.at) for run in reading.runs):
-            return False
         # What is handed to unknown code in there may be trained by it.
-        if any(isinstance(event, (Escape, LeafEscape)) and inside(event.at) for event in reading.tape.events):
+        escapes = (event.at for event in reading.tape.events if isinstance(event, (Escape, LeafEscape)))
+        if any(lies_in(at, here) for at in (*(run.at for run in reading.runs), *escapes)):
             return False
     return ran
 

@@ -103,7 +103,8 @@ def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
     # A leaf whose gradient is read, or that an optimizer holds, must stay the tensor it is.
     if any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement))):
         return
-    if any(_trained(tape, event.leaf) for tape, event in context.events_here(InPlace) if isinstance(event, InPlace)):
+    here = ((tape, event) for tape in context.tapes for event in tape.events if isinstance(event, InPlace))
+    if any(_trained(tape, event.leaf) for tape, event in here if context.at_place(event.at)):
         return
     try:
         text = rewrite.out_of_place(code.segment(statement))

@@ -9,18 +9,27 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.between import gradients_unseen, only_backward
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, remove_argument
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended, remove_argument
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import held_alone, keeps_type, replaced_alone
 from tapecheck.fixes.hooks import runs_in_backward
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.arguments import with_keyword
-from tapecheck.fixes.strategies.carried import after_backward, detach_carried
+from tapecheck.fixes.strategies.carried import detach_carried
 from tapecheck.fixes.strategies.shared import detach_shared, forward_again, step_once
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
 from tapecheck.rules.stale_saved_tensor.rule import ONLY_IN_PLACE
-from tapecheck.source.nodes import id_of, is_literal, last_name, of_kind
+from tapecheck.source.nodes import (
+    expression_of,
+    id_of,
+    is_literal,
+    is_read,
+    last_name,
+    of_kind,
+    passed,
+    written_argument,
+)
 from tapecheck.tape import InPlace, Node, Optimizer, Wrapper
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
@@ -32,16 +41,8 @@ _LATER = "The backward sees the values that the forward pass worked with; the ch
 _MEANWHILE = "Check that nothing in between reads what is changed, or changes what it is computed from."
 _BOTH = "; the step also uses the gradients of the second one."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
-_INPLACE_POSITIONS = {
-    "ReLU": 0,
-    "ReLU6": 0,
-    "LeakyReLU": 1,
-    "ELU": 1,
-    "Dropout": 1,
-    "SiLU": 0,
-    "relu": 1,
-    "dropout": 3,
-}
+_OWN_BUFFERS = "Each process keeps the buffers of its own batches: running averages of BatchNorm are not rank 0's."
+_INPLACE_POSITIONS = {"ReLU": 0, "ReLU6": 0, "LeakyReLU": 1, "ELU": 1, "Dropout": 1, "SiLU": 0, "relu": 1, "dropout": 3}
 
 
 def no_broadcast(context: Context) -> Iterator[Candidate]:
@@ -49,14 +50,11 @@ def no_broadcast(context: Context) -> Iterator[Candidate]:
     facts = context.finding.facts
     if not isinstance(facts, StaleSavedTensorFacts) or not facts.broadcast:
         return
-    wrapped = {event.at.span for tape in context.tapes for event in tape.events if isinstance(event, Wrapper)}
-    for spans in ([span] for span in sorted(wrapped, key=lambda span: span.line)):
-        changes = with_keyword(context, spans, "broadcast_buffers", "False")
+    wrapped = {event.at.span for event in context.events(Wrapper)}
+    for span in sorted(wrapped, key=lambda span: span.line):
+        changes = with_keyword(context, [span], "broadcast_buffers", "False")
         if changes:
-            effect = (
-                "Each process keeps the buffers of its own batches: running averages of BatchNorm are not rank 0's."
-            )
-            yield Candidate("Wrap with `broadcast_buffers=False`", effect, changes)
+            yield Candidate("Wrap with `broadcast_buffers=False`", _OWN_BUFFERS, changes)
 
 
 def out_of_place(context: Context) -> Iterator[Candidate]:
@@ -66,13 +64,12 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
         for frame in frames(change.at):
             statement = code.statement_at(frame)
             if isinstance(statement, ast.AugAssign) and _takes_the_place(code, change, statement, statement.target):
-                try:
-                    text = rewrite.out_of_place(code.segment(statement))
-                except rewrite.RewriteError:
+                new = code.rewritten(statement, rewrite.out_of_place)
+                if new is None:
                     continue
-                target = code.segment(statement.target)
                 alone = held_alone(context, statement, statement.target) and keeps_type(context, statement)
-                yield _new_tensor(context, f"Compute `{target}` out of place", [code.replace(statement, text)], alone)
+                title = f"Compute `{code.segment(statement.target)}` out of place"
+                yield _new_tensor(context, title, [new], alone)
             call = context.call_at(frame)
             if call is not None:
                 yield from _call_out_of_place(context, change, call)
@@ -85,11 +82,8 @@ def _new_tensor(context: Context, title: str, changes: list[Change], alone: bool
 
 
 def _changes(context: Context) -> list[InPlace]:
-    found: list[InPlace] = []
-    for collision in context.collisions:
-        if collision.change is not None and collision.change.optimizer is None and collision.change not in found:
-            found.append(collision.change)
-    return found
+    changes = (collision.change for collision in context.collisions)
+    return list(dict.fromkeys(one for one in changes if one is not None and one.optimizer is None))
 
 
 def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: ast.expr) -> bool:
@@ -117,34 +111,24 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
     if removed is not None and _is_true(call):
         alone = statement is not None and bool(call.args) and replaced_alone(context, statement, call.args[0])
         yield _new_tensor(context, f"Drop `inplace=True` (line {call.lineno})", [removed], alone)
-    if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
+    if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_") or call.func.attr in ONLY_IN_PLACE:
         return
-    if call.func.attr in ONLY_IN_PLACE:
+    text = rewrite.tried(rewrite.method_out_of_place, code.segment(call))
+    if text is None or statement is None:
         return
-    try:
-        text = rewrite.method_out_of_place(code.segment(call))
-    except rewrite.RewriteError:
-        return
-    if isinstance(statement, ast.Expr) and statement.value is call:
-        target = call.func.value
-        if root_name(target) is None or not isinstance(target, (ast.Name, ast.Attribute)):
-            return
-        if id_of(target) in code.imported():
-            # `F.relu_(x)` as a statement: its argument is what changes.
-            if not call.args or not isinstance(call.args[0], ast.Name):
-                return
-            target = call.args[0]
-        if not _takes_the_place(code, change, statement, target):
-            return
-        name = code.segment(target)
-        alone = held_alone(context, statement, target) and keeps_type(context, call)
-        edit = code.replace(statement, f"{name} = {text}")
-        yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
-    else:
-        changed = call.args[0] if id_of(call.func.value) in code.imported() and call.args else call.func.value
-        alone = statement is not None and replaced_alone(context, statement, changed) and keeps_type(context, call)
+    # `F.relu_(x)`: its argument is what changes.
+    of_module = id_of(call.func.value) in code.imported()
+    target = call.args[0] if of_module and call.args else call.func.value
+    if expression_of(statement) is not call:
+        alone = replaced_alone(context, statement, target) and keeps_type(context, call)
         title = f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`"
         yield _new_tensor(context, title, [code.replace(call, text)], alone)
+    elif isinstance(target, ast.Name if of_module else (ast.Name, ast.Attribute)) and root_name(target) is not None:
+        if (target is not call.func.value or not of_module) and _takes_the_place(code, change, statement, target):
+            name = code.segment(target)
+            alone = held_alone(context, statement, target) and keeps_type(context, call)
+            edit = code.replace(statement, f"{name} = {text}")
+            yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
 
 
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
@@ -157,24 +141,19 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
     groups = [[call] for call in near] if len(near) < 4 else []
     for group in [*groups, near, calls]:
         removed = [remove_argument(code, call, "inplace", _inplace_position(call)) for call in group]
-        if not group or any(found is None for found in removed):
+        dropped = [found for found in removed if found is not None]
+        if not group or len(dropped) < len(removed):
             continue
         lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
-        dropped = [found for found in removed if found is not None]
-        yield _new_tensor(
-            context,
-            f"Drop `inplace=True` (line {lines})",
-            dropped,
-            len(group) == 1 and _called_once(code, group[0]) and _given_alone(context, change),
-        )
+        alone = len(group) == 1 and _called_once(code, group[0]) and _given_alone(context, change)
+        yield _new_tensor(context, f"Drop `inplace=True` (line {lines})", dropped, alone)
 
 
 def _called_once(code: Code, made: ast.Call) -> bool:
     """Return whether one expression alone reads the name that a module is made under: no other call goes without it."""
     statement = code.statement(made)
     name = last_part(statement.targets[0]) if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else ""
-    read = [id_of(node) for node in of_kind(code.tree, ast.Name) if isinstance(node.ctx, ast.Load)]
-    read += [node.attr for node in of_kind(code.tree, ast.Attribute) if isinstance(node.ctx, ast.Load)]
+    read = [last_name(node) for node in of_kind(code.tree, ast.expr) if is_read(node)]
     flagged = [call for call in of_kind(statement, ast.Call) if _is_true(call)] if statement is not None else []
     return bool(name) and read.count(name) == 1 and flagged == [made]
 
@@ -187,72 +166,54 @@ def _given_alone(context: Context, change: InPlace) -> bool:
 
 
 def _inplace_position(call: ast.Call) -> int | None:
-    name = last_name(call.func)
-    return _INPLACE_POSITIONS.get(name)
+    return _INPLACE_POSITIONS.get(last_name(call.func))
 
 
 def _is_true(call: ast.Call) -> bool:
-    for keyword in call.keywords:
-        if keyword.arg == "inplace":
-            return is_literal(keyword.value, True)
-    position = _inplace_position(call)
-    if position is None or len(call.args) <= position:
-        return False
-    value = call.args[position]
-    return is_literal(value, True)
+    keyword, position = passed(call, "inplace"), _inplace_position(call)
+    written = written_argument(call, position) if position is not None else None
+    return is_literal(keyword.value if keyword is not None else written, True)
 
 
 def clone_saved(context: Context) -> Iterator[Candidate]:
     """Give the op that saves the tensor a copy of it: `w @ x` to `w.clone() @ x`."""
     code = context.code
     for collision in context.collisions:
-        problem = collision.problem
-        if problem is None or problem.node is None or problem.saved is None:
+        problem, change = collision.problem, collision.change
+        if problem is None or problem.node is None or problem.saved is None or change is None:
             continue
-        if collision.change is not None and collision.change.optimizer is not None:
+        if change.optimizer is not None or _changes_itself(collision, problem.node):
             continue
-        if _changes_itself(collision, problem.node):
-            continue
-        names = {problem.saved.name, collision.change.name if collision.change is not None else ""}
+        names = {problem.saved.name, change.name}
         if problem.saved.of is not None:
             names |= collision.names(problem.saved.of)
+        changed = code.statement_at(change.at.span)
+        # What is named as the changed tensor is likelier than any other operand.
         roots = {name.split(".")[0].split("[")[0] for name in names if name}
-        roots |= _changed_roots(code, collision)
-        for frame in frames(problem.node.at):
-            expression = code.expression_at(frame)
-            if expression is None:
-                continue
-            candidates = [
-                read for read in reads(expression) if dotted(read) != "self" and root_name(read) not in code.imported()
-            ]
-            # What is named as the changed tensor is likelier than any other operand.
-            candidates.sort(key=lambda read: root_name(read) not in roots)
-            for read in candidates[:3]:
-                change = append(code, read, ".clone()")
-                if change is not None:
-                    yield Candidate(
-                        f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
-                        _COPY, [change], safe=not context.caught, group="clone",
-                        # A tensor without a graph has a copy without one: there is no node to see.
-                        acts=names.isdisjoint((dotted(read), last_part(read))),
-                    )  # fmt: skip
-            if candidates:
-                break
+        roots |= {root_name(one) or "" for one in targets(changed)} if changed is not None else set()
+        expressions = (one for one in map(code.expression_at, frames(problem.node.at)) if one is not None)
+        operands = (_operands_of(code, expression) for expression in expressions)
+        likeliest = sorted(next(filter(None, operands), []), key=lambda read: root_name(read) not in roots)
+        for read in likeliest[:3]:
+            for copied in appended(code, read, ".clone()"):
+                yield Candidate(
+                    f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
+                    _COPY, [copied], safe=not context.caught, group="clone",
+                    # A tensor without a graph has a copy without one: there is no node to see.
+                    acts=names.isdisjoint((dotted(read), last_part(read))),
+                )  # fmt: skip
+
+
+def _operands_of(code: Code, expression: ast.expr) -> list[ast.expr]:
+    """Return what an expression reads that may be a tensor."""
+    imported = code.imported()
+    return [read for read in reads(expression) if dotted(read) != "self" and root_name(read) not in imported]
 
 
 def _changes_itself(collision: Collision, node: Node) -> bool:
     """Return whether an op changes what it is given in place: given a copy, it would change that alone."""
     changes = (event for event in collision.tape.events if isinstance(event, InPlace))
     return any(change.at == node.at for change in changes)
-
-
-def _changed_roots(code: Code, collision: Collision) -> set[str]:
-    if collision.change is None:
-        return set()
-    statement = code.statement_at(collision.change.at.span)
-    if statement is None:
-        return set()
-    return {name for name in (root_name(target) for target in targets(statement)) if name is not None}
 
 
 def step_later(context: Context) -> Iterator[Candidate]:
@@ -262,35 +223,30 @@ def step_later(context: Context) -> Iterator[Candidate]:
         change = collision.change
         if change is None or change.optimizer is None:
             continue
-        second = collision.second
-        for frame in frames(change.at):
-            step = code.statement_at(frame)
-            if not isinstance(step, ast.Expr):
-                continue
-            last = _second_end(code, collision, step)
-            if last is None or last is step:
-                continue
-            lines = code.lines_of(step)
-            removed = code.delete(step)
-            if lines is None or removed is None:
-                continue
-            inserted = code.insert_after(last, lines)
-            if inserted is None:
+        for step in code.statements(change.at):
+            last = _second_end(code, collision, step) if isinstance(step, ast.Expr) else None
+            moved = _put_behind(code, step, last) if last is not None and last is not step else []
+            if last is None or not moved:
                 continue
             same = _no_gradient_meanwhile(collision, change.optimizer)
-            block = code.block(step)
-            meanwhile = block[block.index(step) + 1 : block.index(last) + 1]
-            alone = last in block and only_backward(meanwhile) and not _clears(meanwhile)
-            alone = alone and not runs_in_backward(context)
+            meanwhile = [*code.between(step, last), last]
+            alone = only_backward(meanwhile) and not _clears(meanwhile) and not runs_in_backward(context)
             yield Candidate(
-                f"Move `{code.segment(step)}` behind the backward on line {second.at.line}"
+                f"Move `{code.segment(step)}` behind the backward on line {collision.second.at.line}"
                 + ("" if same else ": the step learns from both losses"),
                 "The parameters are the same in both backwards"
                 + (("." if alone else f". {_MEANWHILE}") if same else _BOTH),
-                [removed, inserted],
+                moved,
                 safe=same and context.stops and alone,
             )
             break
+
+
+def _put_behind(code: Code, statement: ast.stmt, last: ast.stmt) -> list[Change]:
+    """Return the changes that move a statement behind another one; none where it cannot be."""
+    lines, removed = code.lines_of(statement), code.delete(statement)
+    inserted = code.insert_after(last, lines) if lines is not None else None
+    return [removed, inserted] if removed is not None and inserted is not None else []
 
 
 def change_later(context: Context) -> Iterator[Candidate]:
@@ -300,34 +256,24 @@ def change_later(context: Context) -> Iterator[Candidate]:
         change, second = collision.change, collision.second
         if change is None or change.optimizer is not None or collision.built_after_change():
             continue
-        for frame in frames(change.at):
-            statement = code.statement_at(frame)
-            if statement is None:
-                continue
+        for statement in code.statements(change.at):
             pair = _moved(code, statement, collision)
-            if pair is None:
+            changes = _put_behind(code, *pair) if pair is not None else []
+            if pair is None or not changes:
                 continue
             moved, last = pair
-            lines, removed = code.lines_of(moved), code.delete(moved)
-            inserted = code.insert_after(last, lines) if lines is not None else None
-            if removed is None or inserted is None:
-                continue
             title = f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}"
-            block = code.block(moved)
-            alone = only_backward(block[block.index(moved) + 1 : block.index(last) + 1])
             # What reads a gradient, or is called during the backward, would see another one, or another value.
+            alone = only_backward([*code.between(moved, last), last])
             alone = alone and gradients_unseen(context, [moved]) and not runs_in_backward(context)
             effect = _LATER if alone else f"{_LATER} {_MEANWHILE}"
-            yield Candidate(title, effect, [removed, inserted], safe=context.stops and alone)
+            yield Candidate(title, effect, changes, safe=context.stops and alone)
             cut = _written_without_graph(code, moved)
             inserted = code.insert_after(last, [cut]) if cut is not None else None
             if inserted is not None:
-                yield Candidate(
-                    f"{title} and detach what is written",
-                    f"{_LATER} No gradient flows through what is written.",
-                    [removed, inserted],
-                    fallback=True,
-                )
+                effect = f"{_LATER} No gradient flows through what is written."
+                without = [changes[0], inserted]
+                yield Candidate(f"{title} and detach what is written", effect, without, fallback=True)
             break
 
 
@@ -383,25 +329,15 @@ def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.s
     between
     the two reads or writes what is changed but the forward's own ops.
     """
-    for frame in frames(collision.second.at):
-        target = code.statement_at(frame)
-        if target is None or code.function(target) is not code.function(statement):
-            continue
-        pair = code.same_block(statement, target)
-        if pair is None or pair[0] is pair[1] or pair[0].lineno > pair[1].lineno:
-            return None
-        block = code.block(pair[0])
-        between = block[block.index(pair[0]) + 1 : block.index(pair[1]) + 1]
-        assigned = [part for node in of_kind(pair[0], ast.Assign) for part in targets(node)]
-        if any(isinstance(part, ast.Name) for part in assigned):
-            return None
-        names = {node.id for node in of_kind(pair[0], ast.Name)}
-        names -= code.imported() | set(dir(builtins))
-        # Whatever is assigned in between may be read by the change, and whatever it changes read in between.
-        if any(node.id in names for member in between for node in of_kind(member, ast.Name)):
-            return None
-        return pair
-    return None
+    target = code.statement_in(code.function(statement), collision.second.at)
+    pair = code.same_block(statement, target) if target is not None else None
+    if pair is None or pair[0] is pair[1] or pair[0].lineno > pair[1].lineno:
+        return None
+    assigned = [part for node in of_kind(pair[0], ast.Assign) for part in targets(node)]
+    names = {node.id for node in of_kind(pair[0], ast.Name)} - code.imported() - set(dir(builtins))
+    # Whatever is assigned in between may be read by the change, and whatever it changes read in between.
+    read = (node.id in names for member in (*code.between(*pair), pair[1]) for node in of_kind(member, ast.Name))
+    return None if any(isinstance(part, ast.Name) for part in assigned) or any(read) else pair
 
 
 def leave_out(context: Context) -> Iterator[Candidate]:
@@ -448,11 +384,10 @@ def _computes(store: ast.stmt) -> bool:
 
 
 def _changed_values(code: Code, statement: ast.stmt) -> list[ast.expr]:
-    found = list(targets(statement))
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        if isinstance(statement.value.func, ast.Attribute):
-            found.append(statement.value.func.value)
-    return found
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed))):
+            return [changed]
+    return targets(statement)
 
 
 def _changed_text(code: Code, statement: ast.stmt) -> str:
@@ -461,29 +396,17 @@ def _changed_text(code: Code, statement: ast.stmt) -> str:
 
 
 def _second_end(code: Code, collision: Collision, step: ast.stmt) -> ast.stmt | None:
-    function = code.function(step)
-    last = after_backward(code, collision.second, function)
-    if last is None:
+    statement = code.statement_in(code.function(step), collision.second.at)
+    if statement is None or statement.lineno < step.lineno:
         return None
-    for frame in frames(collision.second.at):
-        statement = code.statement_at(frame)
-        if statement is not None and code.function(statement) is function:
-            pair = code.same_block(step, statement)
-            if pair is None or pair[0] is not step or statement.lineno < step.lineno:
-                return None
-            return statement if pair[1] is statement else pair[1]
-    return None
+    return code.within_block(statement, code.block(step))
 
 
 def _no_gradient_meanwhile(collision: Collision, optimizer: int) -> bool:
     """Return whether the second backward gives this optimizer's parameters nothing that its step would use."""
-    params = {
-        leaf
-        for event in collision.tape.events
-        if isinstance(event, Optimizer) and event.id == optimizer
-        for leaf in event.params
-    }
-    return params.isdisjoint(collision.leaves(root.node for root in collision.second.roots if root.node is not None))
+    optimizers = (event for event in collision.tape.events if isinstance(event, Optimizer))
+    params = {leaf for event in optimizers if event.id == optimizer for leaf in event.params}
+    return params.isdisjoint(collision.leaves(collision.roots))
 
 
 def turn_first(context: Context) -> Iterator[Candidate]:
@@ -503,20 +426,13 @@ def turn_first(context: Context) -> Iterator[Candidate]:
             if not 1 < position <= len(elements):
                 continue
             order = [elements[position - 1], *(e for i, e in enumerate(elements) if i != position - 1)]
-            changes: list[Change] = []
-            for place, element in zip(elements, order, strict=True):
-                changes.append(Change(*_outer(code, place), code.text[slice(*_outer(code, element))]))
+            changes = [code.replace(place, code.segment(one)) for place, one in zip(elements, order, strict=True)]
             yield Candidate(
                 "Run the backward whose graph the other steps change first: the steps come in another order",
                 "Each loss is learned from with the parameters that it was computed with.",
                 changes,
             )
             break
-
-
-def _outer(code: Code, node: ast.expr) -> tuple[int, int]:
-    """Return the offsets of an element; a tuple's parentheses belong to it in Python's own tree already."""
-    return code.start(node), code.end(node)
 
 
 STRATEGIES: tuple[Strategy, ...] = (
