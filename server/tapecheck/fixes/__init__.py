@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tapecheck.fixes.candidate import Candidate, Context
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.part import Part
-    from tapecheck.fixes.verify import Check
+    from tapecheck.fixes.verify import Check, Verifier
     from tapecheck.rules.finding import Finding
     from tapecheck.source import Source
 
@@ -102,7 +102,6 @@ def fixes_for(
 
     effort = Effort(left=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
-    sources = {path: known.source for path, known in codes.items()}
     part = None
     if check is None:
         # The edits of a fix leave most of a file as it was.
@@ -111,14 +110,24 @@ def fixes_for(
         part = partial(_part_of, report, finding, codes.get(report.source.path), memory, within, open_files, effort)
     share = 2 if sum(len(tape.events) for tape in report.interpretation.tapes) > LONG else 1
     verifier = Verifier(report, finding, check, MAX_TRIES // share, open_files, effort.analysed, part)
+    found = _holding([Context(report, finding, code, codes) for code in codes.values()], verifier, effort, share)
+    if not found and (why := verifier.why_none):
+        effort.without.append((finding, why))
+    effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
+    # Stable: among equals the order of the strategies stands.
+    return sorted(found, key=lambda fix: (fix.applicability != "safe", fix.lost > 0, fix.wasted))
+
+
+def _holding(contexts: list[Context], verifier: Verifier, effort: Effort, share: int) -> list[Fix]:
+    """Return the candidates that hold, those preferred first, until there are enough or too much was tried."""
     found: list[Fix] = []
     groups: set[str] = set()
-    for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
+    sources = {context.code.source.path: context.code.source for context in contexts}
+    for code, candidate in _candidates(contexts):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
         if effort.left <= 0:
-            if not found:
-                effort.untried.append(finding)
+            effort.untried += [verifier.finding] if not found else []
             break
         if candidate.group in groups or (candidate.fallback and found):
             continue
@@ -132,11 +141,6 @@ def fixes_for(
             verifier.left = min(verifier.left, TRIES_FOR_MORE // share)
         found.append(fix)
         groups |= {candidate.group} - {""}
-    if not found and (why := verifier.why_none):
-        effort.without.append((finding, why))
-    effort.hiding += [Hiding(finding, one.title, one.safe, hidden) for one, hidden in verifier.hides]
-    # Stable: among equals the order of the strategies stands.
-    found.sort(key=lambda fix: (fix.applicability != "safe", fix.lost > 0, fix.wasted))
     return found
 
 

@@ -601,11 +601,11 @@ def stored_pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
     """Yield what a node binds, by name: the dotted path of an import, the value of an assignment, None otherwise."""
     match node:
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            library = f"{'.' * node.level}{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in names:
-                first = alias.name.split(".")[0]
-                yield alias.asname or first, library + (alias.name if alias.asname is not None or library else first)
+        case ast.Import(names=names):
+            yield from map(_imported, names)
+        case ast.ImportFrom(module=module, names=names, level=level):
+            library = f"{'.' * level}{module or ''}"
+            yield from ((alias.asname or alias.name, f"{library}.{alias.name}") for alias in names)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
             yield name, None
         case ast.With(items=items) | ast.AsyncWith(items=items):
@@ -619,6 +619,12 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, str | ast.expr | None]]:
             yield stored, value
         case ast.stmt():
             yield from ((dotted(target) or "", None) for target in targets(node))
+
+
+def _imported(alias: ast.alias) -> tuple[str, str]:
+    """Return the name that `import a.b` or `import a.b as c` binds, and to what."""
+    first = alias.name.partition(".")[0]
+    return (alias.asname, alias.name) if alias.asname is not None else (first, first)
 
 
 def _are_simple(lines: Sequence[str]) -> bool:

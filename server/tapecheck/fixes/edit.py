@@ -215,6 +215,10 @@ class MovedLines:
         changed = self._maps.get(file)
         return changed is not None and changed.added(line)
 
+    def wrote(self, span: Span) -> bool:
+        """Return whether the lines of a span of a new text hold text that a change wrote."""
+        return any(self.added(span.file, line) for line in range(span.line, span.end_line + 1))
+
 
 def moved_lines(texts: Mapping[str, tuple[str, str]]) -> MovedLines:
     """Return where the lines of files are after edits that are not known: of each its old and its new text, by path."""

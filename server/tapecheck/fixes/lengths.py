@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.fixes.ops import op_called
-from tapecheck.source.nodes import last_name, of_kind
+from tapecheck.source.nodes import last_name, method_called, of_kind
 
 _SAME_LENGTH = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
 _OF_DICTS = frozenset(("items", "keys", "values"))
@@ -39,16 +39,18 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
         return False
     stores = [one for one in code.stores(code.tree, name) if isinstance(one, (ast.Assign, ast.AnnAssign))]
     given = [one.value for one in stores if one.value is not None]
-    puts = [
-        node
-        for node in of_kind(code.tree, ast.Call)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING and dotted(node.func.value) == name
-    ]
+    puts = _put_into(code, name)
     if puts:
         return not any(_has_some(code, one, names - 1) for one in given) and all(
             _on_condition(code, one) for one in puts
         )
     return any(_is_chosen(code, one, names - 1) for one in given)
+
+
+def _put_into(code: Code, name: str) -> list[ast.Attribute]:
+    """Return the methods that put something into what has a name."""
+    methods = (node.func for node in of_kind(code.tree, ast.Call) if method_called(node) in _FILLING)
+    return [one for one in methods if isinstance(one, ast.Attribute) and dotted(one.value) == name]
 
 
 def _on_condition(code: Code, node: ast.AST) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tapecheck.fixes.edit import MovedLines
 from tapecheck.fixes.story import frames
@@ -39,23 +39,20 @@ def unrepaired(
     something is not trained as it should be is repaired where the change rewrote a place that the finding names (more
     than its indent), or something is trained that was not.
     """
-    left = {(one.code, one.span.file, one.span.line) for one in after}
     there = (mended.span.file, mended.span.line) if mended is not None else None
-    gone = [
-        one
-        for one in before
-        if one.code not in _WASTE
-        and (one.span.file, one.span.line) != there
-        and not any((one.code, *place) in left for place in _moved(one, lines))
-        and not any(lines.rewritten(span) for span in _named(one))
-    ]
+    others = (one for one in before if one.code not in _WASTE and (one.span.file, one.span.line) != there)
+    gone = [one for one in _missing(others, after, lines) if not any(map(lines.rewritten, _named(one)))]
     raising = [one for one in gone if one.code in RAISING]
     if len(raising) < len(gone) and _trains_more(was, now, lines):
         gone = raising
-    if not raising:
-        return gone
-    met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)}
+    met = {(at.file, at.line) for tape in now for event in tape.events for at in _places(event)} if raising else set()
     return [one for one in gone if one.code not in RAISING or met.isdisjoint(_moved(one, lines))]
+
+
+def _missing(before: Iterable[Finding], after: Sequence[Finding], lines: MovedLines) -> Iterator[Finding]:
+    """Yield the findings that are not found after a change."""
+    left = {(one.code, one.span.file, one.span.line) for one in after}
+    return (one for one in before if left.isdisjoint((one.code, *place) for place in _moved(one, lines)))
 
 
 def _moved(finding: Finding, lines: MovedLines) -> list[tuple[str, int]]:

@@ -33,13 +33,16 @@ def only_torch_reads(context: Context, spans: Iterable[Span], *, shown: bool) ->
         holds = Holding(inside, nodes)
         if refusing and any(_leaves(node, holds) for node in nodes):
             return False
-        for node in (node for node in nodes if node not in inside):
-            if not shown and any(map(holds, _read_as_numbers(node))):
-                return False
-            if isinstance(node, ast.Call) and any(map(holds, _used_by(node))):
-                if not _takes(code, node, native, shown=shown):
-                    return False
+        if not all(_reads_as_torch(code, node, holds, native, shown=shown) for node in nodes if node not in inside):
+            return False
     return True
+
+
+def _reads_as_torch(code: Code, node: ast.AST, holds: Holding, native: set[Span], *, shown: bool) -> bool:
+    """Return whether what a node does with the values is done by torch's ops, if it does anything with them."""
+    if isinstance(node, ast.Call) and any(map(holds, _used_by(node))):
+        return _takes(code, node, native, shown=shown)
+    return shown or not any(map(holds, _read_as_numbers(node)))
 
 
 class Holding:

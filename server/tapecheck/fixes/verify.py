@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tapecheck.fixes.analysed import Analysed, Changes
 from tapecheck.fixes.candidate import Candidate
@@ -123,26 +123,18 @@ class Verifier:
         if tried is None or tried in self._tried or self.left <= 0:
             return None
         self._tried.add(tried)
-        where = self._where(tried)
-        texts = sources if where is self else {where.report.source.path: where.report.source}
-        edited = [_Edited(texts[path], changes) for path, changes in tried]
-        if any(one.source.error is not None and one.before.error is None for one in edited):
-            return None
-        self.left -= 1
-        checked = partial(where._checked, {one.source.path: one.source for one in edited})
-        after = self._analysed.report(where.report.source.text, tried, checked)
-        places = MovedLines(
-            {one.source.path: LineMap(one.before.text, one.changes) for one in edited},
-            {one.source.path: (one.before.text, one.source.text) for one in edited},
-        )
-        lost = where._untrained(after, places)
+        trial = self._try(tried, sources)
+        lost = trial.where._untrained(trial.after, trial.lines) if trial is not None else None
         skips = not self.finding.certain
-        if lost is None or (candidate.acts and not all(_acts(after, one, skips) for one in edited)):
+        if trial is None or lost is None:
             return None
-        if not where._holds(after, places):
-            self._behind += where._brought_to_light(after, places)
+        where, edited, after, lines = trial
+        if candidate.acts and not all(_acts(after, one, skips) for one in edited):
             return None
-        hidden = where._hidden(after, places)
+        if not where._holds(after, lines):
+            self._behind += where._brought_to_light(after, lines)
+            return None
+        hidden = where._hidden(after, lines)
         if hidden:
             self.hides.append((candidate, self._as_found(hidden[0])))
             return None
@@ -152,27 +144,29 @@ class Verifier:
             for change in changes
         )
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
-        supposed = after.interpretation.supposed
-        supposes = bool(supposed) and any(method in supposed for one in edited for method, _ in one.acting)
-        noticed = any(sees_store(self.report, name) for one in edited for name in one.stored())
-        return self._held(
-            candidate, edits, names, lost, where._wasted(after, places), supposes=supposes, noticed=noticed
+        return self._held(candidate, edits, names, lost, where._wasted(after, lines), self._to_check(after, edited))
+
+    def _try(self, tried: Changes, sources: Mapping[str, Source]) -> _Trial | None:
+        """Return what comes of changes; None where they break the text."""
+        where = self._where(tried)
+        texts = sources if where is self else {where.report.source.path: where.report.source}
+        edited = [_Edited(texts[path], changes) for path, changes in tried]
+        if any(one.source.error is not None and one.before.error is None for one in edited):
+            return None
+        self.left -= 1
+        checked = partial(where._checked, {one.source.path: one.source for one in edited})
+        after = self._analysed.report(where.report.source.text, tried, checked)
+        lines = MovedLines(
+            {one.source.path: LineMap(one.before.text, one.changes) for one in edited},
+            {one.source.path: (one.before.text, one.source.text) for one in edited},
         )
+        return _Trial(where, edited, after, lines)
 
     def _held(
-        self,
-        candidate: Candidate,
-        edits: tuple[Edit, ...],
-        names: list[str],
-        lost: int,
-        wasted: int,
-        *,
-        supposes: bool,
-        noticed: bool,
+        self, candidate: Candidate, edits: tuple[Edit, ...], names: list[str], lost: int, wasted: int, checks: list[str]
     ) -> Fix:
         """Return a candidate that holds as a fix, with what else is to be known of it: the other files that it changes,
-        how many parameters get no gradient any more, whether it fails where a value is no tensor, and whether a class
-        notices what it sets.
+        how many parameters get no gradient any more, and what to check.
         """
         title, effect = candidate.title, " ".join(filter(None, (candidate.effect, candidate.doubt)))
         if names:
@@ -181,18 +175,25 @@ class Verifier:
         if lost:
             lacking = f"{'1 parameter gets' if lost == 1 else f'{lost} parameters get'} no gradient any more"
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
-        visible = is_certain(self.finding.rests_on)
-        if candidate.safe and not visible:
+        safe = candidate.safe and not names and not checks and not candidate.doubt
+        effect = " ".join((effect, *checks)) if candidate.safe else effect
+        return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
+
+    def _to_check(self, after: Report, edited: list[_Edited]) -> list[str]:
+        """Return what is to be checked before a candidate that holds is made: what nobody sees may need it as it was, a
+        value may be no tensor, a class may do something where it is set.
+        """
+        found = []
+        if not is_certain(self.finding.rests_on):
             by_option = all(one.kind == "setting" or is_certain([one]) for one in self.finding.rests_on)
             who = "A run with other options" if by_option else "Code that is not visible"
-            effect = f"{effect} {who} may need it as it was."
-        if candidate.safe and supposes:
-            effect = f"{effect} It fails where the value is no tensor: another call may pass a number."
-        if candidate.safe and noticed:
-            effect = f"{effect} Check what else the program does where that attribute is set."
-        seen = visible and not supposes and not noticed and not candidate.doubt
-        safe = candidate.safe and not names and seen
-        return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
+            found.append(f"{who} may need it as it was.")
+        supposed = after.interpretation.supposed
+        if supposed and any(method in supposed for one in edited for method, _ in one.acting):
+            found.append("It fails where the value is no tensor: another call may pass a number.")
+        if any(sees_store(self.report, name) for one in edited for name in one.stored()):
+            found.append("Check what else the program does where that attribute is set.")
+        return found
 
     def _where(self, tried: Changes) -> Verifier:
         """Return what tries changes: in the part of the program that the finding is about, where they are in it."""
@@ -302,7 +303,7 @@ class Verifier:
         cuts = [label.span for label in fresh.labels if label.role == "cut"]
         # Which gradients a step uses may be the fix's own doing; where the program cuts a term is not.
         spans = cuts if term else [fresh.span, *cuts]
-        if not spans or any(lines.added(one.file, line) for one in spans for line in range(one.line, one.end_line + 1)):
+        if not spans or any(map(lines.wrote, spans)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]
         return fresh.code != NeedlessRetainGraph.code or not any(
@@ -440,6 +441,15 @@ class _Edited:
         for change in self.changes:
             yield change.start + shift, change.start + shift + len(change.content)
             shift += len(change.content) - (change.end - change.start)
+
+
+class _Trial(NamedTuple):
+    """What came of an edit: who tried it, the texts that it changes, the report, and where lines are now."""
+
+    where: Verifier
+    edited: list[_Edited]
+    after: Report
+    lines: MovedLines
 
 
 def _acts(after: Report, edited: _Edited, skips: bool) -> bool:

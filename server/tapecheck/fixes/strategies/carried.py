@@ -195,9 +195,8 @@ def _learned_elsewhere(context: Context, collision: Collision, carrier: Carrier)
 def _everywhere(
     context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
-    dropped = context.drop_retain(collision.second)
-    if collision.first is not None and collision.first.at.span != collision.second.at.span:
-        dropped = [*dropped, *context.drop_retain(collision.first)]
+    own = {backward.at.span: backward for backward in (collision.second, collision.first) if backward is not None}
+    dropped = [change for backward in own.values() for change in context.drop_retain(backward)]
     doubt, sources = doubt_of_detaching(context), _sources(group)
     untrained = collision.trains_none_of(collision.leaves(sources))
     if not untrained and not all(collision.learned_in_between(carrier) for carrier in group):
@@ -209,11 +208,9 @@ def _everywhere(
         changes = [change for found in placed for change in found.changes]
         where = placed[0].where
         shared = where not in _IN_THE_LOOP and any(_learned_elsewhere(context, collision, carrier) for carrier in group)
-        # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
-        safe = not (untrained and collision.makes_parameters(sources)) and _keeps_training(
-            context, collision, group, where, narrow=narrow, untrained=untrained, shared=shared
-        )
-        meaning, effect = _meaning(narrow=narrow, untrained=untrained, shared=shared)
+        way = _Way(where, narrow, untrained, shared)
+        safe = _keeps_training(context, collision, group, way)
+        meaning, effect = way.meaning()
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         between = "narrow" if narrow else "between"
         title = f"Detach {_listed(group)} {where.replace('it is', 'they are') if len(group) > 1 else where}"
@@ -221,35 +218,37 @@ def _everywhere(
         yield from and_dropping(candidate, dropped, f"{title} and drop `retain_graph=True`: {meaning}")
 
 
-def _meaning(*, narrow: bool, untrained: bool, shared: bool) -> tuple[str, str]:
-    """Return what it means to detach at a place, for the title of a fix, and its effect."""
-    if untrained:
-        return "nothing before it is trained", _UNTRAINED
-    meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
-    return meaning, _ELSEWHERE if shared else _NARROW if narrow else _EFFECT
-
-
-def _keeps_training(
-    context: Context,
-    collision: Collision,
-    group: list[Carrier],
-    where: str,
-    *,
-    narrow: bool,
-    untrained: bool,
-    shared: bool,
-) -> bool:
-    """Return whether a program that is detached at a place learns what it did before; `shared` says that code outside
-    of the loop learns through the place.
+class _Way(NamedTuple):
+    """How values are detached: at which place, whether nothing flows through them in their own iteration either,
+    whether no optimizer updates what they were computed from, and whether code outside of the loop learns through it.
     """
+
+    where: str
+    narrow: bool
+    untrained: bool
+    shared: bool
+
+    def meaning(self) -> tuple[str, str]:
+        """Return what it means to detach so, for the title of a fix, and its effect."""
+        if self.untrained:
+            return "nothing before it is trained", _UNTRAINED
+        meaning = "no gradient flows through it" if self.narrow else "no gradient flows into earlier iterations"
+        return meaning, _ELSEWHERE if self.shared else _NARROW if self.narrow else _EFFECT
+
+
+def _keeps_training(context: Context, collision: Collision, group: list[Carrier], way: _Way) -> bool:
+    """Return whether a program that is detached so learns what it did before."""
+    if way.untrained and collision.makes_parameters(_sources(group)):
+        # Whoever writes a parameter wants it trained: that no optimizer has it is the mistake.
+        return False
     # A norm over all gradients feels those of the untrained too, and a program may use them without an optimizer.
     unread = not context.caught and not reads_gradients(context)
-    if untrained and (unread or where not in _IN_THE_LOOP):
+    if way.untrained and (unread or way.where not in _IN_THE_LOOP):
         return unread
     # Where an earlier backward went through already, it has learned over the iterations until now. Nor may it have
     # learned through the place that is detached: a loop over old and new values reads both there.
-    through = where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
-    meant = not narrow and not collision.walked_before and not through and not shared
+    through = way.where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
+    meant = not way.narrow and not collision.walked_before and not through and not way.shared
     return context.stops and meant
 
 
@@ -269,17 +268,9 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
     `_replace.h.c` and `replace.h.c` make a named tuple or a frozen dataclass anew.
     """
     code = context.code
-    if carrier.tensor:
-        return ["tensor"]
-    values = [_value_for(store, carrier.text) for store in _stores_of(code, carrier)]
-    if any(isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("deque") for value in values):
-        return ["deque"]
-    written = next((shape for value in values if (shape := _written_as(value))), "")
-    stores = [node for node in walk(carrier.function) if isinstance(node, ast.Assign) and not written]
-    if any(isinstance(one.targets[0], ast.Tuple) and dotted(one.value) == carrier.text for one in stores):
-        written = "tuple"
-    if written:
-        return [written]
+    known = "tensor" if carrier.tensor else _shape_written(code, carrier)
+    if known:
+        return [known]
     shapes = ["tuple", "tensor"] if "lstm" in carrier.consumer.op.lower() else ["tensor", "tuple"]
     attributes = _attributes(context, carrier)
     if attributes or _has_named_parts(code, carrier.text):
@@ -287,6 +278,16 @@ def shape_of(context: Context, carrier: Carrier) -> list[str]:
         shapes.remove("tuple")
     together = [f"{way}{''.join(attributes)}" for way in ("", "_replace", "replace")] if attributes else []
     return list(dict.fromkeys([*shapes, *together[:1], *attributes, *together[1:]]))
+
+
+def _shape_written(code: Code, carrier: Carrier) -> str:
+    """Return the shape of what the carried value is set to, or taken apart into, where the text says it."""
+    values = [_value_for(store, carrier.text) for store in _stores_of(code, carrier)]
+    if any(isinstance(value, ast.Call) and last_part(value.func).endswith("deque") for value in values):
+        return "deque"
+    stores = (node for node in walk(carrier.function) if isinstance(node, ast.Assign))
+    apart = (one for one in stores if isinstance(one.targets[0], ast.Tuple) and dotted(one.value) == carrier.text)
+    return next(filter(None, map(_written_as, values)), "tuple" if next(apart, None) is not None else "")
 
 
 def _written_as(value: ast.expr | None) -> str:

@@ -10,7 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import id_of, of_kind
 
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -84,13 +84,10 @@ def _outside(code: Code, store: ast.Assign, name: str) -> tuple[str, list[str]] 
     """Return what a constructor computes as a method can, and the lines that keep the constructor's own names for it;
     None where the object has no name for one of them.
     """
-    constructor, owner = code.function(store), code.owner(store)
+    owner = code.owner(store)
     assert owner is not None
     own = {part.id for node in ast.walk(store.value) for part in _bound(node)}
-    stores = (part for node in of_kind(constructor, ast.stmt) for part in targets(node))
-    local = {part.id for part in stores if isinstance(part, ast.Name)}
-    local |= {node.arg for node in of_kind(constructor, ast.arg)}
-    local -= {"self", *own, *dir(builtins)}
+    local = _local_names(code.function(store)) - {"self", *own, *dir(builtins)}
     text, start = code.segment(store.value), code.start(store.value)
     names = [node for node in of_kind(store.value, ast.Name) if node.id in local]
     needed = {node.id: f"self.{node.id}" for node in names}
@@ -104,6 +101,12 @@ def _outside(code: Code, store: ast.Assign, name: str) -> tuple[str, list[str]] 
     if store.value.lineno != store.value.end_lineno:
         text = f"({text})"
     return text, [f"{attribute} = {local_name}" for local_name, attribute in sorted(needed.items())]
+
+
+def _local_names(function: ast.AST) -> set[str]:
+    """Return the names that a function has for itself."""
+    stores = (part for node in of_kind(function, ast.stmt) for part in targets(node))
+    return {id_of(part) for part in stores} | {node.arg for node in of_kind(function, ast.arg)}
 
 
 def _kept(code: Code, store: ast.Assign, keeping: list[str], read_elsewhere: bool) -> list[Change] | None:

@@ -281,19 +281,19 @@ def _called(code: Code, how: CutKind, called: ast.expr) -> str:
 def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
     """Yield the cuts of a tape that the finding is about, those the value came through first."""
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
-    if context.finding.code != BackwardWithoutGraph.code:
+    of_root = context.finding.code == BackwardWithoutGraph.code
+    if of_root:
+        roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
+        wanted = [number for root in roots if root.graph != "yes" for number in root.cuts]
+    else:
         places = {label.span.line for label in context.labels("cut")}
-        here = [cut.id for cut in known.values() if lies_in(cut.at, context.finding.span)]
-        labelled = [cut.id for cut in known.values() if cut.at.line in places]
-        yield from (known[number] for number in dict.fromkeys([*here, *labelled]))
-        return
-    roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
-    wanted = [cut for root in roots if root.graph != "yes" for cut in root.cuts]
+        wanted = [cut.id for cut in known.values() if lies_in(cut.at, context.finding.span)]
+        wanted += [cut.id for cut in known.values() if cut.at.line in places]
     while wanted:
         cut = known.pop(wanted.pop(0), None)
         if cut is not None:
             yield cut
-            wanted.extend(cut.sources)
+            wanted.extend(cut.sources if of_root else ())
 
 
 def ways_out(code: Code, cut: Cut, places: Sequence[Span] = ()) -> list[list[Change]]:

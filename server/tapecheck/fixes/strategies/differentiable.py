@@ -31,6 +31,7 @@ from tapecheck.source.nodes import (
     method_called,
     name_called,
     of_kind,
+    written_argument,
 )
 from tapecheck.tape import Span
 
@@ -51,8 +52,9 @@ _LOGIT_LOSS = "cross_entropy"
 
 @dataclass(slots=True)
 class _Stay:
-    """What it takes to keep one function in torch: the changes, and the lines they are on."""
+    """What it takes to keep some functions in torch: the changes, and the lines they are on."""
 
+    functions: list[Function]
     changes: list[Change] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     possible: bool = True
@@ -77,28 +79,17 @@ class _Stay:
 
 def stay_in_torch(context: Context) -> Iterator[Candidate]:
     """Take out every step by which a value leaves torch, and by which it comes back."""
-    code, cuts = context.code, blamed_cuts(context)
-    if any(cut.how == "frozen" for cut in cuts):
-        return
+    cuts = blamed_cuts(context)
     places = [cut.at.span for cut in cuts]
-    spots = [spot for place in places if (spot := code.expression_at(place)) is not None]
-    others = (code.statement_at(place) for place in places if code.expression_at(place) is None)
-    statements = [statement for statement in others if statement is not None]
-    functions = dict.fromkeys(code.function(spot) for spot in [*spots, *statements])
-    stay = _Stay()
-    for function in functions:
-        _stay(stay, code, function, [spot for spot in spots if code.function(spot) is function], context.place)
-    for statement in statements:
-        # `loss.requires_grad = True`: a value with a graph does not let itself be made a leaf.
-        stay.add(statement, code.delete_all([statement]))
+    stay = _whole_stay(context, places)
     changes, lines = list(dict.fromkeys(stay.changes)), sorted(set(stay.lines))
-    if not stay.possible or not changes:
+    if not stay.possible or not changes or any(cut.how == "frozen" for cut in cuts):
         return
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
     raises = context.finding.code == BackwardWithoutGraph.code
     effect = "The value is computed by torch all the way, so that its graph reaches the parameters"
     effect += "." if raises else ", and they are trained from now on."
-    numpy = any(_stays_with_numpy(code, one, changes) for one in functions)
+    numpy = any(_stays_with_numpy(context.code, one, changes) for one in stay.functions)
     read = not numpy and only_torch_reads(context, places, shown=False)
     yield Candidate(
         f"Stay in torch ({where}): gradients flow again",
@@ -107,6 +98,21 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
         safe=context.stops and read,
         group="stay",
     )
+
+
+def _whole_stay(context: Context, places: list[Span]) -> _Stay:
+    """Return what it takes to keep in torch what is cut at some places, function by function."""
+    code = context.code
+    spots = [spot for place in places if (spot := code.expression_at(place)) is not None]
+    others = (code.statement_at(place) for place in places if code.expression_at(place) is None)
+    statements = [statement for statement in others if statement is not None]
+    stay = _Stay(list(dict.fromkeys(map(code.function, (*spots, *statements)))))
+    for function in stay.functions:
+        _stay(stay, code, function, [spot for spot in spots if code.function(spot) is function], context.place)
+    for statement in statements:
+        # `loss.requires_grad = True`: a value with a graph does not let itself be made a leaf.
+        stay.add(statement, code.delete_all([statement]))
+    return stay
 
 
 def _stays_with_numpy(code: Code, function: Function, changes: list[Change]) -> bool:
@@ -142,12 +148,16 @@ def _stay(stay: _Stay, code: Code, function: Function, spots: list[ast.expr], pl
     for node in (node for node in nodes if stay.possible and carries(node)):
         if isinstance(node, ast.stmt) and _makes_leaf(node):
             stay.add(node, code.delete_all([node]))
-        elif isinstance(node, (ast.Call, ast.Attribute)):
-            parent, around = code.parent(node), code.statement(node)
-            behind = isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path
-            if not behind and not (isinstance(parent, ast.Expr) and _makes_leaf(parent)):
-                stay.add(node, _take_out(code, node, carries))
+        elif isinstance(node, (ast.Call, ast.Attribute)) and not _comes_after(code, node, place):
+            stay.add(node, _take_out(code, node, carries))
     stay.drop_useless(code, nodes)
+
+
+def _comes_after(code: Code, node: ast.expr, place: Span) -> bool:
+    """Return whether a statement that stores nothing, behind a place, has a node, or makes it a leaf."""
+    parent, around = code.parent(node), code.statement(node)
+    behind = isinstance(around, ast.Expr) and around.lineno > place.end_line and place.file == code.source.path
+    return behind or (isinstance(parent, ast.Expr) and _makes_leaf(parent))
 
 
 def _makes_leaf(statement: ast.stmt) -> bool:
@@ -166,25 +176,25 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: Holding) -> l
     called = dotted(node.func) or ""
     owner, _, last = called.rpartition(".")
     if isinstance(node.func, ast.Attribute) and carries(node.func.value):
-        name = node.func.attr
-        if name in ("std", "var"):
+        if node.func.attr in ("std", "var"):
             # NumPy divides by n where torch divides by n - 1.
             return None
-        if name in _LEAVING or name == "requires_grad_":
-            return [_without_suffix(code, node, node.func)]
-        return []
-    given = given_to(node)
-    if not any(map(carries, given)):
+        leaves = node.func.attr in _LEAVING or node.func.attr == "requires_grad_"
+        return [_without_suffix(code, node, node.func)] if leaves else []
+    if not any(map(carries, given_to(node))):
         return []
     if owner in ("np", "numpy") and last not in ("array", "asarray"):
         return _in_torch(code, node, last, carries) if last in _SAME_IN_TORCH else None
-    converts = called in _CONVERTING or last in ("from_numpy", "Variable") or is_copying(called)
-    if not node.args or isinstance(node.args[0], ast.Starred) or not converts:
+    value = written_argument(node, 0)
+    if value is None or isinstance(value, ast.Starred) or not _converts(called):
         return []
-    value = node.args[0]
-    if isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or is_list(code, value):
-        return None
-    return _only_argument(code, node, value)
+    return None if _parts(value) or is_list(code, value) else _only_argument(code, node, value)
+
+
+def _converts(called: str) -> bool:
+    """Return whether a function makes another value of the same numbers."""
+    last = called.rpartition(".")[2]
+    return called in _CONVERTING or last in ("from_numpy", "Variable") or is_copying(called)
 
 
 def _in_torch(code: Code, call: ast.Call, name: str, carries: Holding) -> list[Change] | None:
@@ -360,10 +370,9 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
     stores, seen = [store], set[str]()
     for _ in range(4):
         value = stores[-1].value
-        for sides in map(_sides, ast.walk(value)):
-            own = [any(part is picked or dotted(part) in names for part in ast.walk(side)) for side in sides]
-            if own.count(True) == 1:
-                return _plain_classes(code, sides[own.index(False)])
+        other = _other_side(value, picked, names)
+        if other is not None:
+            return _plain_classes(code, other)
         # Not in this expression: in what it is made of.
         following = [name for read in reads(value) if (name := dotted(read)) is not None and name not in seen]
         seen.update(following)
@@ -371,6 +380,15 @@ def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
         stores = [other for other in given if isinstance(other, ast.Assign) and other.lineno < store.lineno]
         if not stores:
             return None
+    return None
+
+
+def _other_side(value: ast.expr, picked: ast.Call, names: set[str]) -> ast.expr | None:
+    """Return what an expression holds against predictions, which are picked there or have one of some names."""
+    for sides in map(_sides, ast.walk(value)):
+        own = [any(part is picked or dotted(part) in names for part in ast.walk(side)) for side in sides]
+        if own.count(True) == 1:
+            return sides[own.index(False)]
     return None
 
 

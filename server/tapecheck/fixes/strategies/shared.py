@@ -329,15 +329,9 @@ def _repeat_behind(
     What comes before it belongs to an optimizer that has stepped: the second backward is not for it.
     """
     code = context.code
-    stepped = set().union(*collision.stepped_between())
-    learned = {one: _applied(code, collision, one) & collision.learned() for one in needed}
-    done = list(takewhile(lambda one: learned[one] and learned[one] <= stepped, needed))
-    rest = needed[len(done) :]
+    done, rest = _parted(code, collision, needed)
     names = {part.id for statement in done for part in targets(statement) if isinstance(part, ast.Name)}
-    if not rest or not names or _steps_again(code, collision):
-        return
-    behind = set().union(*(learned[one] for one in rest))
-    if not behind or behind & stepped or any(one.lineno != one.end_lineno for one in rest):
+    if not rest or not names or _steps_again(code, collision) or any(one.lineno != one.end_lineno for one in rest):
         return
     read: dict[str, None] = {}
     lines = [_detached(code, statement, names, read) for statement in rest]
@@ -350,6 +344,18 @@ def _repeat_behind(
         )
         candidate = Candidate(title, effect, [insertion], group="again")
         yield from and_dropping(candidate, drop, f"{title} and drop `retain_graph=True`")
+
+
+def _parted(code: Code, collision: Collision, needed: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Return the statements that apply what has been stepped between the backwards, and those behind them, which apply
+    nothing of it; none where it is in both.
+    """
+    stepped = set().union(*collision.stepped_between())
+    learned = {one: _applied(code, collision, one) & collision.learned() for one in needed}
+    done = list(takewhile(lambda one: learned[one] and learned[one] <= stepped, needed))
+    rest = needed[len(done) :]
+    behind = set().union(*(learned[one] for one in rest))
+    return (done, rest) if behind and not behind & stepped else ([], [])
 
 
 def _detached(code: Code, statement: ast.stmt, names: set[str], read: dict[str, None]) -> str:

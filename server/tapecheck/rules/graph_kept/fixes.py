@@ -340,15 +340,17 @@ def _scalar(context: Context, part: ast.expr) -> bool:
         nodes = [event for event in tape.events if isinstance(event, Node)]
         bound = {event.node for event in tape.events if isinstance(event, Bind) and event.name == name} - {None}
         bound |= {node.id for node in nodes if context.code.expression_at(node.at.span) is part}
-        roots = {node.id for node in nodes if averages and ("loss" in node.op or "entropy" in node.op)}
-        for event in tape.events if bound else ():
-            if isinstance(event, Backward) and event.call == "backward":
-                call = context.call_at(event.at.span)
-                if call is not None and not call.args:
-                    roots.update(root.node for root in event.roots if root.node is not None)
-        if bound and bound <= roots:
+        losses = {node.id for node in nodes if averages and ("loss" in node.op or "entropy" in node.op)}
+        if bound and bound <= losses | _scalar_roots(context, tape):
             return True
     return False
+
+
+def _scalar_roots(context: Context, tape: Tape) -> set[int | None]:
+    """Return what a tape's backwards start from without a gradient: numbers."""
+    backwards = [event for event in tape.events if isinstance(event, Backward) and event.call == "backward"]
+    calls = [(backward, context.call_at(backward.at.span)) for backward in backwards]
+    return {root.node for backward, call in calls if call is not None and not call.args for root in backward.roots}
 
 
 def _unreduced(code: Code) -> bool:
