@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, update_wrapper
+from operator import itemgetter
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tapecheck.tape import (
@@ -60,6 +61,7 @@ SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rs
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+Found = TypeVar("Found")
 
 
 def plain(op: str) -> str:
@@ -775,6 +777,15 @@ def _adds_up(reading: Reading, chain: Chain) -> bool:
         if not any(root.node in reached for root in before.backward.roots):
             return False
     return True
+
+
+def within(events: Sequence[tuple[int, Found]], start: int, end: int) -> Iterator[Found]:
+    """Yield those of some events, in the order of their positions, that lie between two positions."""
+    for index in range(bisect_right(events, start, key=itemgetter(0)), len(events)):
+        position, event = events[index]
+        if position >= end:
+            return
+        yield event
 
 
 def iteration_in(site: Site, loop: LoopRun) -> int:

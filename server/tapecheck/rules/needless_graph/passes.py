@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tapecheck.rules.reading import LoopRun, Reading, iteration_in
+from tapecheck.rules.reading import LoopRun, Reading, iteration_in, within
 from tapecheck.tape import LeafEscape, Node, Site, Span
 
 Path = tuple[Span, ...]
@@ -27,37 +27,48 @@ class Passes:
     """What is built under each call in the iterations of one loop, over all the paths that run it."""
 
     def __init__(self) -> None:
+        self._runs: list[tuple[Reading, LoopRun]] = []
         self._needed: set[Path] = set()
         self._found: dict[Path, Pass] = {}
         self._functions: dict[Path, str] = {}
 
-    def add(self, reading: Reading, loop: LoopRun, leading: Set[int], layers: Set[int]) -> None:
-        """Add a run of the loop; `leading` are nodes that lead to parameters, `layers` those that layers build."""
-        end = loop.end if loop.end is not None else len(reading.tape.events)
+    def add(self, reading: Reading, loop: LoopRun) -> None:
+        """Add a run of the loop."""
+        self._runs.append((reading, loop))
+
+    def _look(self) -> None:
+        """Look through the runs of the loop, where one of them evaluates a model."""
+        evaluating = [_built_evaluating(reading, loop) for reading, loop in self._runs]
+        if any(evaluating):
+            for (reading, loop), evaluated in zip(self._runs, evaluating):
+                self._look_through(reading, loop, evaluated)
+
+    def _look_through(self, reading: Reading, loop: LoopRun, evaluating: set[int]) -> None:
+        end = _end(reading, loop)
         for run in reading.runs:
             if loop.start < run.position < end:
-                self._need(run.at, loop)
-        for position, event in reading.gradient_events:
-            if loop.start < position < end and isinstance(event, LeafEscape):
-                self._need(event.at, loop)
-        evaluating = _built_evaluating(reading, loop, end)
+                self._need(_path(run.at, loop))
+        for event in within(reading.gradient_events, loop.start, end):
+            if isinstance(event, LeafEscape):
+                self._need(_path(event.at, loop))
         for number in reading.nodes_between(loop.start, end):
             node = reading.ledger.nodes[number]
             if iteration_in(node.at, loop) <= 0:
                 continue
-            self._functions.setdefault(_path(node.at, loop)[:-1], node.at.function)
+            path = _path(node.at, loop)
+            self._functions.setdefault(path[:-1], node.at.function)
             if number in reading.noticed or _in_loop_of_its_own(reading, node.at, loop):
-                self._need(node.at, loop)
-            elif number in leading and number in evaluating:
-                path = _path(node.at, loop)
+                self._need(path)
+            elif number in reading.of_parameters and number in evaluating:
                 for depth in range(1, len(path) + 1):
                     known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
                     if known.loop is loop:
                         known.nodes.append(number)
-                        known.node = known.node or (node if number in layers else None)
+                        known.node = known.node or (node if runs_layer(reading, node) else None)
 
     def unused(self) -> Iterator[Pass]:
         """Yield the outermost calls of which nothing that they build is used, or the one call in there that builds."""
+        self._look()
         for path, found in self._found.items():
             outer = any(path[:depth] not in self._needed for depth in range(1, len(path)))
             if found.node is None or path in self._needed or outer:
@@ -84,9 +95,33 @@ class Passes:
         nodes, used = found.reading.ledger.nodes, found.reading.used
         return any(source in used for node in found.nodes for source in nodes[node].inputs)
 
-    def _need(self, at: Site, loop: LoopRun) -> None:
-        path = _path(at, loop)
-        self._needed.update(path[:depth] for depth in range(1, len(path) + 1))
+    def _need(self, path: Path) -> None:
+        # What leads to a needed call is needed, too.
+        while path and path not in self._needed:
+            self._needed.add(path)
+            path = path[:-1]
+
+
+def runs_layer(reading: Reading, node: Node) -> bool:
+    """Return whether an operation runs data through a parameter and saves it, as layers do: arithmetic on parameters
+    alone, such as an average or a norm of them, saves no activations.
+    """
+    leaves = reading.ledger.leaves
+    if node.keeps != "yes":
+        return False
+    parameters = [
+        leaves[source]
+        for source in node.inputs
+        if source in leaves and (leaves[source].parameter or source in reading.learned)
+    ]
+    if any(leaf.many for leaf in parameters):
+        return True
+    own = {leaf.storage for leaf in parameters}
+    return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False
+
+
+def _end(reading: Reading, loop: LoopRun) -> int:
+    return loop.end if loop.end is not None else len(reading.tape.events)
 
 
 def _path(at: Site, loop: LoopRun) -> Path:
@@ -95,9 +130,10 @@ def _path(at: Site, loop: LoopRun) -> Path:
     return inward[len(loop.event.at.stack) :]
 
 
-def _built_evaluating(reading: Reading, loop: LoopRun, end: int) -> set[int]:
+def _built_evaluating(reading: Reading, loop: LoopRun) -> set[int]:
     """Return what is built in the iterations of a loop after they have switched a model to evaluation."""
     found: set[int] = set()
+    end = _end(reading, loop)
     trained = [position for position, mode in reading.modes if mode.training]
     for position, mode in reading.modes:
         if loop.start < position < end and not mode.training:

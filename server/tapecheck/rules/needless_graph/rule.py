@@ -11,8 +11,8 @@ from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
-from tapecheck.rules.needless_graph.passes import Pass, Passes
-from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
+from tapecheck.rules.needless_graph.passes import Pass, Passes, runs_layer
+from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
 from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
@@ -132,7 +132,6 @@ def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
     """Return what is built under each call in the loops that train, by loop."""
     found: dict[_Key, Passes] = {}
     dropped: set[_Key] = set()
-    layers: dict[int, set[int]] = {}
     if all(mode.training for reading in readings for _, mode in reading.modes):
         # No model is ever evaluated.
         return []
@@ -140,17 +139,13 @@ def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
         key = (loop.event.at.span, loop.event.at.stack)
         end = loop.end if loop.end is not None else len(reading.tape.events)
         # What a flag that nobody knows records, somebody has thought of.
-        if any(position < end and decision.text == _MODE for position, decision in reading.decisions):
+        if _recording_undecided(reading, end):
             dropped.add(key)
         if not _walked_in(reading, loop):
             continue
         if loop.iterations < 2 or not reading.complete or not _recording(reading):
             dropped.add(key)
-        own = layers.get(id(reading))
-        if own is None:
-            own = {node for node in reading.of_parameters if _forward(reading, reading.ledger.nodes[node])}
-            layers[id(reading)] = own
-        found.setdefault(key, Passes()).add(reading, loop, reading.of_parameters, own)
+        found.setdefault(key, Passes()).add(reading, loop)
     return [passes for key, passes in found.items() if key not in dropped]
 
 
@@ -250,18 +245,17 @@ def _switched_off(readings: Sequence[Reading], at: Site) -> bool:
 
 def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
     """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
-    if loop.end is None or loop.iterations < 2 or not reading.complete or not _recording(reading):
+    if loop.end is None or loop.iterations < 2 or not built or not reading.complete or not _recording(reading):
         return None
     if any(loop.start < run.position < loop.end for run in reading.runs):
         return None
-    if any(loop.start < at < loop.end and isinstance(event, LeafEscape) for at, event in reading.gradient_events):
+    if any(isinstance(event, LeafEscape) for event in within(reading.gradient_events, loop.start, loop.end)):
         # Unknown code that has the model differentiates it, perhaps.
         return None
-    for position, decision in reading.decisions:
-        if position < loop.end and decision.text == _MODE:
-            return None
-        if loop.start < position < loop.end and _decides(decision, backwards):
-            return None
+    if _recording_undecided(reading, loop.end):
+        return None
+    if any(_decides(decision, backwards) for decision in within(reading.decisions, loop.start, loop.end)):
+        return None
     nodes = reading.ledger.nodes
     for certain in (True, False):
         own = _of_forward(reading, loop, built, reading.of_parameters if certain else _of_models(reading))
@@ -282,7 +276,7 @@ def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: 
     nodes = reading.ledger.nodes
     trained = [node for node in built if node in leading]
     own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
-    return own if any(_forward(reading, nodes[node]) for node in trained) else []
+    return own if any(runs_layer(reading, nodes[node]) for node in trained) else []
 
 
 def _within_another(
@@ -293,24 +287,6 @@ def _within_another(
     return any((at.span, at.stack) in unused and (at.span, at.stack) not in used for at in around)
 
 
-def _forward(reading: Reading, node: Node) -> bool:
-    """Return whether an operation runs data through a parameter and saves it, as layers do: arithmetic on parameters
-    alone, such as an average or a norm of them, saves no activations.
-    """
-    leaves = reading.ledger.leaves
-    if node.keeps != "yes":
-        return False
-    parameters = [
-        leaves[source]
-        for source in node.inputs
-        if source in leaves and (leaves[source].parameter or source in reading.learned)
-    ]
-    if any(leaf.many for leaf in parameters):
-        return True
-    own = {leaf.storage for leaf in parameters}
-    return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False
-
-
 def _recording(reading: Reading) -> bool:
     """Return whether recording is known to be on where a tape begins: a function's caller may have switched it off."""
     return not reading.tape.started or any(
@@ -318,6 +294,16 @@ def _recording(reading: Reading) -> bool:
         for run in reading.runs
         if (roots := run.backward.roots)
     )
+
+
+def _recording_undecided(reading: Reading, before: int) -> bool:
+    """Return whether a flag that nobody knows may have switched recording on or off before a position."""
+    return (first := _first_undecided(reading)) is not None and first < before
+
+
+@remembered
+def _first_undecided(reading: Reading) -> int | None:
+    return next((position for position, decision in reading.decisions if decision.text == _MODE), None)
 
 
 def _innermost(reading: Reading, site: Site) -> int | None:
