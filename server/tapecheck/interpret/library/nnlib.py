@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import lru_cache
 
 from tapecheck.interpret import limits
@@ -217,17 +217,11 @@ class Modules:
                 self.named_by[tensor.node] = owner
                 self.world.writer.emit(Named(tensor.node, path.replace("`", "'")))
 
-    def modules(
-        self, owner: Instance, prefix: str = "", seen: set[int] | None = None
-    ) -> Iterator[tuple[str, Instance]]:
-        seen = set() if seen is None else seen
-        if id(owner) in seen:
-            return
-        seen.add(id(owner))
-        yield prefix, owner
-        for name, value in list(owner.attrs.items()):
-            if is_module(value):
-                yield from self.modules(value, f"{prefix}.{name}" if prefix else name, seen)
+    def modules(self, owner: Instance, prefix: str = "") -> list[tuple[str, Instance]]:
+        """Return a module with all that are in it, each once, by the paths that lead to them."""
+        found: list[tuple[str, Instance]] = []
+        _gather_modules(owner, prefix, set(), found)
+        return found
 
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
@@ -320,7 +314,7 @@ class Modules:
         return List([module for _, module in self.modules(owner)], self.open_ended(owner))
 
     def _module_named_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List(list(self.modules(owner)), self.open_ended(owner))
+        return List([*self.modules(owner)], self.open_ended(owner))
 
     def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result = Dict({}, born=self.world.position.clock)
@@ -692,6 +686,16 @@ def _is_parameter(layer: Layer, name: str, value: Value) -> bool:
     return value.parameter or name in layer.parameters
 
 
+def _gather_modules(owner: Instance, prefix: str, seen: set[int], found: list[tuple[str, Instance]]) -> None:
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    found.append((prefix, owner))
+    for name, value in owner.attrs.items():
+        if type(value) not in INERT and is_module(value):
+            _gather_modules(value, f"{prefix}.{name}" if prefix else name, seen, found)
+
+
 def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
     if id(owner) in seen or len(seen) > limits.MOST_REGISTERED:
         return
@@ -705,12 +709,12 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
     if not isinstance(owner, Instance):
         return
     for name, value in owner.attrs.items():
+        if type(value) in INERT:
+            continue
         if isinstance(value, Tensor):
             if (value.parameter or (owner.layer and name in owner.layer.parameters)) and id(value) not in seen:
                 seen.add(id(value))
                 found.append((prefix + name, value))
-        elif type(value) in INERT:
-            continue
         elif is_module(value) or (
             isinstance(value, Unknown) and (value.leaf is not None or value.part_of.within is not None)
         ):

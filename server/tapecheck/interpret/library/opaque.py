@@ -65,14 +65,21 @@ _COMPUTES_NOTHING = frozenset((
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
     """Return an operator on unknown values: an op where one of them carries a graph, else unknown."""
-    operands = [value for value in (left, right) if isinstance(value, Unknown)]
-    if any(value.node is not None for value in operands):
-        return torch.operator(op, left, right, node)
-    counted = all(value.kind in COUNTED for value in operands)
-    result = Unknown.number(cuts_of(*operands)) if counted else Unknown("result", None, cuts_of(*operands))
-    # Of a list nobody knows what is in it once it has been stored to.
-    result.data = all(value.data for value in operands) and not any(isinstance(value, List) for value in (left, right))
-    result.assumed = any(value.assumed for value in operands)
+    counted = data = True
+    assumed = False
+    for value in (left, right):
+        if isinstance(value, Unknown):
+            if value.node is not None:
+                return torch.operator(op, left, right, node)
+            counted = counted and value.kind in COUNTED
+            data = data and value.data
+            assumed = assumed or value.assumed
+        elif isinstance(value, List):
+            # Nobody knows what is in it once it has been stored to.
+            data = False
+    cuts = cuts_of(left, right)
+    result = Unknown.number(cuts) if counted else Unknown("result", None, cuts)
+    result.data, result.assumed = data, assumed
     result.parts = (op, left, right)
     unknowns.usually_computed(result, op, left, right)
     return result

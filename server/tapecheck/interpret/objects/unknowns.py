@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 
 from tapecheck.interpret.engine import Engine
@@ -67,20 +67,29 @@ def is_drawn(value: Value) -> bool:
     return any(one.parts is not None and one.parts[0] == _DRAWN for one in origins(value))
 
 
-def origins(value: Value) -> Iterator[Unknown]:
-    """Yield the unknowns that a value is worked out from, itself included.
+def origins(value: Value) -> list[Unknown]:
+    """Return the unknowns that a value is worked out from, itself included.
 
     Each comes once: `k + k`, many times over, has few parts and very many ways to them.
     """
-    queue, seen = [value], {id(value)}
+    if not isinstance(value, (Unknown, tuple)):
+        return []
+    found: list[Unknown] = []
+    queue: list[Unknown | tuple[Value, ...]] = [value]
+    seen = {id(value)}
     for part in queue:
-        parts: tuple[Value, ...] = part if isinstance(part, tuple) else ()
         if isinstance(part, Unknown):
-            yield part
-            parts = part.parts[1:] if part.parts is not None else ()
-        fresh = [one for one in parts if isinstance(one, (Unknown, tuple)) and id(one) not in seen]
-        seen.update(map(id, fresh))
-        queue += fresh
+            found.append(part)
+            parts = part.parts
+            if parts is None:
+                continue
+        else:
+            parts = part
+        for one in parts:
+            if isinstance(one, (Unknown, tuple)) and id(one) not in seen:
+                seen.add(id(one))
+                queue.append(one)
+    return found
 
 
 def usually(value: Unknown, default: Value, flag: str = "") -> None:
@@ -105,7 +114,9 @@ def default_of(value: Value, otherwise: Value = None) -> Value:
 
 def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None:
     """Note what an operator makes of an option and a number where the option keeps its default."""
-    given = known_numbers([default_of(one, one) for one in (left, right)]) if op in _ARITHMETIC else None
+    if op not in _ARITHMETIC or not (has_default(left) or has_default(right)):
+        return
+    given = known_numbers([default_of(one, one) for one in (left, right)])
     if given is not None:
         with suppress(ArithmeticError):
             usually(value, _ARITHMETIC[op](*given))

@@ -85,8 +85,9 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     values.update((parameter.arg, value) for parameter, value in zip(positional, args))
     if arguments.vararg is not None:
         values[arguments.vararg.arg] = tuple(args[len(positional) :])
-    defaults = dict(zip([parameter.arg for parameter in positional[::-1]], function.defaults[::-1]))
-    for parameter in positional[len(args) :]:
+    missing = positional[len(args) :]
+    defaults = dict(zip([parameter.arg for parameter in missing[::-1]], function.defaults[::-1]))
+    for parameter in missing:
         name = parameter.arg
         if name in kwargs:
             values[name] = kwargs.pop(name)

@@ -37,9 +37,9 @@ class Position:
         """The same, with the calls and the ends of loops."""
         self.discarded: ast.AST | None = None
         """The expression of a statement that discards its value: a call there is made for what it does."""
-        self._sites: dict[int, Site] = {}
+        self._sites: dict[ast.AST, Site] = {}
         """The sites of this frame since the last iteration began, by their nodes."""
-        self._outer_sites: list[tuple[int, dict[int, Site]]] = []
+        self._outer_sites: list[tuple[int, dict[ast.AST, Site]]] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
 
     def is_discarded(self, node: ast.AST) -> bool:
@@ -91,17 +91,19 @@ class Position:
         self.stamp += stamp
 
     def span(self, node: ast.AST) -> Span:
-        return self.span_in(self.frames[-1].module, node)
+        module = self.frames[-1].module
+        return module.notes.of(node, _span, module)
 
     def span_in(self, module: Module, node: ast.AST) -> Span:
         """Return the place of a node of some file."""
         return module.notes.of(node, _span, module)
 
     def site(self, node: ast.AST) -> Site:
-        site = self._sites.get(id(node))
+        site = self._sites.get(node)
         if site is None:
-            site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
-            self._sites[id(node)] = site
+            frame = self.frames[-1]
+            span = frame.module.notes.of(node, _span, frame.module)
+            site = self._sites[node] = Site(span, frame.function, self._stack_spans[-1], self.iteration)
         return site
 
     @property

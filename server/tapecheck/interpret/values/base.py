@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from types import EllipsisType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, TypeVar, Union
 
@@ -257,7 +257,7 @@ class NotPlain(Exception):
     """A value is not all constants, or not all known."""
 
 
-class Decides(Enum):
+class Decides(IntEnum):
     """Who decides what an operator or a comparison gives: of two operands the one that stands further down here."""
 
     CONSTANT = 0
@@ -694,7 +694,7 @@ def plain(value: Value, depth: int = limits.PLAIN_DEPTH) -> Any:
 def deciding(left: Value, right: Value) -> Decides:
     """Return which kind of operand decides about two."""
     one, other = _decides(left), _decides(right)
-    return one if one.value > other.value else other
+    return one if one > other else other
 
 
 def _decides(value: Value) -> Decides:
