@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tapecheck.interpret.explore.effects import Facts, facts_of, names_in
+from tapecheck.interpret.explore.effects import Effect, Facts, facts_of, names_in, statement_facts
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.explore.jumps import LEAVING, Jumps, jumps_of
 from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
@@ -124,6 +124,7 @@ class Shapes:
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
         self._repeated: dict[int, Side] = {}
+        self._starts: dict[int, bool] = {}
         self._modes: dict[str, list[ast.If]] | None = None
 
     def other_modes(self, node: ast.If) -> Iterator[ast.If]:
@@ -227,6 +228,14 @@ class Shapes:
         known = self._shapes.get(id(node))
         if known is None:
             known = self._shapes[id(node)] = self._shape(node)
+        return known
+
+    def starts(self, node: ast.stmt) -> bool:
+        """Return whether a statement, with what it calls in its file, can start a backward."""
+        known = self._starts.get(id(node))
+        if known is None:
+            facts = self.index.notes.of(node, statement_facts)
+            known = self._starts[id(node)] = bool(self.index.calls.reach(facts)[0] & Effect.START)
         return known
 
     def repeated(self, node: ast.If) -> Side:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names
-from tapecheck.interpret.explore.index import NumberFlow, Told, index_of
+from tapecheck.interpret.explore.index import NumberFlow, Told
 from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import (
     ABSENT,
@@ -65,7 +65,7 @@ from tapecheck.tape import (
 _SETTLING = int(Effect.SETTLE | Effect.DROP)
 _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
-_DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
+_START, _DROP, _CUT, _CLEAR = int(Effect.START), int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _TRAINING = int(Effect.START | Effect.CHANGE | Effect.CLEAR)
 _EVALUATING = int(Effect.COLLECT | Effect.STEP | Effect.READ)
 _READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
@@ -205,13 +205,13 @@ class Watcher:
         module = world.position.frames[-1].module
         if module.source is None or not isinstance(node, ast.stmt):
             return False
-        facts = module.notes.of(node, statement_facts)
-        if index_of(module.source).calls.reach(facts)[0] & Effect.START:
+        if shapes_of(module.source).starts(node):
             return True
         shapes = self._shapes_of(world)
         if env is None or shapes is None:
             return False
-        return bool(of_names(facts.loaded, facts, self._present(world, env), shapes) & Effect.START)
+        facts = module.notes.of(node, statement_facts)
+        return bool(of_names(facts.loaded, facts, self._present(world, env), shapes) & _START)
 
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
@@ -558,7 +558,7 @@ def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: b
 def _wraps(present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> bool:
     """Whether the answer to a condition decides that a model is wrapped."""
     sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
-    return any((side.effects | of_calls(side, present, shapes)) & _WRAP for side in sides)
+    return any((side.effects | of_names(side.read, side.facts, present, shapes)) & _WRAP for side in sides)
 
 
 def _left_out_matters(present: Present, rest: Side) -> bool:

@@ -44,6 +44,7 @@ def _only_draws(body: list[ast.stmt]) -> bool:
     return all(isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value and is_array(one.value) for one in body)
 
 
+@placeless
 def default_branch(node: ast.AST) -> bool:
     """Return the likelier answer of an undecided `if`: not the one that only leaves, nor the one that only draws."""
     match node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 
 from tapecheck.interpret.engine import Engine
@@ -122,12 +122,11 @@ def usually_computed(value: Unknown, op: str, left: Value, right: Value) -> None
             usually(value, _ARITHMETIC[op](*given))
 
 
-def counts_by_option(value: Value) -> bool:
-    """Return whether a test asks for every so many of what a loop counts, and an option says how many."""
-    return any(
-        one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None
-        for one in origins(asked(value))
-    )
+def counts_by_option(origins: Iterable[Unknown]) -> bool:
+    """Return whether a test asks for every so many of what a loop counts, and an option says how many: by what the test
+    is worked out from.
+    """
+    return any(one.parts is not None and one.parts[0] == "Mod" and period(one.parts[-1]) is not None for one in origins)
 
 
 def period(value: Value) -> int | None:

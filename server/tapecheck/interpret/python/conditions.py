@@ -68,14 +68,14 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         parts = expression.values
         return wanted if any(test(machine, part, env, node, default) == wanted for part in parts) else not wanted
     if (opposite := negated(expression)) is not None:
-        return not test(machine, opposite, env, node, not _default(node, default))
+        return not test(machine, opposite, env, node, not _default(machine, node, default))
     if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
-        return _test_chain(machine, expression, env, node, _default(node, default))
+        return _test_chain(machine, expression, env, node, _default(machine, node, default))
     _keep_defaults(machine, expression, env)
     value = unknowns.setting(machine, machine.eval(expression, env))
     answer = known_truth(machine, value)
     if answer is None or (node in machine.world.choices.leaving and _asked_here(machine, expression, value)):
-        return _decided(machine, expression, value, env, node, _default(node, default))
+        return _decided(machine, expression, value, env, node, _default(machine, node, default))
     if type(node) is ast.If:
         if machine.world.choices.answering:
             _follow(machine, expression, value, node, env)
@@ -163,9 +163,9 @@ def _looked_up(machine: Engine, side: ast.expr, env: Env) -> Value:
     return None
 
 
-def _default(node: ast.AST, default: bool | None) -> bool:
+def _default(machine: Engine, node: ast.AST, default: bool | None) -> bool:
     """Return the likelier answer to a condition, which most that are asked need not: their value says it."""
-    return syntax.default_branch(node) if default is None else default
+    return machine.world.position.notes.of(node, syntax.default_branch) if default is None else default
 
 
 def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node: ast.AST, default: bool) -> bool:
@@ -179,8 +179,9 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
         default = not _recurses(node, machine.world.position.frames[-1].function.rpartition(".")[2])
     text = machine.world.position.notes.of(expression, syntax.text_of)
     counted = _asks_a_count(machine, expression, env)
+    origins = unknowns.origins(unknowns.asked(value))
     if not choices.counts_by_options and type(node) is ast.If:
-        by_option = unknowns.counts_by_option(value) or (counted and bool(_options(machine, expression, env)))
+        by_option = unknowns.counts_by_option(origins) or (counted and bool(_options(machine, expression, env)))
         choices.counts_by_options = by_option and any(guards.trains(machine, node, side, env) for side in (True, False))
     cuts = _taken_out(value)
     answer = choices.choose(
@@ -188,7 +189,7 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
         hidden=unknowns.hidden(machine, value), usual=unknowns.by_default(value),
         setting=functools.partial(unknowns.given_as, value),
     )  # fmt: skip
-    choices.answers(unknowns.origins(unknowns.asked(value)))
+    choices.answers(origins)
     settle(machine, value, answer)
     return answer
 
@@ -315,7 +316,7 @@ def _taken_out(value: Value) -> tuple[int, ...]:
     for each in list(tests):
         if isinstance(each, Unknown) and each.asks.compared is not None:
             tests += [each.asks.compared[1], each.asks.compared[2]]
-    return merge_cuts(*[one.cuts for each in tests for one in unknowns.origins(each)])
+    return merge_cuts(*[one.cuts for each in tests for one in unknowns.origins(each) if one.cuts])
 
 
 def _recurses(node: ast.If, name: str) -> bool:

@@ -59,7 +59,7 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
         if isinstance(node.value, ast.BinOp):
             loops.note_count(machine, target, value, env)
         elif isinstance(node.value, ast.Call) and machine.world.position.iteration:
-            for part in _given_back(target, node.value):
+            for part in machine.world.position.notes.of(target, _given_back, node.value):
                 loops.note_count(machine, part, env.vars.get(id_of(part)), env)
         if (name := id_of(target)) and machine.world.position.iteration:
             guards.note_flag(machine, name, node.value, env)
