@@ -64,6 +64,8 @@ ENDS = {
     "asked for its graph": "print(getattr(total, 'shape', 0), any(k.requires_grad for k in kept), hasattr(total, 'x'))",
     "in a dict": "d = {'t': total}; print(round(d['t'].item(), 2) if d['t'] else 0)",
     "unpacked": "t, n = total, 3; print(round(t.item(), 2) if t else 0)",
+    "divided by": "try:\n    print(f'{1 / (total - total):.2f}')\nexcept ZeroDivisionError:\n    print('by zero')",
+    "made of it": "rest = total * 0\ntry:\n    print(float(3 % rest))\nexcept ArithmeticError:\n    print(0)",
     "a rate": "optimizer.param_groups[0]['lr'] = float(total); (w * 3).sum().backward(); optimizer.step()",
 }
 EVALUATED = """\

@@ -387,6 +387,9 @@ def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
         case ast.Compare():
             # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
             return [node]
+        case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod()) if code.path(node.left) != "builtins.str":
+            # A number raises where it is zero, a tensor gives infinity.
+            return [node.right]
         case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
             # The caller may want the tensor.
             return [value]
