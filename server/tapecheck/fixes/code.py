@@ -34,7 +34,8 @@ from tapecheck.tape import Site, Span
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
 LoopNode = Union[ast.For, ast.AsyncFor, ast.While]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SPACE = " \t\f"
 _P = ParamSpec("_P")
 
@@ -178,7 +179,7 @@ class Code:
     def loops(self, node: ast.AST) -> list[LoopNode]:
         """Return the loops around a node within its function, innermost first."""
         own = takewhile(lambda parent: not isinstance(parent, FUNCTIONS), self.parents(node))
-        return [parent for parent in own if isinstance(parent, _LOOPS)]
+        return [parent for parent in own if isinstance(parent, LOOPS)]
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the statements that a statement stands among, itself included."""

@@ -14,7 +14,7 @@ from tapecheck.source.nodes import is_read, of_kind
 from tapecheck.tape import Backward, Span
 
 
-def steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
+def steps_here(statement: ast.stmt, span: Span) -> bool:
     """Return whether a statement is the call of a step and nothing that holds it in a block of its own."""
     return statement.lineno == span.line and any(
         isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("step") for node in walk(statement)
@@ -35,7 +35,7 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
         return
     backwards = _filling(context) if early else []
     places = ((code.statement_at(label.span), label.span) for label in context.labels("step"))
-    steps = [step for step, span in places if step is not None and steps_here(code, step, span)]
+    steps = [step for step, span in places if step is not None and steps_here(step, span)]
     for backward in (*backwards, *(backward for _, backward in context.backwards_here()))[:1]:
         yield from _moved(code, clearing, steps, backward, gone, lines)
     for step in steps:

@@ -41,7 +41,7 @@ def step_once(context: Context) -> Iterator[Candidate]:
 
 def _stepped_once(code: Code, one: ast.Call, other: ast.Call) -> Candidate | None:
     pair = call_statements(code, one, other)
-    losses = [loss for call in (one, other) if (loss := loss_of(code, call, one)) is not None]
+    losses = [loss for call in (one, other) if (loss := loss_of(call, one)) is not None]
     if pair is None or len(losses) < 2:
         return None
     gone = _stepped_between(code, *pair)
@@ -105,7 +105,7 @@ def call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[
                     yield one, other
 
 
-def loss_of(code: Code, call: ast.AST | None, model: ast.Call) -> ast.expr | None:
+def loss_of(call: ast.AST | None, model: ast.Call) -> ast.expr | None:
     """Return what a backward call is of: `x` in `x.backward()`, `scaler.scale(x).backward()` and `helper.backward(x)`.
 
     `model` is the call that it must look like. None where more than the loss and retain_graph is passed.

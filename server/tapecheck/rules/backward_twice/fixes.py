@@ -89,7 +89,7 @@ def _summed(context: Context, collision: Collision, one: ast.Call, other: ast.Ca
         return None
     between = code.between(*pair)
     calls = {each: expression_of(each) for each in (pair[0], *between, pair[1])}
-    losses = {each: loss for each, call in calls.items() if (loss := loss_of(code, call, one)) is not None}
+    losses = {each: loss for each, call in calls.items() if (loss := loss_of(call, one)) is not None}
     last = next(reversed(losses), pair[1])
     call, texts = calls[last], [code.segment(loss) for loss in losses.values()]
     if len(losses) < 2 or len(set(texts)) < len(texts) or not isinstance(call, ast.Call):
@@ -135,7 +135,7 @@ def _sum_in_loop(context: Context, collision: Collision, call: ast.Call) -> Iter
     loop = code.parent(statement) if statement is not None else None
     if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse:
         return
-    loss, losses, name = loss_of(code, call, call), code.segment(loop.iter), id_of(loop.target)
+    loss, losses, name = loss_of(call, call), code.segment(loop.iter), id_of(loop.target)
     new = with_loss(code, call, loss, f"sum({losses})") if name and id_of(loss) == name else None
     if new is None:
         return
@@ -227,7 +227,7 @@ def _adds_up(code: Code, call: ast.Call) -> tuple[ast.For, ast.Expr, ast.expr] |
     loop = code.parent(statement) if statement is not None else None
     if not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
         return None
-    loss = loss_of(code, call, call) if statement.value is call else None
+    loss = loss_of(call, call) if statement.value is call else None
     uses = any(node.attr in ("grad", "step") for node in of_kind(loop, ast.Attribute))
     ends = any(isinstance(node, (ast.Break, ast.Continue, ast.Return)) for node in walk(loop))
     return (loop, statement, loss) if loss is not None and not uses and not ends else None

@@ -18,7 +18,7 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
 )
 from tapecheck.fixes.strategies.frozen import frozen_by, leave_trainable, switch_on_again
-from tapecheck.source.nodes import attr_of, of_kind
+from tapecheck.source.nodes import attr_of, method_called, of_kind
 from tapecheck.tape import Optimizer
 
 _FACTORIES = frozenset({
@@ -35,22 +35,16 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
             continue
         node = code.expression_at(cut.at.span)
         kept = _smooth(node)
-        if kept is None or not isinstance(node, ast.expr):
+        text = rewrite.tried(rewrite.parenthesized, code.segment(kept)) if kept is not None else None
+        if text is None or node is None:
             continue
-        called = node.func if isinstance(node, ast.Call) else None
-        what = f"`.{called.attr}()`" if isinstance(called, ast.Attribute) else "the comparison"
+        what = f"`.{method_called(node)}()`" if method_called(node) else "the comparison"
         # What only turns the truth values into numbers goes with them.
         outer: ast.expr = node
-        while True:
-            parent = code.parent(outer)
-            above = code.parent(parent) if parent is not None else None
-            if not (attr_of(parent) in CASTS and isinstance(above, ast.Call)):
+        while (parent := code.parent(outer)) is not None and attr_of(parent) in CASTS:
+            if not isinstance(above := code.parent(parent), ast.Call):
                 break
             outer = above
-        try:
-            text = rewrite.parenthesized(code.segment(kept))
-        except rewrite.RewriteError:
-            continue
         short = text if len(text) <= 40 else "the value"
         yield Candidate(
             f"Train on `{short}` itself instead of {what}" if short == text else f"Train on the value, without {what}",
@@ -91,32 +85,26 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
     behind = ingredients_of(code, statement, function)
     for name in dict.fromkeys([*(name for name in wanted if name in behind), *behind]):
         for store in code.stores(function, name):
-            call = store.value if isinstance(store, ast.Assign) else None
-            if not isinstance(call, ast.Call) or store.lineno > statement.lineno:
-                continue
-            called = dotted(call.func) or ""
-            if not called.startswith("torch.") or called.rsplit(".", 1)[-1] not in _FACTORIES:
-                continue
-            if any(isinstance(part, ast.Constant) and type(part.value) is int for part in _contents(call)):
-                continue
-            try:
-                text = rewrite.with_argument(code.segment(call), "requires_grad", "True")
-            except rewrite.RewriteError:
-                continue
-            yield Candidate(
-                f"Make `{name}` with `requires_grad=True` (line {store.lineno})",
-                f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
-                [code.replace(call, text)],
-                safe=False,
-                group="gradient",
-                fallback=name not in wanted,
-            )
+            made = store.value if isinstance(store, ast.Assign) and _makes_floats(store.value) else None
+            change = code.rewritten(made, rewrite.with_argument, "requires_grad", "True") if made is not None else None
+            if change is not None and store.lineno <= statement.lineno:
+                yield Candidate(
+                    f"Make `{name}` with `requires_grad=True` (line {store.lineno})",
+                    f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
+                    [change],
+                    group="gradient",
+                    fallback=name not in wanted,
+                )
 
 
-def _contents(call: ast.Call) -> Iterator[ast.AST]:
-    """Yield the numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
-    if last_part(call.func) == "tensor" and call.args:
-        yield from ast.walk(call.args[0])
+def _makes_floats(value: ast.expr) -> bool:
+    """Return whether a function of torch makes a tensor that can require grad: one of whole numbers cannot."""
+    called = (dotted(value.func) or "") if isinstance(value, ast.Call) else ""
+    if not isinstance(value, ast.Call) or not called.startswith("torch.") or last_part(value.func) not in _FACTORIES:
+        return False
+    contents = value.args[0] if called.endswith(".tensor") and value.args else None
+    numbers = of_kind(contents, ast.Constant) if contents is not None else []
+    return not any(type(one.value) is int for one in numbers)
 
 
 def unfreeze_its_own(context: Context) -> Iterator[Candidate]:
@@ -137,24 +125,20 @@ def _given_trainable(context: Context, *, whole: bool) -> Iterator[Candidate]:
         for event in tape.events:
             if not isinstance(event, Optimizer) or whole != (frozen <= {*event.params, *event.frozen}):
                 continue
-            call, statement = code.expression_at(event.at.span), code.statement_at(event.at.span)
-            if not isinstance(call, ast.Call) or not call.args or statement is None or statement in seen:
+            call, statement = context.call_at(event.at.span), code.statement_at(event.at.span)
+            if call is None or not call.args or statement is None or statement in seen:
                 continue
             seen.add(statement)
-            given = call.args[0]
-            if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
-                continue
-            if given.func.attr != "parameters" or dotted(given.func.value) is None:
-                continue
-            module = code.segment(given.func.value)
-            change = code.insert_before(statement, [f"{module}.requires_grad_(True)"])
-            if change is not None:
-                yield Candidate(
-                    f"Let the parameters of `{module}` require grad",
-                    f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
-                    [change],
-                    fallback=whole,
-                )
+            match call.args[0]:
+                case ast.Call(func=ast.Attribute(value=given, attr="parameters")) if dotted(given) is not None:
+                    module = code.segment(given)
+                    for change in filter(None, [code.insert_before(statement, [f"{module}.requires_grad_(True)"])]):
+                        yield Candidate(
+                            f"Let the parameters of `{module}` require grad",
+                            f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
+                            [change],
+                            fallback=whole,
+                        )
 
 
 STRATEGIES: tuple[Strategy, ...] = (

@@ -43,16 +43,13 @@ def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around a loop that only evaluates."""
     code = context.code
     statement = code.statement_at(context.place)
-    if statement is None:
+    loops = code.loops(statement) if statement is not None else []
+    function = code.function(loops[-1]) if loops else code.tree
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return
-    loops = code.loops(statement)
-    function = code.function(statement)
-    if not loops or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return
-    if not any(node.attr == "eval" for node in of_kind(function, ast.Attribute)):
-        return
-    effect = "Nothing is learned here; no graph is built at all, which also saves memory and time."
-    yield from without_recording(context, loops[-1], "Evaluate", effect)
+    if any(node.attr == "eval" for node in of_kind(function, ast.Attribute)):
+        effect = "Nothing is learned here; no graph is built at all, which also saves memory and time."
+        yield from without_recording(context, loops[-1], "Evaluate", effect)
 
 
 def store_without_graph(context: Context) -> Iterator[Candidate]:
@@ -62,7 +59,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     if statement is None or _learned_from(context):
         return
     alone, doubt = not _shared_with_unknown_code(context), doubt_of_detaching(context)
-    for value, holder in _stored(code, statement, context):
+    for value, holder in _stored(statement, context):
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
             for change in appended(code, value, ".detach().requires_grad_(True)"):
@@ -70,13 +67,10 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             continue
         parts = _parts(context, value, holder)
         logged = holder is not None and _only_logged(code, statement, holder)
-        for part in parts:
-            for change in appended(code, part, ".item()") if logged and _scalar(context, part) else ():
-                # A number does not change with the tensor that it is of; a sum is a value of its own.
-                summed = part is not value or isinstance(statement, ast.AugAssign)
-                own = summed or only_read(context, statement, part)
-                title = f"Store the number: {_number(code, part)}"
-                yield Candidate(title, _SAME if own else _CHANGED, [change], own, "number", doubt=doubt)
+        for part in parts if logged else ():
+            # A number does not change with the tensor that it is of; a sum is a value of its own.
+            summed = part is not value or isinstance(statement, ast.AugAssign)
+            yield from _as_number(context, statement, part, summed, doubt)
         ways = [(_short(code, part), _detached(code, part)) for part in parts]
         if len(parts) > 1:
             ways.append(("the values", [change for _, changes in ways for change in changes]))
@@ -94,6 +88,14 @@ def _shared_with_unknown_code(context: Context) -> bool:
         if given and not given.isdisjoint(node for _, event in _kept_here(context, tape) for node in event.nodes):
             return True
     return False
+
+
+def _as_number(context: Context, statement: ast.stmt, part: ast.expr, summed: bool, doubt: str) -> Iterator[Candidate]:
+    """Yield the store of a number in place of a tensor that is known to be one."""
+    for change in appended(context.code, part, ".item()") if _scalar(context, part) else ():
+        own = summed or only_read(context, statement, part)
+        title = f"Store the number: {_number(context.code, part)}"
+        yield Candidate(title, _SAME if own else _CHANGED, [change], own, "number", doubt=doubt)
 
 
 def _kept_here(context: Context, tape: Tape) -> Iterator[tuple[int, Hold]]:
@@ -127,15 +129,18 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
     members = [member for member in code.block(statement) if member.lineno <= context.place.line <= last_line(member)]
     written = [other for other in _written_into(context) if other not in members]
     for together in (members, [*members, *written]) if written else (members,):
-        changes: list[Change] = []
-        for member in together:
-            for value, holder in _stored(code, member, context, everything=True):
-                parts = [one for one in _parts(context, value, holder) if member in written or _carries(context, one)]
-                if parts and not (holder is not None and _differentiated(code, member, holder)):
-                    changes += [change for part in parts for change in _detached(code, part)]
+        changes = [change for one in together for change in _all_detached(context, one, one in written)]
         if len(changes) > 1:
             every = list(dict.fromkeys(changes))
             yield Candidate("Store the values detached", _SAME, every, alone, "all", fallback=True, doubt=doubt)
+
+
+def _all_detached(context: Context, statement: ast.stmt, known: bool) -> Iterator[Change]:
+    """Yield what detaches all that a statement stores and that has a graph, or is known to."""
+    for value, holder in _stored(statement, context, everything=True):
+        if holder is None or not _differentiated(context.code, statement, holder):
+            parts = (part for part in _parts(context, value, holder) if known or _carries(context, part))
+            yield from (change for part in parts for change in _detached(context.code, part))
 
 
 def _written_into(context: Context) -> list[ast.stmt]:
@@ -197,7 +202,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
     statement = code.statement_at(context.place)
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return
-    for value, holder in _stored(code, statement, context):
+    for value, holder in _stored(statement, context):
         for read in (read for read in reads(value) if dotted(read) == holder):
             for change in appended(code, read, ".detach()"):
                 yield Candidate(
@@ -266,19 +271,15 @@ def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
     return any(dotted(read) == holder for value in inputs for read in reads(value))
 
 
-def _stored(
-    code: Code, statement: ast.stmt, context: Context, everything: bool = False
-) -> list[tuple[ast.expr, str | None]]:
+def _stored(statement: ast.stmt, context: Context, everything: bool = False) -> list[tuple[ast.expr, str | None]]:
     """Return the expressions that a statement stores, with the name that holds them."""
     match statement:
         case ast.AugAssign(target=target, value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
             return [(value, dotted(target))]
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-            held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
-            pairs = [(part, dotted(name)) for name, part in zip(names, values, strict=True)]
-            return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
         case ast.Assign(targets=[target], value=value):
-            return [(value, dotted(target))]
+            pairs = [(part, dotted(name)) for name, part in stored_pairs(target, value)]
+            held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
+            return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
     low, high = context.place.line, context.place.end_line
     calls = (node for node in of_kind(statement, ast.Call) if low <= last_line(node) and node.lineno <= high)
     return [

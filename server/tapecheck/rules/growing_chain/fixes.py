@@ -23,11 +23,8 @@ def backward_of_term(context: Context) -> Iterator[Candidate]:
         for store in code.stores(code.function(call), total) if total is not None else ():
             term = _term(store, total)
             change = append(code, term, ".detach()") if term is not None and store.lineno <= call.lineno else None
-            if term is None or change is None:
-                continue
-            try:
-                text = rewrite.without_argument(code.segment(call), "retain_graph", retain_position(call))
-            except rewrite.RewriteError:
+            text = rewrite.tried(rewrite.without_argument, code.segment(call), "retain_graph", retain_position(call))
+            if term is None or change is None or text is None:
                 continue
             name = code.segment(term)
             yield Candidate(

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.code import DEFINITIONS, Code, dotted, walk
+from tapecheck.source.nodes import expression_of
 
 _EFFECT = "The gradients are those of the loss from there on; `step` sees that they are unscaled, and leaves them."
 
@@ -19,46 +20,39 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
 
 def _unscaled_before(code: Code, target: ast.stmt) -> Iterator[Candidate]:
     function = code.function(target)
-    for scaler in dict.fromkeys(name for name, _, _ in _calls(function, "scale")):
-        late = [
-            (argument, call)
-            for name, argument, call in _calls(function, "unscale_")
-            if name == scaler and call.lineno > target.lineno
-        ]
-        for argument in dict.fromkeys(text for name, text, call in _calls(function, "step") if name == scaler):
-            steps = [call for name, text, call in _calls(function, "step") if (name, text) == (scaler, argument)]
-            if not all(_beside(code, target, call) for call in steps):
-                # Once for each step: `unscale_` raises where it comes twice.
-                continue
-            line = f"{scaler}.unscale_({argument})"
-            changes = [code.insert_before(target, [line])]
-            for text, call in late:
-                again = code.statement(call)
-                if text == argument and isinstance(again, ast.Expr) and again.value is call:
-                    changes.append(code.delete(again))
-            if None not in changes:
-                moved = "Move" if len(changes) > 1 else "Insert"
-                yield Candidate(
-                    f"{moved} `{line}` before line {target.lineno}",
-                    _EFFECT,
-                    [change for change in changes if change is not None],
-                    group="unscale",
-                )
+    scalers = {name for name, _, _ in _calls(function, "scale")}
+    steps: dict[tuple[str, str], list[ast.Call]] = {}
+    for name, argument, call in _calls(function, "step"):
+        if name in scalers:
+            steps.setdefault((name, argument), []).append(call)
+    for pair, calls in steps.items():
+        # Once for each step: `unscale_` raises where it comes twice.
+        if all(isinstance(code.beside(target, call), (ast.Expr, ast.Assign)) for call in calls):
+            line = f"{pair[0]}.unscale_({pair[1]})"
+            own = [call for name, text, call in _calls(function, "unscale_") if (name, text) == pair]
+            late = (code.statement(call) for call in own if call.lineno > target.lineno)
+            gone = code.delete_all(one for one in late if one is not None and expression_of(one) in own)
+            inserted = code.insert_before(target, [line])
+            if inserted is not None and gone is not None:
+                title = f"{'Move' if gone else 'Insert'} `{line}` before line {target.lineno}"
+                yield Candidate(title, _EFFECT, [inserted, *gone], group="unscale")
 
 
 def step_by_scaler(context: Context) -> Iterator[Candidate]:
     """Rewrite `optimizer.step()` to `scaler.step(optimizer)`, with the scaler's update where it has none."""
     code = context.code
     call = context.call_at(context.finding.span)
-    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
-        return
-    function = code.function(call)
+    statement = code.statement(call) if call is not None else None
+    function = code.function(call) if call is not None else code.tree
     scalers = {name for name, _, _ in _calls(function, "scale")}
-    statement = code.statement(call)
-    if len(scalers) != 1 or call.args or call.keywords or statement is None:
+    match call:
+        case ast.Call(func=ast.Attribute(value=optimizer, attr="step"), args=[], keywords=[]) if len(scalers) == 1:
+            (scaler,) = scalers
+        case _:
+            return
+    if statement is None:
         return
-    (scaler,) = scalers
-    stepped = f"{scaler}.step({code.segment(call.func.value)})"
+    stepped = f"{scaler}.step({code.segment(optimizer)})"
     changes = [code.replace(call, stepped)]
     if not any(name == scaler for name in _updated(walk(function))):
         nodes = (node for each in {code, *context.codes.values()} for node in ast.walk(each.tree))
@@ -85,9 +79,6 @@ def _updated(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield name
 
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
 def _targets(context: Context) -> list[ast.stmt]:
     """Return the statements that read the gradients, or call what does: first the one in the block of the backward,
     then each as it is, since with accumulation it stands in the block of the step.
@@ -99,7 +90,7 @@ def _targets(context: Context) -> list[ast.stmt]:
     found = [statement for span in spans if (statement := code.statement_at(span)) is not None]
     for statement in found:
         pair = code.same_block(backward, statement) if backward is not None else None
-        if pair is not None and pair[0] is not pair[1] and not isinstance(pair[1], _DEFINITIONS):
+        if pair is not None and pair[0] is not pair[1] and not isinstance(pair[1], DEFINITIONS):
             return list(dict.fromkeys([pair[1], *found]))
     return found
 
@@ -111,12 +102,6 @@ def _calls(function: ast.AST, method: str) -> Iterator[tuple[str, str, ast.Call]
             name, argument = dotted(node.func.value), dotted(node.args[0]) if node.args else None
             if name is not None and (argument is not None or method == "scale"):
                 yield name, argument or "", node
-
-
-def _beside(code: Code, target: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a call runs exactly where a statement of its block runs."""
-    pair = code.same_block(target, call)
-    return pair is not None and pair[0] is target and isinstance(pair[1], (ast.Expr, ast.Assign))
 
 
 STRATEGIES: tuple[Strategy, ...] = (unscale_first, step_by_scaler)

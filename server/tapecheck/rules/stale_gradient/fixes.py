@@ -70,7 +70,7 @@ def _before(code: Code, backward: Backward, lines: Sequence[str], group: str) ->
 def _after(code: Code, step: Step, line: str) -> Iterator[Candidate]:
     for span in frames(step.at):
         statement = code.statement_at(span)
-        if statement is None or not steps_here(code, statement, span):
+        if statement is None or not steps_here(statement, span):
             continue
         change = code.insert_after(statement, [line])
         if change is not None:

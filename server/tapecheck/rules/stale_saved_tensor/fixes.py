@@ -123,12 +123,18 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
         alone = replaced_alone(context, statement, target) and keeps_type(context, call)
         title = f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`"
         yield _new_tensor(context, title, [code.replace(call, text)], alone)
-    elif isinstance(target, ast.Name if of_module else (ast.Name, ast.Attribute)) and root_name(target) is not None:
-        if (target is not call.func.value or not of_module) and _takes_the_place(code, change, statement, target):
-            name = code.segment(target)
-            alone = held_alone(context, statement, target) and keeps_type(context, call)
-            edit = code.replace(statement, f"{name} = {text}")
-            yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
+    elif of_module and not call.args:
+        return
+    elif _is_assignable(target, of_module) and _takes_the_place(code, change, statement, target):
+        name = code.segment(target)
+        alone = held_alone(context, statement, target) and keeps_type(context, call)
+        edit = code.replace(statement, f"{name} = {text}")
+        yield _new_tensor(context, f"Compute `{name}` out of place", [edit], alone)
+
+
+def _is_assignable(target: ast.expr, given: bool) -> bool:
+    """Return whether what is changed has a name that another tensor can get: one of its own where it is `given`."""
+    return isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and not given and bool(root_name(target)))
 
 
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
@@ -300,7 +306,7 @@ def change_copy(context: Context) -> Iterator[Candidate]:
         statement = code.statement_at(change.at.span) if change is not None and change.optimizer is None else None
         if statement is None:
             continue
-        for changed in _changed_values(code, statement):
+        for changed in _changed_values(statement):
             written = changed
             while isinstance(written, ast.Subscript):
                 written = written.value
@@ -345,7 +351,7 @@ def leave_out(context: Context) -> Iterator[Candidate]:
     code = context.code
     for change in _changes(context):
         statement = code.statement_at(change.at.span)
-        values = _changed_values(code, statement) if statement is not None else []
+        values = _changed_values(statement) if statement is not None else []
         value = values[0] if len(values) == 1 else None
         if statement is None or not isinstance(value, ast.Name):
             continue
@@ -383,7 +389,7 @@ def _computes(store: ast.stmt) -> bool:
     return isinstance(value, (ast.BinOp, ast.UnaryOp))
 
 
-def _changed_values(code: Code, statement: ast.stmt) -> list[ast.expr]:
+def _changed_values(statement: ast.stmt) -> list[ast.expr]:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed))):
             return [changed]
@@ -391,7 +397,7 @@ def _changed_values(code: Code, statement: ast.stmt) -> list[ast.expr]:
 
 
 def _changed_text(code: Code, statement: ast.stmt) -> str:
-    values = _changed_values(code, statement)
+    values = _changed_values(statement)
     return f"`{code.segment(values[0])}`" if values else "it"
 
 

@@ -9,7 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import is_literal, of_kind
+from tapecheck.source.nodes import is_literal, method_called, of_kind
 from tapecheck.tape import Span
 
 
@@ -19,28 +19,23 @@ def register(context: Context) -> Iterator[Candidate]:
     if lacking is None or lacking.kind != "unregistered":
         return
     for span in _made(lacking):
-        made = code.expression_at(span)
-        statement = code.statement_at(span)
-        if not isinstance(made, ast.Call) or statement is None:
+        made, statement = context.call_at(span), code.statement_at(span)
+        if made is None or statement is None:
             continue
-        kind = "Parameter" if _is_tensor(made) or (dotted(made.func) or "").endswith("Parameter") else "Module"
         assigned = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        value = assigned if isinstance(assigned, _PLAIN) else _filled(code, statement)
         if assigned is made and _is_tensor(made):
             yield from _as_parameter(code, made)
-            continue
-        value: ast.expr | None = assigned if isinstance(assigned, _PLAIN) else None
-        if value is None:
-            value = _filled(code, statement)
-        if value is None:
-            continue
-        wrapper = f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
-        empty = isinstance(value, (ast.List, ast.Dict)) and not code.segment(value).strip("[]{} \n")
-        yield Candidate(
-            f"Register them: `{wrapper}`",
-            f"{EFFECT} `.to()` and `state_dict()` know them, too.",
-            [code.replace(value, f"{wrapper}({'' if empty else code.segment(value)})")],
-            group="register",
-        )
+        elif value is not None:
+            kind = "Module" if _is_module(made) and not _is_tensor(made) else "Parameter"
+            wrapper = f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
+            empty = isinstance(value, (ast.List, ast.Dict)) and not code.segment(value).strip("[]{} \n")
+            yield Candidate(
+                f"Register them: `{wrapper}`",
+                f"{EFFECT} `.to()` and `state_dict()` know them, too.",
+                [code.replace(value, f"{wrapper}({'' if empty else code.segment(value)})")],
+                group="register",
+            )
 
 
 def hand_over(context: Context) -> Iterator[Candidate]:
@@ -129,6 +124,7 @@ def _whole_module(
 
 
 _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+_FILLING = ("append", "extend", "insert", "update")
 
 
 def _as_parameter(code: Code, made: ast.Call) -> Iterator[Candidate]:
@@ -155,33 +151,21 @@ def _is_module(value: ast.expr) -> bool:
 
 def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     """Return the empty container that a statement fills: `self.layers = []` above `self.layers.append(...)`."""
-    names: set[str] = set()
-    for node in of_kind(statement, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("append", "extend", "insert", "update"):
-                names.add(dotted(node.func.value) or "")
-    for target in targets(statement):
-        if isinstance(target, ast.Subscript):
-            names.add(dotted(target.value) or "")
-    scope = code.owner(statement) or code.tree
-    for store in of_kind(scope, ast.Assign):
-        if isinstance(store.value, _PLAIN):
-            if any(dotted(target) in names for target in store.targets):
-                return store.value
-    return None
+    methods = (node.func for node in of_kind(statement, ast.Call) if method_called(node) in _FILLING)
+    filled = [one.value for one in methods if isinstance(one, ast.Attribute)]
+    filled += [one.value for one in targets(statement) if isinstance(one, ast.Subscript)]
+    names = set(map(dotted, filled)) - {None}
+    plain = (one for one in of_kind(code.owner(statement) or code.tree, ast.Assign) if isinstance(one.value, _PLAIN))
+    return next((one.value for one in plain if names.intersection(map(dotted, one.targets))), None)
 
 
 def _nn(code: Code) -> str:
     """Return what the file calls `torch.nn`."""
     for node in ast.walk(code.tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "torch":
-            for alias in node.names:
-                if alias.name == "nn":
-                    return alias.asname or "nn"
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name == "torch.nn":
-                    return alias.asname or "torch.nn"
+        wanted = "torch.nn" if isinstance(node, ast.Import) else "nn" if getattr(node, "module", "") == "torch" else ""
+        for alias in node.names if wanted and isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+            if alias.name == wanted:
+                return alias.asname or wanted
     return "torch.nn"
 
 
