@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import accumulate
@@ -94,6 +94,12 @@ def changes_of(text: str, edits: Iterable[Edit]) -> list[Change]:
     """Return edits as changes of a text, in the same order."""
     index = TextIndex(text)
     return [Change(*index.range(edit.span), edit.content) for edit in edits]
+
+
+def edits_of(file: str, text: str, changes: Iterable[Change]) -> Iterator[Edit]:
+    """Yield changes of a text as edits of a file, in the same order."""
+    index = TextIndex(text)
+    return (Edit(index.span(file, change.start, change.end), change.content) for change in changes)
 
 
 def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:

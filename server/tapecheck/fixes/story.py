@@ -298,13 +298,10 @@ class _Told:
             before = [one for one in ledger.traversals.values() if self._marks[one.backward.id][0] <= place]
             first = _ran_over(before, second, spoiled, reached)
         elif first is not None:
-            place, newest = self._marks[first.id]
-            executed = ledger.traversals[first.id].executed.keys() & ledger.nodes.keys()
-            spoiled = {number for number in executed if ledger.nodes[number].keeps != "no"} & reached
+            newest, spoiled = self._marks[first.id][1], _walked_saving(ledger, first) & reached
         else:
             return None
-        if first is not None:
-            place = self._marks[first.id][0]
+        place = self._marks[first.id][0] if first is not None else place
         walked = set(ledger.traversals[first.id].executed) if first is not None else set()
         return Collision(
             self._tape, ledger, second, index, first, place, newest, problem, change, walked, reached, spoiled,
@@ -321,6 +318,12 @@ def _spoiler(ledger: Ledger, traversal: Traversal) -> Backward | None:
         return problem.freed_by
     numbers = [number for numbers in traversal.retraversed.values() for number in numbers]
     return ledger.traversals[max(numbers)].backward if numbers else None
+
+
+def _walked_saving(ledger: Ledger, backward: Backward) -> set[int]:
+    """Return the nodes that a backward ran over and that keep something for it."""
+    executed = ledger.traversals[backward.id].executed.keys() & ledger.nodes.keys()
+    return {number for number in executed if ledger.nodes[number].keeps != "no"}
 
 
 def _ran_over(

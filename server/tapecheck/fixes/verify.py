@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tapecheck.fixes.analysed import Analysed, Changes
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code, targets
-from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, TextIndex, apply, settle
+from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, MovedLines, apply, edits_of, settle
 from tapecheck.fixes.overloaded import sees_store
 from tapecheck.fixes.part import Part
 from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
@@ -124,12 +124,11 @@ class Verifier:
             return None
         self._tried.add(tried)
         trial = self._try(tried, sources)
-        lost = trial.where._untrained(trial.after, trial.lines) if trial is not None else None
-        skips = not self.finding.certain
-        if trial is None or lost is None:
+        if trial is None:
             return None
         where, edited, after, lines = trial
-        if candidate.acts and not all(_acts(after, one, skips) for one in edited):
+        lost, skips = where._untrained(after, lines), not self.finding.certain
+        if lost is None or (candidate.acts and not all(_acts(after, one, skips) for one in edited)):
             return None
         if not where._holds(after, lines):
             self._behind += where._brought_to_light(after, lines)
@@ -138,11 +137,7 @@ class Verifier:
         if hidden:
             self.hides.append((candidate, self._as_found(hidden[0])))
             return None
-        edits = tuple(
-            Edit(TextIndex(sources[path].text).span(path, change.start, change.end), change.content)
-            for path, changes in tried
-            for change in changes
-        )
+        edits = tuple(edit for path, changes in tried for edit in edits_of(path, sources[path].text, changes))
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
         return self._held(candidate, edits, names, lost, where._wasted(after, lines), self._to_check(after, edited))
 

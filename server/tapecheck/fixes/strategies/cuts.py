@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
@@ -49,8 +49,8 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
         yield from _leaf_and_cut(context)
         return
     code, cuts = context.code, blamed_cuts(context)
-    places = [frame for cut in cuts for frame in frames(cut.at)]
-    choices = [ways_out(code, cut, places) for cut in cuts]
+    around = [frame for cut in cuts for frame in frames(cut.at)]
+    choices = [ways_out(code, cut, around) for cut in cuts]
     raises = context.finding.code == BackwardWithoutGraph.code
     safe, effect = _kept_computing(context, cuts, choices), effect_of(raises)
     if safe and not _only_torch_reads(context, cuts):
@@ -63,12 +63,11 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     together = list(_all_taken_out(context, cuts, choices, safe, effect))
     # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
     yield from (*together, *alone) if raises else (*alone, *together)
-    if len(cuts) < len(all_cuts(context)):
-        return
-    labelled = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
-    for span, group in labelled if cuts else [*labelled, (context.finding.span, "")]:
-        for way in _ways_at(code, span):
-            yield Candidate(f"Take the cut on line {span.line} out", effect, way, safe, group)
+    if len(cuts) == len(all_cuts(context)):
+        places = [(label.span, f"cut {label.span.line}") for label in context.labels("cut")]
+        for span, group in places if cuts else [*places, (context.finding.span, "")]:
+            for way in _ways_at(code, span):
+                yield Candidate(f"Take the cut on line {span.line} out", effect, way, safe, group)
 
 
 def _kept_computing(context: Context, cuts: list[Cut], choices: list[list[list[Change]]]) -> bool:
@@ -282,18 +281,25 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
     """Yield the cuts of a tape that the finding is about, those the value came through first."""
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
     of_root = context.finding.code == BackwardWithoutGraph.code
-    if of_root:
-        roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
-        wanted = [number for root in roots if root.graph != "yes" for number in root.cuts]
-    else:
-        places = {label.span.line for label in context.labels("cut")}
-        wanted = [cut.id for cut in known.values() if lies_in(cut.at, context.finding.span)]
-        wanted += [cut.id for cut in known.values() if cut.at.line in places]
+    wanted = _cuts_of_root(context, tape) if of_root else _cuts_here(context, known.values())
     while wanted:
         cut = known.pop(wanted.pop(0), None)
         if cut is not None:
             yield cut
             wanted.extend(cut.sources if of_root else ())
+
+
+def _cuts_of_root(context: Context, tape: Tape) -> list[int]:
+    """Return the cuts that the roots without a graph came through last."""
+    roots = [root for other, backward in context.backwards_here() if other is tape for root in backward.roots]
+    return [number for root in roots if root.graph != "yes" for number in root.cuts]
+
+
+def _cuts_here(context: Context, cuts: Collection[Cut]) -> list[int]:
+    """Return those of some cuts that happen at the finding, then those on a line that it names."""
+    places = {label.span.line for label in context.labels("cut")}
+    here = [cut.id for cut in cuts if lies_in(cut.at, context.finding.span)]
+    return here + [cut.id for cut in cuts if cut.at.line in places]
 
 
 def ways_out(code: Code, cut: Cut, places: Sequence[Span] = ()) -> list[list[Change]]:

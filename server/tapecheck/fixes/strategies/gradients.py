@@ -23,9 +23,8 @@ def steps_here(statement: ast.stmt, span: Span) -> bool:
 
 def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     """Move the step that lacks the gradients, or the clearing, so that the step has them; or take the clearing out."""
-    code, facts = context.code, context.finding.facts
-    early = isinstance(facts, GradientCutFacts) and facts.how == "cleared"
-    cleared = facts.cleared if isinstance(facts, GradientDiscardedFacts) else context.finding.span if early else None
+    code = context.code
+    cleared, backwards = _cleared(context)
     statement = code.statement_at(cleared) if cleared is not None else None
     if statement is None:
         return
@@ -33,10 +32,9 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     gone, lines = code.delete(clearing), code.lines_of(clearing)
     if gone is None or lines is None:
         return
-    backwards = _filling(context) if early else []
     places = ((code.statement_at(label.span), label.span) for label in context.labels("step"))
     steps = [step for step, span in places if step is not None and steps_here(step, span)]
-    for backward in (*backwards, *(backward for _, backward in context.backwards_here()))[:1]:
+    for backward in backwards[:1]:
         yield from _moved(code, clearing, steps, backward, gone, lines)
     for step in steps:
         change = code.insert_after(step, lines)
@@ -44,6 +42,17 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
             yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
     if context.labels("step"):
         yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+def _cleared(context: Context) -> tuple[Span | None, list[Backward]]:
+    """Return where gradients are cleared that a step lacks, and the backward calls that fill them."""
+    facts, backwards = context.finding.facts, [backward for _, backward in context.backwards_here()]
+    if isinstance(facts, GradientDiscardedFacts):
+        return facts.cleared, backwards
+    if not isinstance(facts, GradientCutFacts) or facts.how != "cleared":
+        return None, []
+    filling = {label.span for label in context.labels("path")}
+    return context.finding.span, [one for one in context.events(Backward) if one.at.span in filling] or backwards
 
 
 def clip_in_between(context: Context) -> Iterator[Candidate]:
@@ -88,12 +97,6 @@ def _moved(
         change = code.insert_before(place, lines) if place is not None else None
         if place is not None and change is not None:
             yield Candidate(f"Clear before the backward (line {place.lineno})", _LATER, [gone, change], group="moved")
-
-
-def _filling(context: Context) -> list[Backward]:
-    """Return the backward calls whose gradients a clearing throws away."""
-    filling = {label.span for label in context.labels("path")}
-    return [event for event in context.events(Backward) if event.at.span in filling]
 
 
 def _earlier_in_block(code: Code, clearing: ast.stmt, backward: ast.stmt) -> ast.stmt | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from tapecheck.fixes import rewrite
@@ -254,17 +254,15 @@ def building_statements(code: Code, collision: Collision) -> list[ast.stmt] | No
     if any("__init__" in node.at.function for node in wanted):
         # What a constructor computes is part of the object: building the object anew would be another program.
         return None
-    ways = [list(code.statements(node.at)) for node in wanted]
     second = code.statement_at(collision.second.at.span)
-    if not all(ways) or second is None:
+    outermost = [[*code.statements(node.at)][-1:] for node in wanted]
+    if not all(outermost) or second is None:
         return None
     # All in the block of the outermost call, or else in that of the function that both run in.
-    found = _of_one_block(code, [way[-1] for way in ways])
+    found = _of_one_block(code, [way[0] for way in outermost])
     # A call that runs the second backward as well is around both, not before it.
     if not _can_move(found) or any(one in found for one in code.statements(collision.second.at)):
-        function = code.function(second)
-        inner = [next((one for one in way if code.function(one) is function), None) for way in ways]
-        found = _of_one_block(code, [one for one in inner if one is not None]) if None not in inner else []
+        found = _of_one_block(code, [code.statement_in(code.function(second), node.at) for node in wanted])
     return found if _can_move(found) else None
 
 
@@ -272,10 +270,11 @@ def _can_move(statements: list[ast.stmt]) -> bool:
     return 0 < len(statements) <= MOST_STATEMENTS and all(isinstance(one, ast.Assign) for one in statements)
 
 
-def _of_one_block(code: Code, statements: list[ast.stmt]) -> list[ast.stmt]:
-    """Return some statements in order, each once; none where they stand in several blocks."""
-    same = all(code.block(one) is code.block(statements[0]) for one in statements)
-    return sorted(dict.fromkeys(statements), key=lambda one: one.lineno) if same else []
+def _of_one_block(code: Code, statements: Sequence[ast.stmt | None]) -> list[ast.stmt]:
+    """Return some statements in order, each once; none where one is missing, or they stand in several blocks."""
+    found = [one for one in dict.fromkeys(statements) if one is not None]
+    same = None not in statements and all(code.block(one) is code.block(found[0]) for one in found)
+    return sorted(found, key=lambda one: one.lineno) if same else []
 
 
 def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:

@@ -88,26 +88,26 @@ def _summed(context: Context, collision: Collision, one: ast.Call, other: ast.Ca
     if pair is None:
         return None
     between = code.between(*pair)
-    calls = {each: expression_of(each) for each in (pair[0], *between, pair[1])}
-    losses = {each: loss for each, call in calls.items() if (loss := loss_of(call, one)) is not None}
-    last = next(reversed(losses), pair[1])
-    call, texts = calls[last], [code.segment(loss) for loss in losses.values()]
-    if len(losses) < 2 or len(set(texts)) < len(texts) or not isinstance(call, ast.Call):
+    losses = {each: loss_of(expression_of(each), one) for each in (pair[0], *between, pair[1])}
+    summed = [(each, loss) for each, loss in losses.items() if loss is not None]
+    texts = [code.segment(loss) for _, loss in summed]
+    if len(summed) < 2 or len(set(texts)) < len(texts):
         return None
-    if any(stored_between(code, statement, last, loss) for statement, loss in losses.items()):
+    *early, (last, loss) = summed
+    call = expression_of(last)
+    if not isinstance(call, ast.Call) or any(stored_between(code, each, last, loss) for each, loss in summed):
         return None
-    new = with_loss(code, call, losses[last], " + ".join(map(operand_of, texts)))
-    deletions = code.delete_all(statement for statement in losses if statement is not last)
+    new = with_loss(code, call, loss, " + ".join(map(operand_of, texts)))
+    deletions = code.delete_all(statement for statement, _ in early)
     if new is None or deletions is None:
         return None
     total = " + ".join(texts)
     listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
-    others = [statement for statement in between if statement not in losses]
-    # Computed before the backwards that were above them, and behind what stands between.
-    early = [loss for statement, loss in losses.items() if statement is not last]
+    others = [statement for statement in between if losses[statement] is None]
     alone = _is_own(collision, one, other) and _unnoticed(context, collision, others)
-    alone = alone and gradients_unseen(context, map(_computing, losses.values()))
-    alone = alone and (not others or all(isinstance(loss, ast.Name) for loss in early))
+    # Computed before the backwards that were above them, and behind what stands between.
+    alone = alone and gradients_unseen(context, [_computing(loss) for _, loss in summed])
+    alone = alone and (not others or all(isinstance(loss, ast.Name) for _, loss in early))
     effect = _SAME if alone else _CHECK
     return Candidate(f"Run one backward over {listing}", effect, [new, *deletions], safe=context.stops and alone)
 

@@ -62,8 +62,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
     for value, holder in _stored(statement, context):
         if holder is not None and _differentiated(code, statement, holder):
             # Gradients are taken with respect to it: without requires_grad there would be none.
-            for change in appended(code, value, ".detach().requires_grad_(True)"):
-                yield Candidate(f"Make `{holder}` a new leaf each time: {_NO_EARLIER}", _LEAF, [change], group="store")
+            yield from _new_leaf(code, value, holder, "store")
             continue
         parts = _parts(context, value, holder)
         logged = holder is not None and _only_logged(code, statement, holder)
@@ -71,14 +70,17 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             # A number does not change with the tensor that it is of; a sum is a value of its own.
             summed = part is not value or isinstance(statement, ast.AugAssign)
             yield from _as_number(context, statement, part, summed, doubt)
-        ways = [(_short(code, part), _detached(code, part)) for part in parts]
-        if len(parts) > 1:
-            ways.append(("the values", [change for _, changes in ways for change in changes]))
-        if value not in parts:
-            ways.append((_short(code, value), _detached(code, value)))
-        for what, changes in ways:
+        for what, changes in _ways_to_detach(code, value, parts):
             if changes:
                 yield Candidate(f"Store {what} detached", _SAME, changes, alone, "store", doubt=doubt)
+
+
+def _ways_to_detach(code: Code, value: ast.expr, parts: list[ast.expr]) -> list[tuple[str, list[Change]]]:
+    """Return what detaches each part of a value, all of them, or the value as a whole, each with its name."""
+    each = [(_short(code, part), _detached(code, part)) for part in parts]
+    together = [("the values", [change for _, changes in each for change in changes])] if len(parts) > 1 else []
+    whole = [(_short(code, value), _detached(code, value))] if value not in parts else []
+    return [*each, *together, *whole]
 
 
 def _shared_with_unknown_code(context: Context) -> bool:
@@ -211,9 +213,17 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
                     [change],
                     fallback=True,
                 )
-    for change in appended(code, statement.value, ".detach().requires_grad_(True)"):
-        name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
-        yield Candidate(f"Make `{name}` a new leaf each time: {_NO_EARLIER}", _LEAF, [change], fallback=True)
+    name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
+    yield from _new_leaf(code, statement.value, name, "")
+
+
+def _new_leaf(code: Code, value: ast.expr, name: str, group: str) -> Iterator[Candidate]:
+    """Yield a store of a value without its graph, which requires grad again; without a group where nothing else has
+    held.
+    """
+    for change in appended(code, value, ".detach().requires_grad_(True)"):
+        title = f"Make `{name}` a new leaf each time: {_NO_EARLIER}"
+        yield Candidate(title, _LEAF, [change], group=group, fallback=not group)
 
 
 def _handed_over(code: Code, reading: Reading, stored: Span) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -281,12 +291,15 @@ def _stored(statement: ast.stmt, context: Context, everything: bool = False) -> 
             held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
             return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
     low, high = context.place.line, context.place.end_line
-    calls = (node for node in of_kind(statement, ast.Call) if low <= last_line(node) and node.lineno <= high)
-    return [
-        (call.args[-1], dotted(call.func.value))
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _STORING and call.args
-    ]
+    calls = [node for node in of_kind(statement, ast.Call) if low <= last_line(node) and node.lineno <= high]
+    return [put for call in calls for put in _put_by(call)]
+
+
+def _put_by(call: ast.Call) -> list[tuple[ast.expr, str | None]]:
+    """Return what a call puts into a container, with the name of that: `losses.append(loss)`."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _STORING and call.args:
+        return [(call.args[-1], dotted(call.func.value))]
+    return []
 
 
 def _parts(context: Context, value: ast.expr, holder: str | None) -> list[ast.expr]:
@@ -365,8 +378,7 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
     """Return whether a holder starts as a plain number and is only reckoned with, formatted or printed."""
     function = code.function(statement)
     scope = (code.owner(statement) or function) if holder.startswith("self.") else function
-    starts = [store for store in of_kind(scope, ast.Assign) if holder in map(dotted, _flat(store))]
-    if not starts or not all(_is_number(store, holder) for store in starts if store is not statement):
+    if not _starts_as_number(scope, statement, holder):
         return False
     attribute = holder.rsplit(".", 1)[-1]
     whole = code.tree if holder != attribute else scope
@@ -376,6 +388,12 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
         return False
     handed = (part for node in ast.walk(whole) if node is not statement for part in _handed_on(code, node))
     return not any(last_part(read) in names for part in handed for read in reads(part))
+
+
+def _starts_as_number(scope: ast.AST, statement: ast.stmt, holder: str) -> bool:
+    """Return whether a holder is set to numbers alone, but by a statement."""
+    starts = [store for store in of_kind(scope, ast.Assign) if holder in map(dotted, _flat(store))]
+    return bool(starts) and all(_is_number(store, holder) for store in starts if store is not statement)
 
 
 def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:

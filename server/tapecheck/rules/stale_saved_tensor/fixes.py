@@ -26,6 +26,7 @@ from tapecheck.source.nodes import (
     is_literal,
     is_read,
     last_name,
+    method_called,
     of_kind,
     passed,
     written_argument,
@@ -105,16 +106,20 @@ def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: a
 
 
 def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Iterator[Candidate]:
+    """Yield a call without its `inplace=True`, or `x.relu()` for `x.relu_()`."""
     code = context.code
     removed = remove_argument(code, call, "inplace", _inplace_position(call))
     statement = code.statement(call)
     if removed is not None and _is_true(call):
         alone = statement is not None and bool(call.args) and replaced_alone(context, statement, call.args[0])
         yield _new_tensor(context, f"Drop `inplace=True` (line {call.lineno})", [removed], alone)
-    if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_") or call.func.attr in ONLY_IN_PLACE:
-        return
-    text = rewrite.tried(rewrite.method_out_of_place, code.segment(call))
-    if text is None or statement is None:
+    if statement is not None and method_called(call) not in ONLY_IN_PLACE:
+        yield from _method_out_of_place(context, change, call, statement)
+
+
+def _method_out_of_place(context: Context, change: InPlace, call: ast.Call, statement: ast.stmt) -> Iterator[Candidate]:
+    code, text = context.code, rewrite.tried(rewrite.method_out_of_place, context.code.segment(call))
+    if text is None or not isinstance(call.func, ast.Attribute):
         return
     # `F.relu_(x)`: its argument is what changes.
     of_module = id_of(call.func.value) in code.imported()
