@@ -168,7 +168,7 @@ def _doubts(problem: Problem, run: Run, reading: Reading) -> Iterator[str]:
         yield f"whether `{problem.saved.name}` is saved is not known"
     if change is not None and change.bumps == "may":
         yield f"whether line {change.at.line} changes the tensor is not known"
-    reached = reading.ledger.ancestry([root.node for root in run.backward.roots if root.node is not None])
+    reached = reading.ledger.ancestry(run.backward.root_nodes)
     parts = (reading.ledger.nodes.get(number) for number in sorted(reached))
     part = next((part for part in parts if part is not None and part.linked == "may"), None)
     if part is not None:

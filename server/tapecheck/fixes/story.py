@@ -106,11 +106,6 @@ class Collision:
             (node, source) for node, source in edges if source in self.ledger.nodes and self.leads_to_spoiled(source)
         ]
 
-    @property
-    def roots(self) -> list[int]:
-        """Return the nodes that the second backward starts from."""
-        return [root.node for root in self.second.roots if root.node is not None]
-
     def names(self, node: int) -> set[str]:
         """Return the names a node's tensor had, as they were written where they were bound."""
         bound = {bind.name for bind in self.binds.get(node, ())}
@@ -152,7 +147,7 @@ class Collision:
         """Return whether the second backward also reaches what these nodes were computed from by ways around them."""
         leaves = self.leaves(sources)
         seen = set(sources)
-        stack = list(self.roots)
+        stack = self.second.root_nodes
         while stack:
             number = stack.pop()
             if number in seen:
@@ -181,7 +176,7 @@ class Collision:
 
         Leaves of another optimizer among them learn from the second backward, whatever has stepped.
         """
-        own = self.leaves(self.roots) - shared
+        own = self.leaves(self.second.root_nodes) - shared
         stepped = self.stepped_between()
         if not any(shared & known and not own & known for known in stepped):
             return False
@@ -289,7 +284,7 @@ class _Told:
     def collide(self, index: int, traversal: Traversal) -> Collision | None:
         """Return what the backward that came last runs into."""
         ledger, second, problem = self._ledger, traversal.backward, traversal.problem
-        reached = set(ledger.ancestry([root.node for root in second.roots if root.node is not None]))
+        reached = set(ledger.ancestry(second.root_nodes))
         change = problem.changed_by if problem is not None and problem.kind == "stale" else None
         first = _spoiler(ledger, traversal)
         if change is not None:

@@ -59,7 +59,7 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
     first = runs[0]
     # A backward that fails half way was to walk all of it.
-    reached = reading.ledger.ancestry([root.node for root in first.backward.roots if root.node is not None])
+    reached = reading.ledger.ancestry(first.backward.root_nodes)
     sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
     spans = tuple(dict.fromkeys(one for site in sites if (one := telling.near(site, span.line)) is not None))
     if failing:

@@ -338,13 +338,13 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
     if failed is None or failed.backward.inputs is None:
         return None
     ledger = story.reading.ledger
-    graph = ledger.ancestry(root.node for root in failed.backward.roots if root.node is not None)
+    graph = ledger.ancestry(failed.backward.root_nodes)
     missing = [number for number in failed.backward.inputs if number not in graph]
     for earlier in reversed(story.reading.runs[: story.reading.runs.index(failed)]):
         backward = earlier.backward
         if backward.call != "grad" or backward.create != "no" or not backward.inputs:
             continue
-        behind = ledger.ancestry(root.node for root in backward.roots if root.node is not None)
+        behind = ledger.ancestry(backward.root_nodes)
         through = [number for number in missing if number in behind and number not in backward.inputs]
         if not through or not _stepped(story, graph, backward.inputs):
             continue

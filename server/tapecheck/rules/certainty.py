@@ -354,7 +354,7 @@ def _chain(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
         if isinstance(event, (Node, Leaf)):
             found.add(event.id)
         elif isinstance(event, Backward):
-            found.update(root.node for root in event.roots if root.node is not None)
+            found.update(event.root_nodes)
         elif isinstance(event, Optimizer):
             found.update(event.params)
         elif isinstance(event, (Hold, Cut)):

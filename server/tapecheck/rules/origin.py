@@ -79,7 +79,7 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
     `other` is the earlier backward that ran through the node too, None where there was none, `change` what made the
     node's saved tensor stale.
     """
-    roots = [root.node for root in run.backward.roots if root.node is not None]
+    roots = run.backward.root_nodes
     way = reading.path(roots, node.id)
     # What an earlier iteration made since then may well be meant: losses added up over a window.
     since = reading.built_since(change) if change is not None else 0
@@ -113,7 +113,7 @@ def _carried(
     source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
     together: tuple[str, ...] = ()
     if loop is not None and other is not None and name and not several:
-        roots = [root.node for root in run.backward.roots if root.node is not None]
+        roots = run.backward.root_nodes
         together = _kept_together(reading, roots, loop, iteration, run, other)
     together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
     told = loop.event.at if loop is not None and _needs_telling(loop.event.at, at, run) else None

@@ -454,7 +454,7 @@ class Reading:
 
     def constants_of(self, run: Run) -> set[int]:
         """Return the cuts behind which a backward does not go: it takes what was cut off for a constant."""
-        roots = [root.node for root in run.backward.roots if root.node is not None]
+        roots = run.backward.root_nodes
         nodes = self.graph_nodes(self.ledger.ancestry(roots))
         return {cut for node in nodes for cut in self.ledger.nodes[node].cuts}
 
@@ -769,7 +769,7 @@ def _chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | None:
 def _adds_up(reading: Reading, chain: Chain) -> bool:
     """Return whether each backward starts from a sum of which the one before it started from a part."""
     for before, run in itertools.pairwise(chain.runs):
-        reached = [root.node for root in run.backward.roots if root.node is not None]
+        reached = run.backward.root_nodes
         for number in reached:
             event = reading.ledger.nodes.get(number)
             if event is not None and plain(event.op) in SUMS:

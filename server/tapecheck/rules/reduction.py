@@ -290,7 +290,7 @@ class Reductions:
         """Return the parameters that several backwards within one come to, before some other parameter is ready."""
         if not checkpoints:
             return set()
-        outside, _ = self._outside([root.node for root in run.backward.roots if root.node is not None])
+        outside, _ = self._outside(run.backward.root_nodes)
         times = Counter(leaf for node in checkpoints for leaf in self._inside(node) & certain)
         times.update(outside & certain)
         several = {leaf for leaf, count in times.items() if count > 1}

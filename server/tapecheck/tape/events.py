@@ -247,6 +247,11 @@ class Backward:
     thread: str = ""
     open: bool = False
 
+    @property
+    def root_nodes(self) -> list[int]:
+        """Return the nodes of the roots that have a graph."""
+        return [root.node for root in self.roots if root.node is not None]
+
 
 @built_directly
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ class Ledger:
         if without_graph is not None:
             traversal.problem = Problem("no-graph", "yes", root=without_graph)
             return traversal
-        roots = [root.node for root in backward.roots if root.node is not None]
+        roots = backward.root_nodes
         reached = self.ancestry(roots)
         wanted = set(backward.inputs or ())
         if wanted and backward.call == "grad" and not backward.allow_unused:

@@ -406,7 +406,7 @@ class Autograd:
         if event.allow_unused and number is not None and number not in traversal.executed:
             return world.graph.data("grad") if materialize else None
         # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
-        roots = tuple(root.node for root in event.roots if root.node is not None)
+        roots = tuple(event.root_nodes)
         if number in graphs:
             return self._gradient_value(graphs[number], event.create)
         if creates and any(root.graph == "may" for root in event.roots):
@@ -553,7 +553,7 @@ class Autograd:
         self, event: Backward, traversal: Traversal, inputs: list[Value] | None, starts: list[Value], at: ast.AST
     ) -> None:
         world = self.world
-        roots = tuple(root.node for root in event.roots if root.node is not None)
+        roots = tuple(event.root_nodes)
         cut: list[int] = []
         limit = None if inputs is None else {tensor.node for tensor in only_tensors(inputs)}
         create = event.create != "no"

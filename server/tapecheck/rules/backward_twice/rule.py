@@ -165,7 +165,7 @@ def _needs_no_gradient(reading: Reading, freeing: Run, run: Run, step: Step | No
         return []
     leaves, own, nodes = reading.ledger.leaves.keys(), set(optimizer.params), reading.ledger.nodes
     freed = freeing.traversal.executed
-    queue = [root.node for root in run.backward.roots if root.node is not None]
+    queue = run.backward.root_nodes
     seen, shared = set(queue), list[int]()
     for number in queue:
         if number in nodes and number in freed:
@@ -291,7 +291,7 @@ def _help_losses(reading: Reading, freeing: Run, run: Run, step: Step | None, wh
 
 def _is_part(reading: Reading, first: Run, second: Run) -> bool:
     """Return whether what one backward starts from is computed of what another one starts from: a sum of losses."""
-    behind = reading.ledger.ancestry(root.node for root in second.backward.roots if root.node is not None)
+    behind = reading.ledger.ancestry(second.backward.root_nodes)
     starts = [root.node for root in first.backward.roots]
     return bool(starts) and all(node in behind for node in starts)
 
@@ -327,7 +327,7 @@ def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
 
 def _stepped_on(reading: Reading, run: Run) -> bool:
     """Return whether an optimizer has changed a tensor that the graph of a failing backward saved."""
-    roots = [root.node for root in run.backward.roots if root.node is not None]
+    roots = run.backward.root_nodes
     for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
         for saved in reading.ledger.nodes[number].saved:
             changes = reading.ledger.changes.get(saved.storage, [])[saved.version :]

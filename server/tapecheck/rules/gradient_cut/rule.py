@@ -309,7 +309,7 @@ def _is_zeros(reading: Reading, leaf: int, moment: Moment) -> bool:
 def _left_by(reading: Reading, run: Run, ending: Mapping[int, set[int]]) -> set[int]:
     """Return the leaves of a backward that it comes to only from nodes which are `ending` the way to them."""
     nodes, executed = reading.ledger.nodes, run.traversal.executed
-    seen = {root.node for root in run.backward.roots if root.node is not None}
+    seen = set(run.backward.root_nodes)
     stack = list(seen)
     while stack:
         number = stack.pop()

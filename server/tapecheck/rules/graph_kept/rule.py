@@ -670,7 +670,7 @@ def _beside_the_inputs(reading: Reading, run: Run) -> array[int]:
 
     Eight bytes for each: of many backward calls the sets would fill the memory.
     """
-    whole = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
+    whole = reading.ledger.ancestry(run.backward.root_nodes).keys()
     return array("Q", whole - reading.ledger.ancestry(run.backward.inputs or ()).keys())
 
 

@@ -80,7 +80,7 @@ def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site, int] | None:
     """
     last = chain.runs[-1]
     now = iteration_in(last.at, chain.loop)
-    roots = [root.node for root in last.backward.roots if root.node is not None]
+    roots = last.backward.root_nodes
     old = [node for node in last.traversal.executed if 0 < reading.iteration_of(node, chain.loop) < now]
     if not old:
         return None

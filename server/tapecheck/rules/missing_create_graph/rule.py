@@ -191,7 +191,7 @@ def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
 
     An unknown weight, which may require grad, makes a graph of its own: that goes without it where there is another.
     """
-    roots = [root.node for root in run.backward.roots if root.node is not None]
+    roots = run.backward.root_nodes
     nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
     if run.backward.inputs is not None:
         # What the inputs were made of is behind them: parameters that earlier steps have moved.
@@ -238,7 +238,7 @@ def _gradients_behind(reading: Reading, run: Run) -> list[Cut]:
     """Return the gradients without graph that the graph of a grad call was computed with."""
     backward = run.backward
     numbers = {cut for root in backward.roots for cut in root.cuts}
-    roots = [root.node for root in backward.roots if root.node is not None]
+    roots = backward.root_nodes
     for node in reading.graph_nodes(reading.ledger.ancestry(roots)):
         numbers.update(reading.ledger.nodes[node].cuts)
     return [cut for cut in with_sources(reading, numbers).values() if cut.how == "grad"]

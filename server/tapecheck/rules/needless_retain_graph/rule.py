@@ -90,7 +90,7 @@ def _walks_the_unknown(reading: Reading, run: Run) -> bool:
         return True
     walked: Iterable[int] = run.traversal.executed
     if run.traversal.problem is not None:
-        walked = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+        walked = ledger.ancestry(run.backward.root_nodes)
     # What unknown code computed from a graph may have another one besides.
     return any(ledger.leads_anywhere(node) or _of_unknown_code(ledger, node) for node in walked)
 

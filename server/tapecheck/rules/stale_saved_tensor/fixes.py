@@ -417,7 +417,7 @@ def _no_gradient_meanwhile(collision: Collision, optimizer: int) -> bool:
     """Return whether the second backward gives this optimizer's parameters nothing that its step would use."""
     optimizers = (event for event in collision.tape.events if isinstance(event, Optimizer))
     params = {leaf for event in optimizers if event.id == optimizer for leaf in event.params}
-    return params.isdisjoint(collision.leaves(collision.roots))
+    return params.isdisjoint(collision.leaves(collision.second.root_nodes))
 
 
 def turn_first(context: Context) -> Iterator[Candidate]:

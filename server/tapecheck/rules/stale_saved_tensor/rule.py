@@ -118,7 +118,7 @@ def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
 def _or_sum(reading: Reading, run: Run, change: InPlace) -> str:
     """Return the advice that one step can do for both losses, where the optimizer has parameters of both."""
     optimizer = reading.optimizers.get(change.optimizer) if change.optimizer is not None else None
-    own = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+    own = reading.ledger.ancestry(run.backward.root_nodes)
     behind = {leaf for leaf in own if leaf in reading.ledger.leaves}
     if optimizer is None or not behind or not behind <= set(optimizer.params):
         return ""
