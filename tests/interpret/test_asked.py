@@ -536,6 +536,18 @@ def test_a_method_of_a_text_is_asked_of_what_an_option_is_by_default(asked: str,
     assert log[0].conditions[0].answer is told
 
 
+@pytest.mark.parametrize("options", ["args", "vars(args)", "args.__dict__"])
+@pytest.mark.parametrize(("default", "told"), [("maml", True), ("reptile", False)])
+def test_an_option_has_its_default_under_its_name_too(options: str, default: str, told: bool) -> None:
+    program = HEAD + f"parser = argparse.ArgumentParser()\nparser.add_argument('--mode', default='{default}')\n"
+    program += f"args = parser.parse_args()\noptions = {options}\nnet = nn.Linear(4, 1)\nkept = []\n"
+    asked = "options.mode" if options == "args" else "options['mode']"
+    program += f"for x in torch.randn(20, 3, 4):\n    if {asked} == 'maml':\n        loss = net(x).mean()\n    else:\n"
+    program += "        loss = net(x).pow(2).mean().item()\n    kept.append(loss)\n"
+    log, _ = ways(program)
+    assert log[0].conditions[0].answer is told
+
+
 MOVED = """\
 device = torch.device(args.save)
 a = torch.ones(3, requires_grad=True).to(DEVICE)

@@ -653,6 +653,8 @@ def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], Instance):
         return Dict(Attributes(args[0]), slots=args[0].slots)
+    if args and isinstance(args[0], Unknown) and args[0].data and args[0].attrs:
+        return args[0].by_name()
     return Unknown("vars")
 
 

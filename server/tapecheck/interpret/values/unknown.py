@@ -220,6 +220,12 @@ class Unknown(BaseValue):
             self.attrs[name] = self._part(f"{self.name}.{name}" if self.name else name, Whole(self, name, None, within))
         return self.attrs[name]
 
+    def by_name(self) -> Unknown:
+        """Return what has the attributes that are known of this value as its items: `vars(value)`."""
+        made = self._part(f"vars({self.name})", Whole(None, "", self, self.part_of.within))
+        made.items = dict(self.attrs or {})
+        return made
+
     def part_at(self, index: Value) -> Value:
         """Return an item; the same for the same constant index."""
         key = hashable(index)
@@ -286,6 +292,8 @@ class Unknown(BaseValue):
         return None
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
+        if name == "__dict__" and self.data and self.attrs:
+            return self.by_name()
         return machine.library.unknown_attribute(self, name, node)
 
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
