@@ -516,6 +516,45 @@ def test_a_pass_of_evaluation_in_a_loop_that_trains(body: str, after: str, told:
     assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
 
 
+LENT = """\
+import hidden, torch
+from torch import nn
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(3):
+    loss = net(torch.randn(3, 4)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+kept = [0.5]
+for step in range(9):
+    score = net(torch.randn(1, 4)).max()
+    {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        ("hidden.log([score.item()])", True),
+        ("hidden.log({'score': score.item(), 'step': [step]})", True),
+        ("kept.append(score.item()); hidden.log(kept)", True),
+        ("hidden.log(kept); kept.insert(0, score.item())", True),
+        # From when something else is put into a list, who has it has that, too.
+        ("hidden.log(kept); kept.append(net)", False),
+        ("hidden.log(kept); kept.insert(0, net)", False),
+        ("hidden.log(kept); kept[0] = net", False),
+        ("hidden.log(kept); kept[:] = [net]", False),
+        ("hidden.log(kept); kept += [net]", False),
+        ("hidden.log([net])", False),
+        ("hidden.log([score])", False),
+        ("shared = {'score': 1}; hidden.log(shared)", False),
+    ],
+)
+def test_a_list_of_data_leads_hidden_code_to_no_graph(use: str, told: bool) -> None:
+    assert bool(found(LENT.format(use=use))) == told
+
+
 ASKED = """\
 import atexit, torch
 from torch import nn

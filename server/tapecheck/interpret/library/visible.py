@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
+    holds_no_tensor,
     is_parameter,
     may_carry,
 )
@@ -38,6 +39,7 @@ _MODELLED = frozenset((
 """Packages whose functions train nothing that they are not asked to, and keep no graph."""
 _FRAMEWORKS = frozenset(("accelerate", "lightning", "pytorch_lightning", "transformers", "pydantic"))
 """Packages whose base classes are modelled."""
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _ENTRY_DECORATORS = frozenset(("absl", "click", "hydra", "numba", "pytest", "typer"))
 """Packages whose decorators call what they decorate as it is."""
 
@@ -61,14 +63,22 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     """Note what the dry run takes for granted of a call of opaque code."""
     about: dict[int, None] = {}
     anything = data = False
-    for arg in args:
-        kind = _reach(torch, arg, about)
+    text = f"`{name}` leaves what it is given as it is"
+    lent: list[List] = []
+    args = list(args)
+    for arg, written in zip(args, _written(node, len(args))):
+        # Nobody else has what is written at the call, to put anything into it.
+        inside = tuple(behaviour(arg).children()) if isinstance(written, _DISPLAYS) and _is_whole(arg) else arg
+        kind = _reach(torch, inside, about, lent)
         anything, data = anything or kind == "anything", data or kind == "data"
     if anything or about:
         nodes = () if anything else tuple(about)
-        torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
+        torch.world.assumptions.note("effect", text, node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
+    if not anything:
+        for one in lent:
+            torch.world.assumptions.lend(one, text)
 
 
 def may_freeze(args: Iterable[Value]) -> None:
@@ -78,8 +88,27 @@ def may_freeze(args: Iterable[Value]) -> None:
             arg.graph = "may"
 
 
-def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anything", "listed", "data", "nothing"]:
-    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
+def _written(node: ast.AST, count: int) -> list[ast.expr | None]:
+    """Return the expressions of some arguments at their call; None for each where that is not written."""
+    if isinstance(node, ast.Call):
+        written = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg is not None)]
+        plain = len(written) == len(node.args) + len(node.keywords)
+        if plain and len(written) == count and not any(isinstance(one, ast.Starred) for one in node.args):
+            return list(written)
+    return [None] * count
+
+
+def _is_whole(value: Value) -> bool:
+    """Return whether all that a container holds is known."""
+    return isinstance(value, (List, Set, Dict)) and not value.more
+
+
+def _reach(
+    torch: Torch, value: Value, about: dict[int, None], lent: list[List]
+) -> Literal["anything", "listed", "data", "nothing"]:
+    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`, lists
+    of numbers and texts to `lent`.
+    """
     if isinstance(value, (Bound, Native)):
         value = value.receiver
     if may_carry(value):
@@ -95,16 +124,19 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
     if isinstance(value, Instance):
         if _is_data(value):
             state = state_of(value, DatasetState)
-            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
+            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about, lent)
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
         only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)
         return "listed" if only_leaves and found else "anything"
     if isinstance(value, tuple):
-        kinds = {_reach(torch, one, about) for one in value}
+        kinds = {_reach(torch, one, about, lent) for one in value}
         return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
-    if isinstance(value, (List, Set, Dict, Function, Class, Generator)):
+    if isinstance(value, List) and _is_whole(value) and all(map(holds_no_tensor, value.items)):
         # What a list holds when it is given away says nothing of what is put into it.
+        lent.append(value)
+        return "nothing"
+    if isinstance(value, (List, Set, Dict, Function, Class, Generator)):
         return "anything"
     return "nothing"
 

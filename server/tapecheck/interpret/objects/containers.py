@@ -56,6 +56,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
         del target.items[: len(target.items) - target.bound]
     if not all(map(is_constant, items)):
         target.stored_at = machine.world.position.site(node)
+        machine.world.assumptions.filled(target, items, node)
 
 
 TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))

@@ -105,8 +105,9 @@ class Loops(Protocol):
 
 
 class Assumptions(Protocol):
-    """What is taken for granted while a context manager is entered, as far as values say so."""
+    """What is taken for granted where code is not visible, as far as values say so."""
 
+    def filled(self, held: Value, items: Iterable[Value], node: ast.AST) -> None: ...
     def enter(self, manager: object, kind: Literal["context"], text: str, node: ast.AST) -> None: ...
     def leave(self, manager: object) -> None: ...
 

@@ -223,7 +223,9 @@ class Unknown(BaseValue):
     def by_name(self) -> Unknown:
         """Return what has the attributes that are known of this value as its items: `vars(value)`."""
         made = self._part(f"vars({self.name})", Whole(None, "", self, self.part_of.within))
-        made.items = dict(self.attrs or {})
+        known: dict[Hashable, Value] = {}
+        known.update(self.attrs or {})
+        made.items = known
         return made
 
     def part_at(self, index: Value) -> Value:
@@ -511,6 +513,11 @@ def _steady(part: Value) -> bool:
             return True
         return part.key is not None and part.key[0] == Settlings.count
     return is_constant(part)
+
+
+def holds_no_tensor(value: Value) -> bool:
+    """Return whether a value is known to be no tensor, and nothing with a tensor in it: a number, a text."""
+    return is_constant(value) or (isinstance(value, Unknown) and value.kind in _DATA)
 
 
 def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
