@@ -504,16 +504,87 @@ for epoch in range(4):
         ("", "net.eval(); hidden(net(x))", []),
         ("", "net.eval(); print(torch.autograd.grad(net(x).sum(), net[0].weight))", []),
         ("", "net.eval(); out = net(x); print(out.grad_fn)", []),
-        # Recording is off, or the model is not evaluated.
+        # Recording is off, or nobody reads what a pass of training gives: it may have been forgotten.
         ("", "with torch.no_grad():\n        net.eval(); out = net(x)", []),
         ("net(x)", "", []),
+        # What is read as data every so many steps is no part of the training; an action of each step may be one.
+        ("", "if epoch % 2 == 0:\n        print(net(x).argmax(1).tolist())", ["net(x)"]),
+        ("", "if epoch % 2 == 0:\n        print(float(Meter().probabilities(net, x).max()))", ["model(x)"]),
+        ("", "if epoch % 2 == 0:\n        net(x)", []),
+        ("choice = net(x).argmax(1).tolist()", "", []),
+        # A target that is cut off for the loss, and an iteration that goes on without training.
+        ("loss = loss + (net(-x) - net(x).detach()).pow(2).mean()", "", []),
+        ("if epoch % 2 == 0:\n        continue\n    choice = net(x).argmax(1).tolist()", "", []),
     ],
 )
-def test_a_pass_of_evaluation_in_a_loop_that_trains(body: str, after: str, told: list[str]) -> None:
+def test_a_single_pass_in_a_loop_that_trains(body: str, after: str, told: list[str]) -> None:
     text = PASSES.format(body=body, after=after)
     lines = text.splitlines()
     spans = [one.span for one in found(text)]
     assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
+
+
+AGAIN = """\
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+{act}
+for episode in range(3):
+    state = torch.randn(1, 4)
+    for step in range(5):
+        net.eval()
+        action = {pick}
+        net.train()
+        loss = (net(state) - action).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        state = torch.randn(1, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "pick", "told"),
+    [
+        # The inner loop is run once where it is entered again.
+        ("", "int(net(state).argmax())", ["net(state)"]),
+        ("def act(s):\n    return net(s).argmax(1)", "act(state).item()", ["net(s)"]),
+        ("def act(s):\n    with torch.no_grad():\n        return net(s).argmax(1)", "act(state).item()", []),
+        ("act = net", "act(state).max()", []),
+    ],
+)
+def test_a_pass_of_an_inner_loop_is_told(act: str, pick: str, told: list[str]) -> None:
+    text = AGAIN.format(act=act, pick=pick)
+    lines = text.splitlines()
+    spans = [one.span for one in found(text)]
+    assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
+
+
+SHARED = """\
+import torch
+from torch import nn
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def scores(x):
+    return net(x).softmax(1)
+
+
+for step in range(4):
+    loss = scores(torch.randn(3, 4)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    if step % 2 == 0:
+        print({after})
+"""
+
+
+@pytest.mark.parametrize(("after", "told"), [("scores(torch.randn(3, 4)).max().item()", 17), ("loss.item()", None)])
+def test_a_pass_of_a_function_that_trains_elsewhere_is_told_at_its_call(after: str, told: int | None) -> None:
+    assert [one.span.line for one in found(SHARED.format(after=after))] == [told] * (told is not None)
 
 
 LENT = """\

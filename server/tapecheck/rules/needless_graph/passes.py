@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
-from tapecheck.rules.reading import LoopRun, Reading, iteration_in, within
-from tapecheck.tape import LeafEscape, Node, Site, Span
+from tapecheck.rules.reading import LoopRun, Reading, iteration_in, remembered, within
+from tapecheck.tape import Cut, LeafEscape, Node, Site, Span
 
 Path = tuple[Span, ...]
 """The calls from a loop's own function inward to a place, that place the last."""
@@ -14,13 +14,19 @@ Path = tuple[Span, ...]
 
 @dataclass(slots=True)
 class Pass:
-    """A call in the iterations of a loop, and what one run of the loop builds in it; `node` is a layer's."""
+    """A call in the iterations of a loop, and what one run of the loop builds in it; `node` is a layer's.
+
+    `evaluated` says that the model has been switched to evaluation, `now_and_then` that some iterations train without
+    it, as where samples are drawn every so many steps.
+    """
 
     reading: Reading
     loop: LoopRun
     path: Path
     node: Node | None = None
     nodes: list[int] = field(default_factory=list)
+    evaluated: bool = True
+    now_and_then: bool = False
 
 
 class Passes:
@@ -37,17 +43,20 @@ class Passes:
         self._runs.append((reading, loop))
 
     def _look(self) -> None:
-        """Look through the runs of the loop, where one of them evaluates a model."""
+        """Look through the runs of the loop, where one of them evaluates a model, or reads what nothing else uses."""
         evaluating = [_built_evaluating(reading, loop) for reading, loop in self._runs]
-        if any(evaluating):
+        if any(evaluating) or any(_reads(reading, loop) for reading, loop in self._runs):
             for (reading, loop), evaluated in zip(self._runs, evaluating):
                 self._look_through(reading, loop, evaluated)
 
     def _look_through(self, reading: Reading, loop: LoopRun, evaluating: set[int]) -> None:
         end = _end(reading, loop)
+        trained: set[int] = set()
+        built: dict[Path, set[int]] = {}
         for run in reading.runs:
             if loop.start < run.position < end:
                 self._need(_path(run.at, loop))
+                trained.add(iteration_in(run.at, loop))
         for event in within(reading.gradient_events, loop.start, end):
             if isinstance(event, LeafEscape):
                 self._need(_path(event.at, loop))
@@ -59,29 +68,38 @@ class Passes:
             self._functions.setdefault(path[:-1], node.at.function)
             if number in reading.noticed or _in_loop_of_its_own(reading, node.at, loop):
                 self._need(path)
-            elif number in reading.of_parameters and number in evaluating:
+            elif number in reading.of_parameters:
                 for depth in range(1, len(path) + 1):
+                    built.setdefault(path[:depth], set()).add(iteration_in(node.at, loop))
                     known = self._found.setdefault(path[:depth], Pass(reading, loop, path[:depth]))
                     if known.loop is loop:
                         known.nodes.append(number)
+                        known.evaluated = known.evaluated and number in evaluating
                         known.node = known.node or (node if runs_layer(reading, node) else None)
 
-    def unused(self) -> Iterator[Pass]:
-        """Yield the outermost calls of which nothing that they build is used, or the one call in there that builds."""
+        for path, iterations in built.items():
+            known = self._found[path]
+            known.now_and_then = known.now_and_then or not trained <= iterations
+
+    def unused(self, needed: Set[Span]) -> Iterator[Pass]:
+        """Yield the outermost calls of which nothing that they build is used, or the one call in there that builds.
+
+        The latter is none of the places that are `needed` where others call them.
+        """
         self._look()
         for path, found in self._found.items():
             outer = any(path[:depth] not in self._needed for depth in range(1, len(path)))
             if found.node is None or path in self._needed or outer:
                 continue
             if not (self._in_forward(path) or self._branches_off(found)):
-                yield self._innermost(found)
+                yield self._innermost(found, needed)
 
-    def _innermost(self, found: Pass) -> Pass:
+    def _innermost(self, found: Pass, needed: Set[Span]) -> Pass:
         """Return the only forward pass in a call, where there is but one."""
         while True:
             inside = (one for path, one in self._found.items() if path[:-1] == found.path and one.node is not None)
             called = [one for one in inside if not self._in_forward(one.path)]
-            if len(called) != 1:
+            if len(called) != 1 or called[0].path[-1] in needed:
                 return found
             found = called[0]
 
@@ -128,6 +146,18 @@ def _path(at: Site, loop: LoopRun) -> Path:
     """Return the calls that lead from the function of a loop to a place in its iterations."""
     inward = (*reversed(at.stack), at.span)
     return inward[len(loop.event.at.stack) :]
+
+
+@remembered
+def read_only(reading: Reading) -> tuple[Cut, ...]:
+    """Return what is read as data of graphs that lead to parameters and that nothing uses."""
+    unused = reading.of_parameters - reading.noticed
+    cuts = reading.ledger.cuts.values()
+    return tuple([cut for cut in cuts if cut.how != "no_grad" and not unused.isdisjoint(cut.nodes)])
+
+
+def _reads(reading: Reading, loop: LoopRun) -> bool:
+    return any(iteration_in(cut.at, loop) > 0 for cut in read_only(reading))
 
 
 def _built_evaluating(reading: Reading, loop: LoopRun) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -11,7 +11,7 @@ from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
-from tapecheck.rules.needless_graph.passes import Pass, Passes, runs_layer
+from tapecheck.rules.needless_graph.passes import Pass, Passes, read_only, runs_layer
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
@@ -59,15 +59,23 @@ class NeedlessGraph(Rule):
 
     def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
         """Yield what is found of single forward passes in loops that train."""
-        found = {one.path[-1]: one for passes in _passes_of(readings) for one in passes.unused()}
+        loops = _passes_of(readings)
+        needed = _needed(readings) if loops else set()
+        found = {one.path[-1]: one for passes in loops for one in passes.unused(needed)}
         cutting = _cutting(readings) if found else set()
         for span, one in found.items():
             reading, node = one.reading, one.node
-            if node is None or _cuts_training(reading, one.loop, cutting) or _switched_off(readings, node.at):
+            # What a function computes is needed where another call of it learns from that.
+            if node is None or span in needed:
+                continue
+            if _cuts_training(reading, one.loop, cutting) or _switched_off(readings, node.at):
                 continue
             if any(outer in told for outer in (one.loop.event.at.span, *one.path)):
                 continue
             if _kept_by_object(reading, one.nodes):
+                continue
+            # Of what each iteration of training computes nobody says here that it is no part of that.
+            if not (one.evaluated or (one.now_and_then and _read(reading, one.nodes))):
                 continue
             if not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False)):
                 yield self._finding_of_pass(one, node, span)
@@ -128,11 +136,14 @@ def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
     return trained
 
 
-def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
+def _passes_of(readings: Sequence[Reading]) -> list[Passes]:
     """Return what is built under each call in the loops that train, by loop."""
     found: dict[_Key, Passes] = {}
     dropped: set[_Key] = set()
-    if all(mode.training for reading in readings for _, mode in reading.modes):
+    repeated: set[_Key] = set()
+    if not any(read_only(reading) for reading in readings) and all(
+        mode.training for reading in readings for _, mode in reading.modes
+    ):
         # No model is ever evaluated.
         return []
     for reading, loop in _loops_of(readings):
@@ -143,10 +154,13 @@ def _passes_of(readings: Sequence[Reading]) -> Iterable[Passes]:
             dropped.add(key)
         if not _walked_in(reading, loop):
             continue
-        if loop.iterations < 2 or not reading.complete or not _recording(reading):
+        if not reading.complete or not _recording(reading):
             dropped.add(key)
+        if loop.iterations > 1:
+            # A loop that is entered again runs fewer iterations.
+            repeated.add(key)
         found.setdefault(key, Passes()).add(reading, loop)
-    return [passes for key, passes in found.items() if key not in dropped]
+    return [passes for key, passes in found.items() if key in repeated and key not in dropped]
 
 
 def _loops_of(readings: Sequence[Reading]) -> Iterator[tuple[Reading, LoopRun]]:
@@ -212,6 +226,20 @@ def _cutting(readings: Sequence[Reading]) -> set[Span]:
     rules: tuple[Rule, ...] = (GradientCut(), BackwardWithoutGraph())
     found = [finding for rule in rules for finding in rule.judge(readings)]
     return {span for one in found for span in (one.span, *(label.span for label in one.labels if label.role == "cut"))}
+
+
+def _read(reading: Reading, nodes: Collection[int]) -> bool:
+    """Return whether what some nodes compute is read as data: a pass of training that nothing reads may be one that was
+    forgotten.
+    """
+    computed = _computed_from(reading, nodes)
+    return any(not computed.isdisjoint(cut.nodes) for cut in read_only(reading))
+
+
+def _needed(readings: Sequence[Reading]) -> set[Span]:
+    """Return the places that build what is used, and the calls that lead to them."""
+    sites = {reading.ledger.nodes[node].at for reading in readings for node in reading.noticed}
+    return {span for site in sites for span in (site.span, *site.stack)}
 
 
 def _cuts_training(reading: Reading, loop: LoopRun, cutting: set[Span]) -> bool:
