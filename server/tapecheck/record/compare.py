@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tapecheck.record.evidence import judge
 from tapecheck.rules.finding import Finding
-from tapecheck.tape import Backward, End, Hold, Iteration, Loop, Measure, Node, Raised, Span, Tape
+from tapecheck.tape import Backward, End, Hold, Iteration, Loop, Measure, Node, Raised, Tape
+
+_Event = TypeVar("_Event")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,47 +52,32 @@ _MEASURED = {
 
 def summary(tape: Tape, directory: str | None = None) -> Summary:
     """Return what a tape shows about its run."""
-    calls = nodes = passed = skipped = 0
+    calls = [event for event in _of_kind(tape, Backward) if not event.succeeded]
+    places = {event.id: event.at.span for event in _of_kind(tape, Loop)}
+    inner = {event.at.iteration[-1][0] for event in calls if event.at.iteration}
+    training = {places[loop] for loop in inner if loop in places}
+    measures = _of_kind(tape, Measure)
+    passed = {event.name: int(event.value) for event in measures if event.name.startswith("passed-")}
     most: dict[str, int] = {}
-    iterations: collections.Counter[int] = collections.Counter()
-    places: dict[int, Span] = {}
-    training: set[Span] = set()
-    raised: list[str] = []
-    holders: dict[str, None] = {}
-    ended = "its writer died"
-    for event in tape.events:
-        match event:
-            case Backward(succeeded=False):
-                calls += 1
-                inner = event.at.iteration[-1][0] if event.at.iteration else None
-                if inner in places:
-                    training.add(places[inner])
-            case Loop():
-                places[event.id] = event.at.span
-            case Iteration():
-                iterations[event.loop] += 1
-            case Node():
-                nodes += 1
-            case Raised():
-                raised.append(f"{event.exception} on line {event.at.line}" + (" (caught)" if event.caught else ""))
-            case Hold():
-                holders[event.holder] = None
-            case Measure(name="passed-calls"):
-                passed = int(event.value)
-            case Measure(name="passed-iterations"):
-                skipped = int(event.value)
-            case Measure():
-                # All that lives is looked at less often than what a holder keeps of it.
-                name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
-                if name is not None:
-                    most[name] = max(most.get(name, 0), int(event.value))
-            case End():
-                ended = event.how + (f": {event.detail}" if event.detail else "")
-    counted = sum(count for loop, count in iterations.items() if places.get(loop) in training)
+    for event in measures:
+        # All that lives is looked at less often than what a holder keeps of it.
+        name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
+        if name is not None:
+            most[name] = max(most.get(name, 0), int(event.value))
+    iterations = [event for event in _of_kind(tape, Iteration) if places.get(event.loop) in training]
+    exceptions = _of_kind(tape, Raised)
+    raised = (f"{one.exception} on line {one.at.line}" + (" (caught)" if one.caught else "") for one in exceptions)
+    ended = ["its writer died", *(one.how + (f": {one.detail}" if one.detail else "") for one in _of_kind(tape, End))]
     return Summary(
-        ended, calls + passed, counted + skipped, nodes, most.get("nodes_alive"), most.get("saved_bytes_alive"),
-        most.get("saved_bytes"), tuple(raised), tuple(holders), tuple(judge([], tape, directory=directory)),
+        ended[-1], len(calls) + passed.get("passed-calls", 0), len(iterations) + passed.get("passed-iterations", 0),
+        len(_of_kind(tape, Node)), most.get("nodes_alive"), most.get("saved_bytes_alive"), most.get("saved_bytes"),
+        tuple(raised), tuple(dict.fromkeys(event.holder for event in _of_kind(tape, Hold))),
+        tuple(judge([], tape, directory=directory)),
     )  # fmt: skip
+
+
+def _of_kind(tape: Tape, kind: type[_Event]) -> list[_Event]:
+    return [event for event in tape.events if isinstance(event, kind)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
 from tapecheck.record.verdicts import never_ran
 from tapecheck.record.words import times
-from tapecheck.rules import Evidence, Finding
+from tapecheck.rules import Finding
 from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.checkpoint_without_gradient.rule import CheckpointWithoutGradient
@@ -44,6 +44,8 @@ _NEVER = (
     UntrainedParameter.code,
 )  # fmt: skip
 """The rules about what never happens, which a run confirms that is seen to its end."""
+
+_ONE_PROCESS = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
 
 
 def lines_of(findings: Iterable[Finding]) -> set[tuple[str, int]]:
@@ -92,26 +94,25 @@ def confirm(
 
 def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     """Return a finding with what a run shows about it, as far as the run saw enough for that."""
-    evidence, notes = never_ran(story, finding), finding.notes
-    if evidence is None:
-        evidence = verdict_on(story, finding)
-    if story.cut_short and finding.code in _KEEPING and (evidence is None or evidence.verdict == "refuted"):
+    evidence, notes = never_ran(story, finding) or verdict_on(story, finding), finding.notes
+    verdict = evidence.verdict if evidence is not None else ""
+    if story.cut_short and finding.code in _KEEPING and verdict in ("", "refuted"):
         # What came after the last look is not known.
-        finding, evidence = _noted(finding, "looking at what is kept", story.cut_short), None
-    if story.written_for and evidence is not None and evidence.verdict == "refuted":
-        finding, evidence = _noted(finding, "writing calls", story.written_for), None
-    if story.elsewhere and evidence is not None and evidence.verdict == "not-reached":
-        note = f"{evidence.detail}, but {story.elsewhere} were not recorded"
-        return dataclasses.replace(finding, notes=(*finding.notes, note), evidence=None)
-    if story.blind and evidence is not None and not _seen_happen(finding, evidence):
-        note = f"{story.blind}: what came later was not seen"
-        finding, evidence = dataclasses.replace(finding, notes=(*finding.notes, note)), None
-    elif evidence is None and alone and finding.code == GradientNotReduced.code:
-        note = "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
-        finding = dataclasses.replace(finding, notes=(*finding.notes, note))
-    elif evidence is None and finding.notes == notes and (note := _too_little(story, finding)):
-        finding = dataclasses.replace(finding, notes=(*finding.notes, f"too little was seen: {note}"))
-    return dataclasses.replace(finding, evidence=evidence)
+        finding, verdict = _noted(finding, _stopped("looking at what is kept", story.cut_short)), ""
+    if story.written_for and verdict == "refuted":
+        finding, verdict = _noted(finding, _stopped("writing calls", story.written_for)), ""
+    if story.elsewhere and evidence is not None and verdict == "not-reached":
+        return _noted(finding, f"{evidence.detail}, but {story.elsewhere} were not recorded")
+    if story.blind and verdict and not (verdict == "confirmed" and finding.code not in _NEVER):
+        return _noted(finding, f"{story.blind}: what came later was not seen")
+    if verdict:
+        return dataclasses.replace(finding, evidence=evidence)
+    if alone and finding.code == GradientNotReduced.code:
+        return _noted(
+            finding, "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
+        )
+    note = _too_little(story, finding) if finding.notes == notes else ""
+    return _noted(finding, *([f"too little was seen: {note}"] if note else ()))
 
 
 def _too_little(story: Story, finding: Finding) -> str:
@@ -156,31 +157,29 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             judged[undecided] = dataclasses.replace(
                 judged[undecided], evidence=dataclasses.replace(finding.evidence, verdict="confirmed")
             )
-            continue
-        if not any(_same(story, item, finding) for item in judged) and not any(
-            _explains(story, item, finding) for item in confirmed
-        ):
-            if finding.code != GradientCut.code or not _told(finding, confirmed, told):
-                judged.append(finding)
+        elif not any(_same(story, item, finding) for item in judged) and not _told(story, finding, confirmed, told):
+            judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
 
 
-def _noted(finding: Finding, what: str, seconds: float) -> Finding:
-    """Return a finding with the reason for which the run is inconclusive."""
-    note = f"too little was measured: the recorder stopped {what} after {seconds:.0f} s"
-    return dataclasses.replace(finding, notes=(*finding.notes, note))
+def _noted(finding: Finding, *notes: str) -> Finding:
+    """Return a finding on which the run is inconclusive, with the reason for it where that is known."""
+    return dataclasses.replace(finding, notes=(*finding.notes, *notes), evidence=None)
 
 
-def _seen_happen(finding: Finding, evidence: Evidence) -> bool:
-    """Return whether evidence is of something that happened, and not of what did not until the recording ended."""
-    return evidence.verdict == "confirmed" and finding.code not in _NEVER
+def _stopped(what: str, seconds: float) -> str:
+    return f"too little was measured: the recorder stopped {what} after {seconds:.0f} s"
 
 
-def _told(found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:
-    """Return whether parameters without a gradient, those in `found`, are told of already."""
+def _told(story: Story, found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:
+    """Return whether what a run has found is explained by confirmed findings, or the parameters that it says get no
+    gradient are told of already.
+    """
+    if any(_explains(story, item, found) for item in confirmed):
+        return True
     if _frozen(found):
         return any(item.code == found.code and _frozen(item) for item in confirmed)
-    return _parameters(found) <= parameters
+    return found.code == GradientCut.code and _parameters(found) <= parameters
 
 
 def _frozen(finding: Finding) -> bool:

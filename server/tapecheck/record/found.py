@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
@@ -33,8 +34,8 @@ from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
-from tapecheck.source.nodes import attr_of, id_of, method_called, of_kind
-from tapecheck.tape import Loop, Node, Optimizer, Raised, Span
+from tapecheck.source.nodes import Part, attr_of, id_of, last_line, method_called, of_kind, walk
+from tapecheck.tape import Loop, Node, Optimizer, Raised, Site, Span
 
 _MIN_STEPS = 2
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
@@ -80,33 +81,19 @@ _HELP = {
 
 def found_by_run(story: Story) -> list[Finding]:
     """Return what the rules and the exceptions of the run say, marked as found by it."""
-    found = []
-    for finding in judge_tapes([story.view]):
-        if finding.code in _OF_READS:
-            continue
-        if not _is_seen(story, finding):
-            continue
-        evidence = verdict_on(story, finding)
-        if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
-            continue
-        detail = evidence.detail if evidence is not None else "seen in the recorded run"
-        measured = evidence.measured if evidence is not None else {}
-        when = evidence.iteration if evidence is not None else None
-        finding.evidence = Evidence("found-by-run", detail, when, measured)
-        found.append(finding)
+    judged = (one for one in judge_tapes([story.view]) if one.code not in _OF_READS and _is_seen(story, one))
+    found = [finding for finding in judged if _confirmed(story, finding)]
     for raised in story.raised:
         if not any(story.is_about(raised, finding) for finding in found):
             made = _from_exception(story, raised)
-            if made is not None:
-                found.append(made)
+            found += [made] if made is not None else []
     found += _used_again(story, found)
     cleared = _cleared(story)
     starved = _starved(story)
     lost = {name for one in cleared for name in one.facts.parameters}
     if starved is not None and not set(starved.facts.parameters) <= lost:
         found.append(starved)
-    found += cleared
-    return merged(found + _frozen(story))
+    return merged(found + cleared + _frozen(story))
 
 
 def _is_seen(story: Story, finding: Finding) -> bool:
@@ -176,26 +163,29 @@ def _of_leaves(
 
 
 def _confirmed(story: Story, finding: Finding) -> bool:
-    """Return whether the run confirms a finding that only it has; it then gets what the run showed."""
+    """Return whether the run confirms a finding that only it has, or shows its exception; it then gets what the run
+    showed.
+    """
     evidence = verdict_on(story, finding)
-    if evidence is None or evidence.verdict != "confirmed":
+    if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
         return False
-    finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+    shown = evidence or Evidence("found-by-run", "seen in the recorded run")
+    finding.evidence = dataclasses.replace(shown, verdict="found-by-run")
     return True
 
 
 def _calls_backward(story: Story, place: Span) -> bool:
     """Return whether a line itself calls a backward: what a library does with gradients is its own matter."""
+    calls = (node for node in _nodes(story, place.file, ast.Call) if method_called(node) == "backward")
+    return any(node.lineno <= place.end_line and place.line <= last_line(node) for node in calls)
+
+
+def _nodes(story: Story, file: str, kind: type[Part]) -> list[Part]:
+    """Return the nodes of a kind in a file of the program; none where it cannot be read."""
     try:
-        tree = read_source(story.file(place.file)).tree
+        return of_kind(read_source(story.file(file)).tree, kind)
     except SourceError:
-        return False
-    return any(
-        method_called(node) == "backward"
-        and node.lineno <= place.end_line
-        and place.line <= (node.end_lineno or node.lineno)
-        for node in of_kind(tree, ast.Call)
-    )
+        return []
 
 
 def _starved(story: Story) -> Finding | None:
@@ -210,27 +200,27 @@ def _starved(story: Story) -> Finding | None:
     known = [leaf.name for leaf in leaves.values()]
     shown = names_text(names)
     verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
-    place, message = _from_leaf(story), listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
-    advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
+    severity: Severity = "warning"
     notes: tuple[str, ...] = ()
-    if place is None:
-        files = {event.at.file for event in story.tape.events if isinstance(event, (Node, Loop))}
-        place = only_cut([(file, story.file(file)) for file in sorted(files)], names)
-        never_received = "{} never received a gradient; "
-        forms = [f"{never_received}{whose} graph is probably cut here", f"{never_received}probably cut here"]
-        message = listed(forms, names, known)
+    optimizer = _of_all(story, never)
+    if (place := _from_leaf(story)) is not None:
+        message = listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
+        advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
+    elif (place := _only_cut(story, names)) is not None:
+        received = "{} never received a gradient; "
+        message = listed(
+            [f"{received}{whose} graph is probably cut here", f"{received}probably cut here"], names, known
+        )
         advice = "remove the cut, or do not give these parameters to the optimizer"
         notes = ("no other place of the program can cut it",)
-    severity: Severity = "warning"
-    if place is None:
-        optimizer = _of_all(story, never)
-        if optimizer is None:
-            return None
+    elif optimizer is not None:
         place = optimizer.at.span
         severity = "warning" if set(optimizer.params) <= set(never) else "info"
         message = listed("{} never received a gradient from any backward", names, known)
         advice = "compute the loss with them, or do not give them to the optimizer"
         notes = ("what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter",)
+    else:
+        return None
     steps = max(story.without_gradient[number] for number in never)
     return Finding(
         GradientCut.code, _NAMES[GradientCut.code].name, severity, place, message,
@@ -274,6 +264,12 @@ def _frozen(story: Story) -> list[Finding]:
     ]  # fmt: skip
 
 
+def _only_cut(story: Story, names: Sequence[str]) -> Span | None:
+    """Return the one place of the program's files that can keep gradients from parameters."""
+    files = {event.at.file for event in story.tape.events if isinstance(event, (Node, Loop))}
+    return only_cut([(file, story.file(file)) for file in sorted(files)], names)
+
+
 def _of_all(story: Story, never: Sequence[int]) -> Optimizer | None:
     """Return the optimizer that has most of some parameters, where it was made in a file of the program."""
     made = [one for one in story.reading.optimizers.values() if not one.at.span.is_unknown]
@@ -297,23 +293,14 @@ def _from_leaf(story: Story) -> Span | None:
 def _detached(story: Story, finding: Finding) -> bool:
     """Return whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
     name = last_name(holder_of(finding))
-    try:
-        tree = read_source(story.file(finding.span.file)).tree
-    except SourceError:
-        return False
-    return bool(name) and any(
-        node.attr in ("detach", "data")
-        and any(name in (id_of(inner), attr_of(inner)) for inner in ast.walk(node.value))
-        for node in of_kind(tree, ast.Attribute)
-    )
+    without = (node for node in _nodes(story, finding.span.file, ast.Attribute) if node.attr in ("detach", "data"))
+    return bool(name) and any(name in (id_of(part), attr_of(part)) for node in without for part in walk(node.value))
 
 
 def _from_exception(story: Story, raised: Raised) -> Finding | None:
     codes = story.codes(raised)
-    if codes and UNUSED in raised.message:
-        return _from_unused(story, raised)
-    if not codes:
-        return None
+    if not codes or UNUSED in raised.message:
+        return _from_unused(story, raised) if codes else None
     code = codes[0]
     failed = story.problem_of(raised)
     taken = _gradient_without_graph(story, raised) if code == BackwardWithoutGraph.code else None
@@ -340,25 +327,27 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
     ledger = story.reading.ledger
     graph = ledger.ancestry(failed.backward.root_nodes)
     missing = [number for number in failed.backward.inputs if number not in graph]
-    for earlier in reversed(story.reading.runs[: story.reading.runs.index(failed)]):
-        backward = earlier.backward
-        if backward.call != "grad" or backward.create != "no" or not backward.inputs:
+    earlier = reversed(story.reading.runs[: story.reading.runs.index(failed)])
+    for taken in (run for run in earlier if _is_without_graph(run) and run.backward.inputs):
+        inputs = taken.backward.inputs or ()
+        through = ledger.ancestry(taken.backward.root_nodes).keys() - set(inputs)
+        first = next((number for number in missing if number in through), None)
+        if first is None or not _stepped(story, graph, inputs):
             continue
-        behind = ledger.ancestry(backward.root_nodes)
-        through = [number for number in missing if number in behind and number not in backward.inputs]
-        if not through or not _stepped(story, graph, backward.inputs):
-            continue
-        leaf = ledger.leaves.get(through[0])
+        leaf = ledger.leaves.get(first)
         root = next((root.name for root in failed.backward.roots if root.name), "")
-        unreached = leaf.name if leaf is not None else ""
         return Finding(
             MissingCreateGraph.code, _NAMES[MissingCreateGraph.code].name, "error", raised.at.span,
-            raising_headline(root, unreached, True),
-            _HELP[MissingCreateGraph.code],
-            (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
-                evidence=Evidence("found-by-run", raised_text(story, raised), raised_in(story, raised)),
+            raising_headline(root, leaf.name if leaf is not None else "", True),
+            _HELP[MissingCreateGraph.code], (*_without_graph(taken), *_callers(raised.at)),
+            evidence=Evidence("found-by-run", raised_text(story, raised), raised_in(story, raised)),
         )  # fmt: skip
     return None
+
+
+def _is_without_graph(run: Run) -> bool:
+    """Return whether a call took gradients that have no graph."""
+    return run.backward.call == "grad" and run.backward.create == "no"
 
 
 def _stepped(story: Story, graph: Collection[int], inputs: Collection[int]) -> bool:
@@ -381,8 +370,11 @@ def _labels(story: Story, raised: Raised, failed: Run | None) -> Iterable[Label]
         yield Label(problem.freed_by.at.span, "its saved tensors were freed here", "freed")
     if problem is not None and problem.changed_by is not None:
         yield Label(problem.changed_by.at.span, "a tensor it had saved was changed in place here", "changed")
-    for caller in raised.at.stack:
-        yield Label(caller, "called from here", "called")
+    yield from _callers(raised.at)
+
+
+def _callers(at: Site) -> Iterator[Label]:
+    return (Label(caller, "called from here", "called") for caller in at.stack)
 
 
 def _gradient_without_graph(story: Story, raised: Raised) -> Run | None:
@@ -392,17 +384,10 @@ def _gradient_without_graph(story: Story, raised: Raised) -> Run | None:
         return None
     if not any(root.node is None and root.name for root in failed.backward.roots):
         return None
-    return next(
-        (
-            item for item in reversed(story.reading.runs)
-            if item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
-            and item.at.span == failed.at.span
-        ),
-        None,
-    )  # fmt: skip
+    there = (item for item in reversed(story.reading.runs) if item.at.span == failed.at.span)
+    return next((item for item in there if _is_without_graph(item) and item.position < failed.position), None)
 
 
 def _without_graph(taken: Run) -> Iterable[Label]:
     yield Label(taken.at.span, "not differentiable: taken here without `create_graph=True`", "cut")
-    for caller in taken.at.stack:
-        yield Label(caller, "called from here", "called")
+    yield from _callers(taken.at)
