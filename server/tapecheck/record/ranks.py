@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tapecheck.record.reduced import differing
 from tapecheck.rules.finding import Evidence, Finding
@@ -111,29 +112,29 @@ def _moved(event: Event, by: int) -> Event:
     """Return an event with all its numbers moved."""
     if not by:
         return event
-    changes = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    for field in dataclasses.fields(event):
-        value = changes[field.name]
-        if isinstance(value, Site):
-            changes[field.name] = _site(value, by)
-        elif value is None or field.name == "bound":
-            continue
-        elif field.name in _OWN and type(value) is int:
-            changes[field.name] = value + by
-        elif field.name in _LISTS and isinstance(value, tuple):
-            changes[field.name] = tuple(number + by for number in value)
-        elif field.name == "saved":
-            changes["saved"] = tuple(
-                dataclasses.replace(item, storage=item.storage + by, of=None if item.of is None else item.of + by)
-                for item in value
-            )
-        elif field.name == "roots":
-            changes["roots"] = tuple(_root(root, by) for root in value)
+    names = [field.name for field in dataclasses.fields(event)]
+    changes = {name: _moved_value(name, getattr(event, name), by) for name in names}
     if isinstance(event, Measure):
         name, _, about = event.name.partition(":")
         if name in _OF_LEAVES and about.isdigit():
             changes["name"] = f"{name}:{int(about) + by}"
     return type(event)(**changes)
+
+
+def _moved_value(name: str, value: Any, by: int) -> Any:
+    """Return what a field of an event holds once all numbers are moved."""
+    if isinstance(value, Site):
+        return _site(value, by)
+    if name in _OWN and type(value) is int:
+        return value + by
+    if name in _LISTS and isinstance(value, tuple):
+        return tuple(number + by for number in value)
+    if name == "saved" and value is not None:
+        return tuple(
+            dataclasses.replace(item, storage=item.storage + by, of=None if item.of is None else item.of + by)
+            for item in value
+        )
+    return tuple(_root(root, by) for root in value) if name == "roots" and value is not None else value
 
 
 def _site(site: Site, by: int) -> Site:

@@ -52,6 +52,15 @@ _OUT = "functions with out=... arguments don't support automatic differentiation
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
+_SPOKEN_OF = {
+    _SECOND_TIME: (BackwardTwice.code, CompiledBackwardTwice.code),
+    _UNFINISHED: (UnusedParameter.code,),
+    _TWICE: (ParameterReadyTwice.code,),
+    _DOUBLE: (CompiledDoubleBackward.code,),
+    _REENTRANT: (ReentrantCheckpointGrad.code,),
+    _INPLACE: (StaleSavedTensor.code,),
+}
+"""The rules that speak of an exception, by what its message says, wherever it was raised."""
 
 
 @dataclass(slots=True)
@@ -423,18 +432,9 @@ class Story:
         text = raised.message
         if raised.exception != "RuntimeError":
             return ()
-        if _SECOND_TIME in text:
-            return (BackwardTwice.code, CompiledBackwardTwice.code)
-        if _UNFINISHED in text:
-            return (UnusedParameter.code,)
-        if _TWICE in text:
-            return (ParameterReadyTwice.code,)
-        if _DOUBLE in text:
-            return (CompiledDoubleBackward.code,)
-        if _REENTRANT in text:
-            return (ReentrantCheckpointGrad.code,)
-        if _INPLACE in text:
-            return (StaleSavedTensor.code,)
+        known = next((codes for part, codes in _SPOKEN_OF.items() if part in text), None)
+        if known is not None:
+            return known
         if any(part in text for part in _LEAF):
             # In the engine itself it is DistributedDataParallel that changes its buckets.
             return (LeafInplace.code if raised.backward is None else AveragedWithGraph.code,)

@@ -14,7 +14,7 @@ from tapecheck.record.evidence import judge
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.report.sizes import bytes_text
 from tapecheck.rules.finding import Finding
-from tapecheck.tape import Measure, Raised
+from tapecheck.tape import Measure, Raised, Tape
 
 SEED = 0
 SHOWN = ("confirmed", "found-by-run")
@@ -225,11 +225,6 @@ def side_of(result: RunResult, directory: str | None, findings: Sequence[Finding
     """Return what a run that was made with a seed came to."""
     measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
     learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
-    events = (event for event in result.tape.events if isinstance(event, Measure))
-    # All that lives is looked at less often than what a holder keeps of it.
-    saved = [
-        int(event.value) for event in events if event.name.partition(":")[0] in ("live-saved-bytes", "held-bytes")
-    ]  # fmt: skip
     found = judge([], result.tape, directory=directory)
     last = next((event for event in reversed(result.tape.events) if isinstance(event, Raised)), None)
     return Side(
@@ -241,14 +236,22 @@ def side_of(result: RunResult, directory: str | None, findings: Sequence[Finding
         seconds=measures.get("iteration-seconds"),
         iterations=result.iterations,
         times=dict(Counter(finding.name for finding in found)),
-        saved=max(saved, default=None),
-        verdicts={
-            named(finding): finding.evidence.verdict if finding.evidence is not None else "inconclusive"
-            for finding in judge(findings, result.tape, directory=directory)
-        }
-        if findings
-        else {},
+        saved=_most_saved(result.tape),
+        verdicts=_verdicts(findings, result.tape, directory) if findings else {},
     )
+
+
+def _most_saved(tape: Tape) -> int | None:
+    """Return the most saved bytes that were seen alive: all that lives is looked at less often than what is held."""
+    events = (event for event in tape.events if isinstance(event, Measure))
+    saved = (int(one.value) for one in events if one.name.partition(":")[0] in ("live-saved-bytes", "held-bytes"))
+    return max(saved, default=None)
+
+
+def _verdicts(findings: Sequence[Finding], tape: Tape, directory: str | None) -> dict[str, str]:
+    """Return what a run says of each finding of the dry run."""
+    judged = judge(findings, tape, directory=directory)
+    return {named(one): one.evidence.verdict if one.evidence is not None else "inconclusive" for one in judged}
 
 
 def named(finding: Finding) -> str:

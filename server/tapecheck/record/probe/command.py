@@ -63,22 +63,10 @@ class Options:
                 if not rest:
                     fail(option + " needs a value")
                 value = rest.pop(0)
-            if option == "--tape":
-                self.tape = value
-            elif option == "--name":
-                self.name = value
-            elif option == "--text":
-                self.text = value
-            elif option == "--instead":
-                self.instead = value
-            elif option == "--alive":
-                self.alive = value
-            elif option == "--children":
-                self.children = value
-            elif option == "--watch":
-                self.watch.append(value)
-            elif option == "--passes":
-                self.passes.append(value)
+            if option in _TEXTS:
+                setattr(self, option[2:], value)
+            elif option in _LISTS:
+                getattr(self, option[2:]).append(value)
             else:
                 try:
                     numbers[option] = float(value)
@@ -103,9 +91,11 @@ class Options:
         )  # fmt: skip
 
 
+_TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children")
+_LISTS = ("--watch", "--passes")
 _OPTIONS = (
-    "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
-    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes", "--children", "--passes",
+    *_TEXTS, *_LISTS, "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--notebook", "--seed",
+    "--rank", "--bytes",
 )  # fmt: skip
 
 
@@ -311,22 +301,8 @@ def main(loaded: Collection[str] = ()) -> None:
         writer.flush()
         raise SystemExit(2) from None
     recorder = recorder_of(options, program, writer)
-    torch = importlib.util.find_spec("torch")
-    if torch is None:
-        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
-        raise SystemExit(NO_TORCH)
-    version = version_of(torch.origin)
-    if version and version < OLDEST_TORCH:
-        # Told before the program has run for hours.
-        oldest, own = (".".join(map(str, parts)) for parts in (OLDEST_TORCH, version))
-        told = "recording needs torch %s or later, %s has %s" % (oldest, sys.executable, own)
-        recorder.finish("stopped", told)
-        raise SystemExit(OLD_TORCH)
-    ending = Ending(recorder)
-    # Registered first, so run last: what the user's own exit handlers do is still on the tape.
-    atexit.register(ending.write)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=recorder.forked)
+    look_for_torch(recorder)
+    ending = ending_of(recorder)
     if options.children:
         record_spawned(sys.argv[1:], program.path)
     if hasattr(sys, "orig_argv"):
@@ -336,6 +312,30 @@ def main(loaded: Collection[str] = ()) -> None:
     if not safe:
         give_way(loaded, sys.path[0])
     run(program, recorder, ending)
+
+
+def look_for_torch(recorder: Recorder) -> None:
+    """End the recording where there is no torch, or one that is too old: told before the program has run for hours."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None:
+        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
+        raise SystemExit(NO_TORCH)
+    version = version_of(torch.origin)
+    if version and version < OLDEST_TORCH:
+        oldest, own = (".".join(map(str, parts)) for parts in (OLDEST_TORCH, version))
+        told = "recording needs torch %s or later, %s has %s" % (oldest, sys.executable, own)
+        recorder.finish("stopped", told)
+        raise SystemExit(OLD_TORCH)
+
+
+def ending_of(recorder: Recorder) -> Ending:
+    """Return what writes the end of a recording, whichever way the process ends."""
+    ending = Ending(recorder)
+    # Registered first, so run last: what the user's own exit handlers do is still on the tape.
+    atexit.register(ending.write)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=recorder.forked)
+    return ending
 
 
 def give_way(loaded: Collection[str], folder: str) -> None:
@@ -393,10 +393,7 @@ def child(arguments: List[str], number: int, path: str, words: Dict[str, int]) -
     program.path = path
     recorder = recorder_of(options, program, Writer(tape_of(options.children, number), PRODUCER))
     recorder.process.above = os.getppid()
-    ending = Ending(recorder)
-    atexit.register(ending.write)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=recorder.forked)
+    ending = ending_of(recorder)
     record_spawned(arguments, path)
     sys.meta_path.insert(0, TorchFinder(recorder))
     try:

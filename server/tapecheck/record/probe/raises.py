@@ -71,12 +71,9 @@ class Raises(PendingException):
             return
         if not any(part in text for part in _OF_INTEREST):
             return
-        step, own = traceback, getattr(recorder.walks.last, "code", None)
-        # A custom Function's own backward may raise it, further in: where it asks for what it saved.
+        own = getattr(recorder.walks.last, "code", None)
         asked = _SECOND_TIME in text or _INPLACE in text
-        while step is not None and step.tb_next is not None and not (asked and step.tb_frame.f_code is own):
-            step = step.tb_next
-        engine = step.tb_frame if step is not None and step.tb_frame.f_code is own else None
+        engine = _engine_called(traceback, own, asked)
         backward = recorder.walks.last.id if engine is not None else None
         if engine is not None:
             recorder.walks.keeping = True
@@ -180,6 +177,16 @@ class Raises(PendingException):
                 place = Place(Context(function, place), step.tb_lineno)
             step = step.tb_next
         return place
+
+
+def _engine_called(traceback: Optional[TracebackType], own: Optional[CodeType], asked: bool) -> Optional[FrameType]:
+    """Return the frame of some code that called the engine, where an exception left torch there; with `asked` wherever
+    that was: the backward of a custom Function may raise it further in, where it asks for what it saved.
+    """
+    step = traceback
+    while step is not None and step.tb_next is not None and not (asked and step.tb_frame.f_code is own):
+        step = step.tb_next
+    return step.tb_frame if step is not None and step.tb_frame.f_code is own else None
 
 
 def _called_by(frame: Optional[FrameType], code: CodeType) -> bool:
