@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from itertools import compress
 from typing import TYPE_CHECKING, Union
 
 from tapecheck.fixes.code import Code, root_name
@@ -357,7 +358,7 @@ class _Shared:
         for unit, count in zip(units, uses.counts):
             self.events[unit] += count
         self.busy = {units[place] for place in uses.busy} - {_OUTSIDE}
-        self.wanted = {unit for unit, wanted in zip(units, named) if wanted}
+        self.wanted = set(compress(units, named))
         joined: dict[int, int] = {}
         for one, other in uses.shared:
             _join(joined, units[one], units[other])

@@ -138,8 +138,7 @@ class Verifier:
             self.hides.append((candidate, self._as_found(hidden[0])))
             return None
         edits = tuple(edit for path, changes in tried for edit in edits_of(path, sources[path].text, changes))
-        names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
-        return self._held(candidate, edits, names, lost, where._wasted(after, lines), self._to_check(after, edited))
+        return self._held(candidate, edits, lost, where._wasted(after, lines), self._to_check(after, edited))
 
     def _try(self, tried: Changes, sources: Mapping[str, Source]) -> _Trial | None:
         """Return what comes of changes; None where they break the text."""
@@ -157,13 +156,13 @@ class Verifier:
         )
         return _Trial(where, edited, after, lines)
 
-    def _held(
-        self, candidate: Candidate, edits: tuple[Edit, ...], names: list[str], lost: int, wasted: int, checks: list[str]
-    ) -> Fix:
+    def _held(self, candidate: Candidate, edits: tuple[Edit, ...], lost: int, wasted: int, checks: list[str]) -> Fix:
         """Return a candidate that holds as a fix, with what else is to be known of it: the other files that it changes,
         how many parameters get no gradient any more, and what to check.
         """
         title, effect = candidate.title, " ".join(filter(None, (candidate.effect, candidate.doubt)))
+        files = dict.fromkeys(edit.span.file for edit in edits)
+        names = [Path(file).name for file in files if file != self.finding.span.file]
         if names:
             title = f"{title} (in {join(names)})"
             effect = f"{effect} Other programs that use {join(names)} change with it."

@@ -111,12 +111,8 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
         changes += read
     if bool(wanted) == bool(groups) or len(groups) > 1:
         return []
-    arguments = [code.segment(call.func.value), _inputs(list(wanted), list(groups))]
-    keyword = passed(call, "gradient")
-    given = call.args[0] if call.args else keyword.value if keyword is not None else None
-    if given is not None and not is_literal(given, None):
-        arguments.append(f"grad_outputs={code.segment(given)}")
-    text = f"{torch}.autograd.grad({', '.join(arguments)}, create_graph=True)"
+    inputs = _inputs(list(wanted), list(groups))
+    text = f"{torch}.autograd.grad({code.segment(call.func.value)}, {inputs}{_outputs(code, call)}, create_graph=True)"
     names = [*wanted.values(), *groups.values()]
     changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if len(wanted) == 1 else ''}"))
     return list(dict.fromkeys(changes))
@@ -127,6 +123,13 @@ def _inputs(owners: list[str], groups: list[str]) -> str:
     if groups:
         return groups[0] if groups[0].startswith("list(") else f"list({groups[0]})"
     return owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]"
+
+
+def _outputs(code: Code, call: ast.Call) -> str:
+    """Return the argument of a grad call for the gradient that a backward starts from; nothing where it names none."""
+    keyword = passed(call, "gradient")
+    given = call.args[0] if call.args else keyword.value if keyword is not None else None
+    return "" if given is None or is_literal(given, None) else f", grad_outputs={code.segment(given)}"
 
 
 def _cleared(code: Code, node: ast.Attribute) -> ast.stmt | None:

@@ -188,7 +188,7 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: Holding) -> l
     value = written_argument(node, 0)
     if value is None or isinstance(value, ast.Starred) or not _converts(called):
         return []
-    return None if _parts(value) or is_list(code, value) else _only_argument(code, node, value)
+    return None if _is_several(code, value) else _only_argument(code, node, value)
 
 
 def _converts(called: str) -> bool:
@@ -211,10 +211,15 @@ def _in_torch(code: Code, call: ast.Call, name: str, carries: Holding) -> list[C
             start, end = code.start(one), code.end(one)
             changes += [Change(start, start, f"{torch}.stack("), Change(end, end, ")")]
             continue
-        number = position and name in _TAKING_NUMBERS and is_number(one)
-        if _parts(one) or isinstance(one, ast.Starred) or is_list(code, one) or not (number or carries(one)):
+        number = position > 0 and name in _TAKING_NUMBERS and is_number(one)
+        if not number and (_is_several(code, one) or not carries(one)):
             return None
     return changes
+
+
+def _is_several(code: Code, value: ast.expr) -> bool:
+    """Return whether an expression gives several values, and not a tensor of them."""
+    return isinstance(value, ast.Starred) or bool(_parts(value)) or is_list(code, value)
 
 
 def _parts(values: ast.expr) -> list[ast.expr]:

@@ -79,9 +79,8 @@ def _emptying(owner: ast.ClassDef, attribute: str = "") -> Iterator[str]:
     }
     containers = {name for parts in emptied.values() for part in parts for name in part or ()}
     for method, parts in emptied.items():
-        if method.name.startswith("__") or method.decorator_list or not _without_arguments(method.args):
-            continue
-        if containers and _all_of(parts) == containers and (not attribute or attribute in containers):
+        whole = bool(containers) and _all_of(parts) == containers
+        if whole and (not attribute or attribute in containers) and _is_plain(method):
             yield method.name
 
 
@@ -90,10 +89,11 @@ def _all_of(parts: list[set[str] | None]) -> set[str] | None:
     return {name for part in parts for name in part or ()} if None not in parts else None
 
 
-def _without_arguments(given: ast.arguments) -> bool:
-    """Return whether a method takes its object alone."""
-    more = (given.vararg, given.kwarg, *given.kwonlyargs, *given.posonlyargs)
-    return len(given.args) == 1 and not any(more)
+def _is_plain(method: ast.FunctionDef) -> bool:
+    """Return whether a method is called by its name, as it is, with its object alone."""
+    given = method.args
+    more = (given.vararg, given.kwarg, *given.kwonlyargs, *given.posonlyargs, *method.decorator_list)
+    return len(given.args) == 1 and not any(more) and not method.name.startswith("__")
 
 
 def _emptied(statement: ast.stmt) -> set[str] | None:

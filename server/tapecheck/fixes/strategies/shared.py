@@ -19,6 +19,7 @@ from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Node, Step
 
 MOST_STATEMENTS = 6
+_ANYWAY = "; the program drops that gradient anyway."
 
 
 def step_once(context: Context) -> Iterator[Candidate]:
@@ -196,13 +197,9 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     leaves = collision.leaves(source for _, source in found.values())
     names = join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
-    safe = not context.caught and (not first_side or collision.discarded_after_first(leaves))
-    safe = safe and _dropped_unread(context, collision, first_side)
-    effect = (
-        "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
-        if safe
-        else "What it is made of gets no gradient from this loss any more."
-    )
+    dropped = not first_side or collision.discarded_after_first(leaves)
+    safe = dropped and not context.caught and _dropped_unread(context, collision, first_side)
+    effect = f"What it is made of gets no gradient from this loss{_ANYWAY if safe else ' any more.'}"
     title, then = f"Detach {names} (line {line})", "" if safe else ": nothing before it learns from this loss"
     candidate = Candidate(title + then, effect, kept, safe, title + then, doubt=doubt_of_detaching(context))
     dropping = f"{title} and drop `retain_graph=True`{then}"

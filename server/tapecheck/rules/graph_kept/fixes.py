@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, appended
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, appended
 from tapecheck.fixes.code import Code, dotted, last_part, root_name, stored_pairs, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.holders import only_read
@@ -246,23 +246,22 @@ def _handed_over(code: Code, reading: Reading, stored: Span) -> Iterator[tuple[a
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
     """Yield where a helper stores what it was given: detach the argument at its call."""
-    code, stored = context.code, context.stored
-    given: dict[ast.Call, list[ast.expr]] = {}
+    code = context.code
+    given: dict[ast.Call, dict[ast.expr, None]] = {}
     for reading in context.readings:
-        for call, part in _handed_over(code, reading, stored):
-            parts = given.setdefault(call, [])
-            if part not in parts:
-                parts.append(part)
-    kept, doubt = given and not _learned_from(context), doubt_of_detaching(context)
-    alone = {call: bool(kept) and only_kept(context, call, stored) for call in given}
+        for call, part in _handed_over(code, reading, context.stored):
+            given.setdefault(call, {})[part] = None
+    learned, doubt = bool(given) and _learned_from(context), doubt_of_detaching(context)
     for call, parts in given.items():
-        changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]
-        each = [[change] for change in changes]
+        alone = not learned and only_kept(context, call, context.stored)
+        changes = [(change, part) for part in parts for change in appended(code, part, ".detach()")]
+        each = [[one] for one in changes]
         for several in [changes, *each] if len(changes) > 1 else each:
-            names = [code.segment(part) for part, change in zip(parts, changes, strict=False) if change in several]
-            title = f"Hand over {join(f'`{_line(name)}`' for name in names)} detached (line {call.lineno})"
-            effect = _SAME if alone[call] else _HANDED
-            yield Candidate(title, effect, several, safe=alone[call], group="hand over", doubt=doubt)
+            names = join(f"`{_line(code.segment(part))}`" for _, part in several)
+            title = f"Hand over {names} detached (line {call.lineno})"
+            detached = [change for change, _ in several]
+            effect = _SAME if alone else _HANDED
+            yield Candidate(title, effect, detached, safe=alone, group="hand over", doubt=doubt)
 
 
 def _line(text: str) -> str:
@@ -288,11 +287,16 @@ def _stored(statement: ast.stmt, context: Context, everything: bool = False) -> 
             return [(value, dotted(target))]
         case ast.Assign(targets=[target], value=value):
             pairs = [(part, dotted(name)) for name, part in stored_pairs(target, value)]
-            held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
-            return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
+            return pairs if everything else _held_here(context, pairs) or pairs
     low, high = context.place.line, context.place.end_line
     calls = [node for node in of_kind(statement, ast.Call) if low <= last_line(node) and node.lineno <= high]
     return [put for call in calls for put in _put_by(call)]
+
+
+def _held_here(context: Context, pairs: list[tuple[ast.expr, str | None]]) -> list[tuple[ast.expr, str | None]]:
+    """Return those of some stored values that the tapes say are held at the finding."""
+    held = {event.holder for event in context.events(Hold) if context.at_place(event.at)}
+    return [(part, name) for part, name in pairs if name in held]
 
 
 def _put_by(call: ast.Call) -> list[tuple[ast.expr, str | None]]:

@@ -19,23 +19,28 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
 
 
 def _unscaled_before(code: Code, target: ast.stmt) -> Iterator[Candidate]:
-    function = code.function(target)
-    scalers = {name for name, _, _ in _calls(function, "scale")}
-    steps: dict[tuple[str, str], list[ast.Call]] = {}
-    for name, argument, call in _calls(function, "step"):
-        if name in scalers:
-            steps.setdefault((name, argument), []).append(call)
-    for pair, calls in steps.items():
+    function, block = code.function(target), code.block(target)
+    for (scaler, optimizer), calls in _steps(function).items():
         # Once for each step: `unscale_` raises where it comes twice.
-        if all(isinstance(code.beside(target, call), (ast.Expr, ast.Assign)) for call in calls):
-            line = f"{pair[0]}.unscale_({pair[1]})"
-            own = [call for name, text, call in _calls(function, "unscale_") if (name, text) == pair]
+        if all(isinstance(code.within_block(call, block), (ast.Expr, ast.Assign)) for call in calls):
+            line = f"{scaler}.unscale_({optimizer})"
+            own = [call for *pair, call in _calls(function, "unscale_") if pair == [scaler, optimizer]]
             late = (code.statement(call) for call in own if call.lineno > target.lineno)
             gone = code.delete_all(one for one in late if one is not None and expression_of(one) in own)
             inserted = code.insert_before(target, [line])
             if inserted is not None and gone is not None:
                 title = f"{'Move' if gone else 'Insert'} `{line}` before line {target.lineno}"
                 yield Candidate(title, _EFFECT, [inserted, *gone], group="unscale")
+
+
+def _steps(function: ast.AST) -> dict[tuple[str, str], list[ast.Call]]:
+    """Return the steps of a function that a scaler of its losses makes, by scaler and optimizer."""
+    scalers = {name for name, _, _ in _calls(function, "scale")}
+    steps: dict[tuple[str, str], list[ast.Call]] = {}
+    for name, argument, call in _calls(function, "step"):
+        if name in scalers:
+            steps.setdefault((name, argument), []).append(call)
+    return steps
 
 
 def step_by_scaler(context: Context) -> Iterator[Candidate]:

@@ -27,8 +27,7 @@ def register(context: Context) -> Iterator[Candidate]:
         if assigned is made and _is_tensor(made):
             yield from _as_parameter(code, made)
         elif value is not None:
-            kind = "Module" if _is_module(made) and not _is_tensor(made) else "Parameter"
-            wrapper = f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
+            wrapper = _container(code, made, value)
             empty = isinstance(value, (ast.List, ast.Dict)) and not code.segment(value).strip("[]{} \n")
             yield Candidate(
                 f"Register them: `{wrapper}`",
@@ -38,28 +37,32 @@ def register(context: Context) -> Iterator[Candidate]:
             )
 
 
+def _container(code: Code, made: ast.Call, value: ast.expr) -> str:
+    """Return the container of `torch.nn` for what is made, in the place of a list or dict."""
+    kind = "Module" if _is_module(made) and not _is_tensor(made) else "Parameter"
+    return f"{_nn(code)}.{kind}{'Dict' if isinstance(value, (ast.Dict, ast.DictComp)) else 'List'}"
+
+
 def hand_over(context: Context) -> Iterator[Candidate]:
     """Give the optimizer the part that it lacks, as a group of its own."""
     code, lacking = context.code, lacking_of(context)
     if lacking is None or lacking.kind not in ("registered", "loose"):
         return
     making = code.statement_at(lacking.optimizer)
-    if not isinstance(making, ast.Assign) or len(making.targets) != 1:
-        return
-    optimizer = dotted(making.targets[0])
-    if optimizer is None:
+    optimizer = dotted(making.targets[0]) if isinstance(making, ast.Assign) and len(making.targets) == 1 else None
+    if optimizer is None or not isinstance(making, ast.Assign):
         return
     if lacking.kind == "loose":
         yield from _loose(code, making, optimizer, lacking)
         return
-    names = [name for name in context.finding.facts.parameters if "." in name]
-    owner = names[0].partition(".")[0] if names else ""
-    if names and lacking.whole:
+    name = next((name for name in context.finding.facts.parameters if "." in name), "")
+    owner = name.partition(".")[0]
+    if name and lacking.whole:
         yield from _added(context, optimizer, lacking)
-    elif names and all(name.partition(".")[0] != owner for name in lacking.siblings):
+    elif name and owner not in (sibling.partition(".")[0] for sibling in lacking.siblings):
         yield from _whole_module(code, making, optimizer, owner, lacking.calls)
-    elif names:
-        yield from _beside_a_sibling(code, making, optimizer, names[0], lacking)
+    elif name:
+        yield from _beside_a_sibling(code, making, optimizer, name, lacking)
 
 
 def _loose(code: Code, making: ast.Assign, optimizer: str, lacking: Lacking) -> Iterator[Candidate]:
