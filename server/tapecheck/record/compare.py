@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -58,12 +60,7 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
     training = {places[loop] for loop in inner if loop in places}
     measures = _of_kind(tape, Measure)
     passed = {event.name: int(event.value) for event in measures if event.name.startswith("passed-")}
-    most: dict[str, int] = {}
-    for event in measures:
-        # All that lives is looked at less often than what a holder keeps of it.
-        name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
-        if name is not None:
-            most[name] = max(most.get(name, 0), int(event.value))
+    most = _most_measured(measures)
     iterations = [event for event in _of_kind(tape, Iteration) if places.get(event.loop) in training]
     exceptions = _of_kind(tape, Raised)
     raised = (f"{one.exception} on line {one.at.line}" + (" (caught)" if one.caught else "") for one in exceptions)
@@ -74,6 +71,16 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
         tuple(raised), tuple(dict.fromkeys(event.holder for event in _of_kind(tape, Hold))),
         tuple(judge([], tape, directory=directory)),
     )  # fmt: skip
+
+
+def _most_measured(measures: Sequence[Measure]) -> dict[str, int]:
+    """Return the most of each field that measures are of: all that lives is looked at less often than what is held."""
+    most: dict[str, int] = {}
+    for event in measures:
+        name = _MEASURED.get(event.name) or _MEASURED.get(event.name.partition(":")[0])
+        if name is not None:
+            most[name] = max(most.get(name, 0), int(event.value))
+    return most
 
 
 def _of_kind(tape: Tape, kind: type[_Event]) -> list[_Event]:
@@ -106,16 +113,12 @@ def compare(a: Tape, b: Tape, directory: str | None = None) -> Comparison:
 
 
 def _only(mine: Summary, other: Summary) -> tuple[Finding, ...]:
-    counts: dict[tuple[str, str], int] = {}
-    for finding in other.findings:
-        counts[_key(finding)] = counts.get(_key(finding), 0) + 1
+    counts = Counter(map(_key, other.findings))
     found = []
     for finding in mine.findings:
-        key = _key(finding)
-        if counts.get(key, 0):
-            counts[key] -= 1
-        else:
+        if counts[_key(finding)] <= 0:
             found.append(finding)
+        counts[_key(finding)] -= 1
     return tuple(found)
 
 
