@@ -114,6 +114,12 @@ class Leaf:
     made: bool = False
     many: bool = False
 
+    def renamed(self, name: str) -> Leaf:
+        """Return the same leaf under another name."""
+        return Leaf(
+            self.id, name, self.at, self.storage, self.parameter, self.copy_of, self.cuts, self.made, self.many
+        )  # fmt: skip
+
 
 @built_directly
 @dataclass(frozen=True, slots=True)

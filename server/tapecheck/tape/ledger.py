@@ -163,7 +163,7 @@ class Ledger:
         elif isinstance(event, Named):
             if event.leaf in self.leaves:
                 self.maker_names.setdefault(event.leaf, self.leaves[event.leaf].name)
-                self.leaves[event.leaf] = dataclasses.replace(self.leaves[event.leaf], name=event.name)
+                self.leaves[event.leaf] = self.leaves[event.leaf].renamed(event.name)
         elif isinstance(event, Cut):
             self.cuts[event.id] = event
         elif isinstance(event, InPlace):

@@ -123,7 +123,7 @@ class Present:
 
         `bound` wants every name to have a value.
         """
-        if side.facts.own - {name[5:] for name in side.facts.loaded if name.startswith("self.")}:
+        if side.own:
             return False
         for name in side.read:
             value = _lookup(self.env, name)

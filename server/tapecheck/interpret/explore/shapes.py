@@ -27,7 +27,7 @@ class Side:
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
     `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
-    own.
+    own. `own` says that it asks its object for what it does not load as an attribute: a method of it.
     """
 
     facts: Facts
@@ -39,9 +39,10 @@ class Side:
     jumps: Jumps
     empty: bool
     imports: tuple[ast.ImportFrom, ...]
+    own: bool
 
 
-_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, frozenset(), True, ())
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, frozenset(), True, (), False)
 
 
 @dataclass(slots=True)
@@ -184,7 +185,8 @@ class Shapes:
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
         jumps = jumps_of(nodes, suspends=self.index.suspends)
-        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports)
+        own = bool(facts.own - {name[5:] for name in facts.loaded if name.startswith("self.")})
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports, own)
 
     def not_evaluated(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""

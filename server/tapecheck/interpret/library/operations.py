@@ -275,7 +275,7 @@ class _Call:
         """Return the result where no node is built for it: the target, or data."""
         fact, target = self.fact, self.target
         cuts = self._cuts_of_data(plan)
-        result = self.world.graph.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
+        result = self.world.graph.data(cuts=cuts, dtype=_dtype(fact, self.inputs))
         if self._taken_for_data():
             result.note(Mark.TAKEN_FOR_DATA)
         if self.storage is not None:
@@ -784,13 +784,17 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
     return None
 
 
-def _dtype(torch: Torch, fact: OpFact, bound: Kwargs) -> str:
+def _dtype(fact: OpFact, inputs: Mapping[str, list[Tensor | Unknown]]) -> str:
+    """Return the kind of numbers in the result of an op on the tensors of some arguments."""
     if fact.result.differentiable == "no" and fact.name != "detach":
         return "int"
-    inputs = [value for name in fact.result.carries for value in torch.tensors(bound.get(name))]
-    source = torch.tensors(bound.get(fact.params[0])) if fact.params else []
-    kinds = {tensor.dtype for tensor in only_tensors(inputs or source)}
-    return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
+    if fact.name in _TO_FLOAT:
+        return "float"
+    carrying = [value for name in fact.result.carries for value in inputs.get(name, ())]
+    if not carrying and fact.params:
+        carrying = inputs.get(fact.params[0], [])
+    kinds = {tensor.dtype for tensor in only_tensors(carrying)}
+    return "int" if kinds and kinds <= {"int", "bool"} else "float"
 
 
 def _elementwise(name: str) -> bool:

@@ -45,6 +45,12 @@ def _only_draws(body: list[ast.stmt]) -> bool:
 
 
 @placeless
+def positional_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[str]:
+    """Return the names of the parameters that take arguments by their place."""
+    return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+
+
+@placeless
 def default_branch(node: ast.AST) -> bool:
     """Return the likelier answer of an undecided `if`: not the one that only leaves, nor the one that only draws."""
     match node:

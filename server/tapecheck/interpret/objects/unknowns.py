@@ -192,9 +192,9 @@ def hidden(machine: Engine, value: Value) -> bool:
             seen.add(id(one))
             if one.parts is None and machine.library.hides(root(one).name):
                 return True
-            given = one.drawn if one.parts is None else one.parts
-            if any(type(part) is Lib and machine.library.hides(part.path) for part in given):
-                return True
+            for part in one.drawn if one.parts is None else one.parts:
+                if type(part) is Lib and machine.library.hides(part.path):
+                    return True
             queue += one.drawn
     return False
 

@@ -41,7 +41,7 @@ from tapecheck.interpret.values import (
     stored,
     unwrapped,
 )
-from tapecheck.source.nodes import attr_of, id_of
+from tapecheck.source.nodes import attr_of
 
 _BINARY: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -111,20 +111,21 @@ def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:
 def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
     world.budget.spend(limits.CALL_WORK)
-    if id_of(node.func) == "super" and "super" not in env.vars:
+    called = node.func
+    if type(called) is ast.Name and called.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
-    if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
-        _not_read(machine, node.func.value)
-    function = machine.eval(node.func, env)
+    if type(called) is ast.Attribute and called.attr in _CLEARING:
+        _not_read(machine, called.value)
+    function = machine.eval(called, env)
     args, kwargs = _given(machine, node, env)
-    if id_of(node.func) and function is machine.library.builtins.get("locals"):
+    if type(called) is ast.Name and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars.items()), more=True)
-    if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
-        receiver = machine.eval(node.func.value, env)
+    if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
+        receiver = machine.eval(called.value, env)
         within = function.part_of.within is not None
-        if isinstance(receiver, Instance) and not (within and node.func.attr in receiver.attrs):
+        if isinstance(receiver, Instance) and not (within and called.attr in receiver.attrs):
             # A method of a base class that was not found has the whole object; a library's model that is kept has not.
-            machine.library.given_away([receiver], node, node.func.attr)
+            machine.library.given_away([receiver], node, called.attr)
     return machine.call(function, args, kwargs, node)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
@@ -75,20 +76,19 @@ def _default(machine: Engine, name: str, value: Value) -> Value:
 def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
     """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
     arguments: ast.arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
+    positional = function.module.notes.of(function.node, syntax.positional_names)
     kwargs = dict(kwargs)
     open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
     site: Site | None = None
     values = env.vars
     if machine.handlers and not open_ended and not _fits(arguments, function, args, kwargs):
         raise Signal("TypeError")
-    values.update((parameter.arg, value) for parameter, value in zip(positional, args))
+    values.update(zip(positional, args))
     if arguments.vararg is not None:
         values[arguments.vararg.arg] = tuple(args[len(positional) :])
     missing = positional[len(args) :]
-    defaults = dict(zip([parameter.arg for parameter in missing[::-1]], function.defaults[::-1]))
-    for parameter in missing:
-        name = parameter.arg
+    defaults = dict(zip(missing[::-1], function.defaults[::-1]))
+    for name in missing:
         if name in kwargs:
             values[name] = kwargs.pop(name)
         elif name in defaults:

@@ -56,12 +56,14 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
     value = machine.eval(node.value, env)
     for target in node.targets:
         machine.assign(target, value, env, node)
+        if not machine.world.position.iteration:
+            continue
         if isinstance(node.value, ast.BinOp):
             loops.note_count(machine, target, value, env)
-        elif isinstance(node.value, ast.Call) and machine.world.position.iteration:
+        elif isinstance(node.value, ast.Call):
             for part in machine.world.position.notes.of(target, _given_back, node.value):
                 loops.note_count(machine, part, env.vars.get(id_of(part)), env)
-        if (name := id_of(target)) and machine.world.position.iteration:
+        if name := id_of(target):
             guards.note_flag(machine, name, node.value, env)
 
 

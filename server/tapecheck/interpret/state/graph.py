@@ -196,13 +196,13 @@ class GraphBuilder:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = self.storage_of(value)
         tensor = value if isinstance(value, Tensor) else None
-        if tensor is not None:
+        if tensor is not None and tensor.extra is not None:
             self._set_gradient(tensor, at, how)
         mode = self._modes.grad_mode if grad_mode is None else grad_mode
         of_leaf = None if tensor is None else tensor.of_leaf
         event = InPlace(
             self._position.site(at), storage.id, how, value.name, of_leaf, mode, bumps, optimizer, not value.is_leaf,
-            self._lost(written), of_leaf is not None and mode == bumps == "yes",
+            self._lost(written) if written else (), of_leaf is not None and mode == bumps == "yes",
         )  # fmt: skip
         self._writer.emit(event)
         return event
