@@ -8,10 +8,11 @@ from textwrap import dedent
 
 import pytest
 
+from tapecheck.fixes import rewrite
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, apply, settle
 from tapecheck.source import from_text
-from tapecheck.tape import Span
+from tapecheck.tape import Site, Span
 
 
 def _code(text: str) -> Code:
@@ -201,6 +202,32 @@ def test_blocks_loops_and_functions_around_a_node() -> None:
     assert isinstance(pair[0], ast.If) and isinstance(pair[1], ast.Expr)
     assert len(code.loops(backward)) == 1
     assert isinstance(code.function(backward), ast.FunctionDef)
+
+
+def test_the_other_statement_of_a_block_and_what_stands_between() -> None:
+    code = _code("for x in data:\n    a(x)\n    b(x)\n    if x:\n        c(x)\nd()\n")
+    call = _on(code, "c(x)", ast.Call)
+    last = next(node for node in ast.walk(code.tree) if isinstance(node, ast.If))
+    first, middle, _ = code.block(last)
+    assert code.beside(first, call) is last
+    assert code.beside(last, call) is None
+    assert code.beside(first, _on(code, "d()", ast.Call)) is None
+    assert code.between(first, last) == [middle]
+
+
+def test_an_event_is_in_the_statements_that_led_to_it() -> None:
+    code = _code("def f(x):\n    return g(x)\n\nf(1)\n")
+    inner, outer = _on(code, "g(x)", ast.Call), _on(code, "f(1)", ast.Call)
+    at = Site(code.span(inner), "f", (code.span(outer), Span("other.py", 1, 1, 1, 5)))
+    assert [one.lineno for one in code.statements(at)] == [2, 4]
+    assert code.statement_in(code.tree, at) is _statement(code, 4)
+    assert code.within(code.span(inner), ast.Name) == [_on(code, "g"), _on(code, "x", ast.Name)]
+
+
+def test_a_rewrite_of_what_has_not_its_form_is_no_change() -> None:
+    code = _code("x += 1\ny = 2\n")
+    assert _after(code, code.rewritten(_statement(code, 1), rewrite.out_of_place)) == "x = x + 1\ny = 2\n"
+    assert code.rewritten(_statement(code, 2), rewrite.out_of_place) is None
 
 
 def test_a_file_with_a_syntax_error_still_has_its_places() -> None:
