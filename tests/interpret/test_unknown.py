@@ -496,3 +496,35 @@ def test_no_argument_is_needless_where_none_is_written() -> None:
                 assert "retain_graph" in shown, f"{path.name}: {shown}"
         asked += "engine.backward(" in program
     assert asked > 15
+
+
+CONFIGURED = """\
+import json
+import torch
+from torch import nn
+from {library} as Settings
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+settings = {made}
+for x in torch.randn(8, 4, 3):
+    loss = settings.weight * model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "told"),
+    [
+        ("easydict import EasyDict", True), ("munch import Munch", True), ("yacs.config import CfgNode", True),
+        ("omegaconf.OmegaConf import create", True), ("elsewhere import Settings", False),
+    ],
+)  # fmt: skip
+def test_what_a_library_of_settings_holds_has_no_graph_of_its_own(library: str, told: bool) -> None:
+    made = "Settings(json.load(open('settings.json')))"
+    report = check(from_text(CONFIGURED.format(library=library, made=made), "settings.py"))
+    assert [one.code for one in report.findings] == ["TAPE301"] * told
+    # What it is given it hands back.
+    text = CONFIGURED.format(library=library, made="Settings(weight=model(torch.ones(3)).exp())")
+    assert "TAPE301" not in [one.code for one in check(from_text(text, "settings.py")).findings]

@@ -26,10 +26,16 @@ from tapecheck.tape import LeafEscape, both
 
 LOOKING = (
     "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "fvcore.nn.", "json.", "logging.", "loguru.",
-    "mlflow.", "neptune.", "numpy.", "os.", "pickle.", "ptflops.", "swanlab.", "sys.", "tensorboardX.", "thop.",
-    "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.", "visdom.", "wandb.",
+    "mlflow.", "neptune.", "numpy.", "os.", "pickle.", "ptflops.", "swanlab.", "sys.", "tensorboard_logger.",
+    "tensorboardX.", "thop.", "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.",
+    "visdom.", "wandb.",
 )  # fmt: skip
 """Libraries that look at a model, or store it, and leave its gradients as they are."""
+SETTINGS = (
+    "addict.", "attrdict.", "box.", "configargparse.", "configobj.", "dotenv.", "dotmap.", "easydict.", "hjson.",
+    "ml_collections.", "munch.", "omegaconf.", "pyhocon.", "ruamel.yaml.", "toml.", "tomli.", "tomlkit.", "yacs.",
+)  # fmt: skip
+"""Libraries of settings: they hold what they were given, or what a file says."""
 SCHEDULING = (
     "cosine_annealing_warmup.", "diffusers.get_", "diffusers.optimization.", "pytorch_warmup.", "timm.scheduler.",
     "torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_", "warmup_scheduler.",

@@ -50,7 +50,8 @@ NO_GRAPH_ATTRIBUTES = frozenset((
 _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datasets", "sklearn.", "pandas.", "scipy.",
                  "cv2.",
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
-                 "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
+                 "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.",
+                 *leaves.SETTINGS)  # fmt: skip
 _CHANCE = ("random.", "numpy.random.", "secrets.")
 _OF_TENSORS = ("clone", "detach", "item")
 """What is called to store a value: what is no tensor may not have it."""

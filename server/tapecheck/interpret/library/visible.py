@@ -9,7 +9,7 @@ from typing import Literal
 
 from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING
+from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING, SETTINGS
 from tapecheck.interpret.library.states import DatasetState, OptimizerState, state_of
 from tapecheck.interpret.objects.unknowns import has_default, root
 from tapecheck.interpret.state import World
@@ -46,7 +46,7 @@ _ENTRY_DECORATORS = frozenset(("absl", "click", "hydra", "numba", "pytest", "typ
 
 def modelled(path: str) -> bool:
     """Return whether it is known what a library does with what it is given, by its dotted path."""
-    return path.partition(".")[0] in _MODELLED or path.startswith((*LOOKING, *SCHEDULING))
+    return path.partition(".")[0] in _MODELLED or path.startswith((*LOOKING, *SCHEDULING, *SETTINGS))
 
 
 def base_modelled(path: str) -> bool:
