@@ -193,11 +193,17 @@ class Library(Protocol):
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
 
+    def unseen_maker(self, maker: Value) -> str:
+        """Return the name of a metaclass, or of a decorator of classes, that is not visible; an empty one of others."""
+
     def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
         """Note that a method which is not visible has its object."""
 
     def trusted_context(self, manager: Unknown, node: ast.AST) -> None:
         """Note that a context manager which is not visible is taken to leave recording on."""
+
+    def trusted_store(self, keeper: Value, value: Value, node: ast.AST) -> None:
+        """Note that code which is not visible is taken to keep what is stored in its object as it is."""
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

@@ -31,7 +31,7 @@ from tapecheck.interpret.library import (
 from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
-from tapecheck.interpret.objects import exceptions, methods, records, unknowns
+from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -202,6 +202,23 @@ class Libraries:
         if decorated is not None and not visible.decorator_modelled(path):
             self.world.assumptions.decorated[id(decorated.node)] = path
 
+    def unseen_maker(self, maker: Value) -> str:
+        """Return the name of a metaclass, or of a decorator of classes, that is not visible; an empty one of others."""
+        name = self._unseen(maker)
+        return "" if visible.decorator_modelled(name) else name
+
+    def _unseen(self, value: Value) -> str:
+        """Return the name of the code behind a value that is not visible; an empty one where all of it is."""
+        if isinstance(value, Instance) and value.cls is not None:
+            value = value.cls
+        if isinstance(value, Class):
+            if any(isinstance(base, Unknown) for cls in value.mro() for base in cls.bases):
+                return f"{value.name}'s base class"
+            names = [value.unseen_maker(), *value.library_bases()]
+        else:
+            names = [unknowns.root(value).name if isinstance(value, Unknown) else path_of(value)]
+        return next(filter(self.hides, names), "")
+
     def hidden_method(self, method: Lib, owner: Value, node: ast.AST) -> None:
         """Note that a method which is not visible has its object."""
         if not visible.modelled(method.path):
@@ -213,9 +230,17 @@ class Libraries:
         if "." in whole.name and not visible.modelled(whole.name):
             self.world.assumptions.enter(manager, "context", f"`{manager.name}` leaves recording as it is", node)
 
+    def trusted_store(self, keeper: Value, value: Value, node: ast.AST) -> None:
+        """Note that code which is not visible is taken to keep what is stored in its object as it is."""
+        held = carry.tensors_in(value, into_objects=False)
+        about = dict.fromkeys(one.node for one in held if one.node is not None and not carry.is_leaf(one))
+        name = self._unseen(keeper) if about else ""
+        if name:
+            self.world.assumptions.note("effect", f"`{name}` keeps what is stored as it is", node, tuple(about))
+
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""
-        hidden = next((base for base in bases if not visible.base_modelled(base)), "")
+        hidden = next((base for base in bases if not visible.base_modelled(base)), "") or cls.unseen_maker()
         if hidden or cls.opaque:
             text = f"`{hidden or 'its base class'}` changes nothing of what `{cls.name}` does"
             self.world.assumptions.note("base", text, node, leaves.within(self.torch, owner))

@@ -243,6 +243,7 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
     if cls.kind == "dataclass" and not cls.defines("__init__"):
         kwargs.pop(MORE_KEYWORDS, None)
         records.fill(machine, cls, owner, args, kwargs, node)
+        machine.library.trusted_bases(cls, bases, owner, node)
         return owner
     init = machine.find_method(owner, "__init__")
     if init is not None:

@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
+    Lib,
     List,
     Native,
     Signal,
@@ -41,14 +42,16 @@ def property_part(owner: Wrapped, name: str) -> Native:
     return Native(name, extend_property)
 
 
-def data_descriptor(cls: Class, name: str) -> Wrapped | Instance | None:
-    """Return the property, or object with a `__set__`, that a class has under a name; None where it has neither."""
+def data_descriptor(cls: Class, name: str) -> Wrapped | Instance | Lib | Unknown | None:
+    """Return the property that a class has under a name, or an object that may have a `__set__`; None for others."""
     for candidate in cls.mro():
         if name in candidate.namespace:
             value = candidate.namespace[name]
             if isinstance(value, Wrapped):
                 return value if value.kind == "property" else None
-            return value if isinstance(value, Instance) and value.cls is not None else None
+            if isinstance(value, Instance):
+                return value if value.cls is not None else None
+            return value if isinstance(value, (Lib, Unknown)) else None
     return None
 
 

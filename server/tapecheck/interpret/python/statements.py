@@ -251,6 +251,9 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
     if hook is not None:
         named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
         machine.call(hook.function if isinstance(hook, Wrapped) else hook, [cls], named, node)
+    metaclass = next((word.value for word in node.keywords if word.arg == "metaclass"), None)
+    if metaclass is not None:
+        cls.remade_by = machine.library.unseen_maker(machine.eval(metaclass, env))
     result: Value = cls
     for decorator in reversed(node.decorator_list):
         result = decorate_class(machine, machine.eval(decorator, env), result, decorator)
@@ -273,6 +276,8 @@ def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST)
     if is_function(decorator) or isinstance(decorator, (Class, Native, Instance)):
         result = machine.call(decorator, [cls], {}, node)
         return cls if result is None or isinstance(result, Unknown) else result
+    if isinstance(cls, Class):
+        cls.remade_by = cls.remade_by or machine.library.unseen_maker(decorator)
     return cls
 
 

@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Lib,
     List,
     Signal,
     Slot,
@@ -156,8 +157,12 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
 
 
 def set_instance_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
-    if owner.cls is None or not _set_by_class(machine, owner, owner.cls, name, value, node):
-        store_attribute(machine, owner, name, value, node)
+    if owner.cls is not None:
+        if can_hold(value):
+            machine.library.trusted_store(owner, value, node)
+        if _set_by_class(machine, owner, owner.cls, name, value, node):
+            return
+    store_attribute(machine, owner, name, value, node)
 
 
 def take_attributes(owner: Instance, value: Dict) -> None:
@@ -196,7 +201,9 @@ def _set_by_class(machine: Engine, owner: Instance, cls: Class, name: str, value
         elif machine.handlers:
             raise Signal("AttributeError")
         return True
-    if descriptor is not None:
+    if isinstance(descriptor, (Lib, Unknown)):
+        machine.library.trusted_store(descriptor, value, node)
+    elif descriptor is not None:
         method = machine.find_method(descriptor, "__set__")
         if method is not None:
             machine.call(method, [owner, value], {}, node)

@@ -226,6 +226,8 @@ class Class(BaseValue):
     library: list[str] | None = None
     slots: dict[Hashable, Slot] = field(default_factory=dict)
     quiet: int = -1
+    remade_by: str = ""
+    """The metaclass or decorator that makes it, or something else of it, and is not visible."""
     plain: bool | None = None
     """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""
 
@@ -254,6 +256,10 @@ class Class(BaseValue):
         """Whether some base class is unknown, so that any attribute may exist."""
         return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
 
+    def unseen_maker(self) -> str:
+        """Return what makes it, or a class that it comes from, and is not visible; an empty name where nothing does."""
+        return next((cls.remade_by for cls in self.mro() if cls.remade_by), "")
+
     typical: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
     type_names: ClassVar[tuple[str, ...] | None] = ("type", "ABCMeta", "Callable")
@@ -274,6 +280,7 @@ class Class(BaseValue):
         machine.world.stores.kept += 1
         machine.world.stores.classes += 1
         if can_hold(value):
+            machine.library.trusted_store(self, value, node)
             stored(machine, self.slots, name, node)
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:

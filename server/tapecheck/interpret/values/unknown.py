@@ -296,7 +296,14 @@ class Unknown(BaseValue):
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
         if name == "__dict__" and self.data and self.attrs:
             return self.by_name()
-        return machine.library.unknown_attribute(self, name, node)
+        value: Value = machine.library.unknown_attribute(self, name, node)
+        return self._given_back(machine, value, node)
+
+    def _given_back(self, machine: Interpreter, value: Value, node: ast.AST) -> Value:
+        """Return what is read out of it: where that was stored, the code behind it is trusted to have kept it."""
+        if not (type(value) is Unknown and (value.part_of.owner is self or value.part_of.source is self)):
+            machine.library.trusted_store(self, value, node)
+        return value
 
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
         if self.attrs is None:
@@ -341,7 +348,7 @@ class Unknown(BaseValue):
         if self.part_of.within is not None and self.data and isinstance(index, str) and isinstance(part, Unknown):
             # What was saved under a key may require grad, as it did when it was saved.
             part.data = False
-        return part
+        return self._given_back(machine, part, node)
 
     def set_item(self, machine: Interpreter, index: Value, value: Value, node: ast.AST) -> None:
         if self.items is None:
