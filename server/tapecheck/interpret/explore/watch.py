@@ -50,6 +50,7 @@ from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
     Bind,
+    Cut,
     Escape,
     Event,
     GradientCleared,
@@ -576,13 +577,18 @@ def _of_events(events: Sequence[Event], start: int) -> tuple[Stake, set[tuple[st
         isinstance(event, Backward) and event.create != "no" and event.accumulates for event in events
     ):
         return Stake.VERDICT, lines
-    lasting = any(isinstance(event, _LASTING) or _binds_element(event) for event in new)
+    lasting = any(isinstance(event, _LASTING) or _binds_element(event) or _freezes(event) for event in new)
     return Stake.CERTAINTY if lasting else Stake.NOTHING, lines
 
 
 def _binds_element(event: Event) -> bool:
     """Whether a graph becomes an element of what is there on both sides."""
     return isinstance(event, Bind) and event.node is not None and "[" in event.name
+
+
+def _freezes(event: Event) -> bool:
+    """Whether a leaf is taken out of all graphs that are built from then on."""
+    return isinstance(event, Cut) and event.how == "frozen"
 
 
 def _left_unknown(present: Present, shapes: Shapes, node: ast.If, taken: bool) -> frozenset[str]:

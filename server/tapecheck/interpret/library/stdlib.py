@@ -90,7 +90,8 @@ def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else []
     result = m.new_list(items or [], node, items is None)
     result.kind = "deque"
-    result.bound = known_int(argument(args, kwargs, 1, "maxlen"))
+    most = concrete(argument(args, kwargs, 1, "maxlen"))
+    result.bound, result.limit = known_int(most), most if isinstance(most, Unknown) else None
     return result
 
 

@@ -240,7 +240,15 @@ def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node
 
 
 def _list_copy(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List(list(owner.items), owner.more, owner.bound, owner.stored_at, owner.kind, m.world.position.clock)
+    return List(
+        list(owner.items),
+        owner.more,
+        owner.bound,
+        owner.stored_at,
+        owner.kind,
+        m.world.position.clock,
+        limit=owner.limit,
+    )
 
 
 def _list_reverse(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -92,6 +92,8 @@ class List(Container):
     """Where loops left elements out: the index in the real list that each element has been read at."""
     alike: int = 0
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
+    limit: Unknown | None = None
+    """How many elements it keeps at most, where nobody knows that."""
     length: Unknown | None = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
