@@ -127,12 +127,12 @@ def _unknown(way: Explored) -> Iterator[str]:
 
 def _backward(run: Run, reading: Reading) -> list[str]:
     """Tell what a backward does and, where it fails or may, why."""
-    problem = run.traversal.problem
+    problem = run.problem
     of = ", ".join(f"`{root.name}`" for root in run.backward.roots if root.name)
     head = f"  {run.backward.call:8} line {run.at.line}" + (f" of {of}" if of else "")
     flags = f"retain_graph {run.backward.retain}, create_graph {run.backward.create}"
     if problem is None:
-        rows = [f"{head}: walks {len(run.traversal.executed)} nodes, {flags}"]
+        rows = [f"{head}: walks {len(run.executed)} nodes, {flags}"]
         if any(root.graph == "may" and root.node is None for root in run.backward.roots):
             rows.append("    what graph it walks nobody knows: unknown code returned it")
         return rows

@@ -32,7 +32,7 @@ def explain_backward(telling: Telling, span: Span) -> str:
     reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
     first = runs[0]
     call = _call(telling, span, first.backward)
-    counts = [len(reading.graph_nodes(run.traversal.executed)) for run in runs]
+    counts = [len(reading.graph_nodes(run.executed)) for run in runs]
     problem = next((run for run in runs if run.failed), None)
     head = f"**{call}** {_walk(telling, reading, first)}"
     details = []
@@ -82,7 +82,7 @@ def _walk(telling: Telling, reading: Reading, run: Run) -> str:
 
 
 def _gradients(telling: Telling, reading: Reading, run: Run) -> str:
-    reached = [node for node in run.traversal.executed if node in reading.ledger.leaves]
+    reached = [node for node in run.executed if node in reading.ledger.leaves]
     if not run.backward.accumulates:
         asked = len(run.backward.inputs or ())
         return f"returns {count(asked, 'gradient')} and leaves every `.grad` alone" if asked else ""
@@ -101,7 +101,7 @@ def _frees(telling: Telling, reading: Reading, run: Run) -> str:
 
 
 def _problem(telling: Telling, reading: Reading, run: Run) -> str:
-    problem = run.traversal.problem
+    problem = run.problem
     assert problem is not None
     if problem.kind == "no-graph":
         root = run.backward.roots[problem.root]

@@ -282,8 +282,8 @@ class Explainer(Telling):
         if reading is None or not owned[id(reading)]:
             return None
         own = owned[id(reading)]
-        runs = [run for run in reading.runs if run.backward.accumulates and set(own) & set(run.traversal.executed)]
-        reached = {leaf for run in runs for leaf in own if leaf in run.traversal.executed}
+        runs = [run for run in reading.runs if run.backward.accumulates and set(own) & set(run.executed)]
+        reached = {leaf for run in runs for leaf in own if leaf in run.executed}
         lines = {run.at.line for run in runs if run.at.file == path}
         details = []
         if lines:
@@ -307,7 +307,7 @@ class Explainer(Telling):
             reaching = [
                 run.position
                 for run in reading.runs
-                if run.position < before and run.backward.accumulates and leaf in run.traversal.executed
+                if run.position < before and run.backward.accumulates and leaf in run.executed
             ]
             cleared = [
                 position

@@ -179,7 +179,7 @@ def _by_module(names: Counter[str]) -> Counter[str]:
 
 def walked(reading: Reading, run: Run) -> list[Node]:
     """Return the nodes that a backward executes."""
-    return [reading.ledger.nodes[node] for node in run.traversal.executed if node in reading.ledger.nodes]
+    return [reading.ledger.nodes[node] for node in run.executed if node in reading.ledger.nodes]
 
 
 def line_range(lines: set[int]) -> str:

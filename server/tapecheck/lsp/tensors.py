@@ -229,7 +229,7 @@ class Tensors:
         where = line_of(freeing.at.span, home)
         before = f"{kept}, " if keeping is not None and keeping.position < freeing.position else ""
         if freeing.failed:
-            problem = freeing.traversal.problem
+            problem = freeing.problem
             node = problem.node if problem is not None else None
             own = node is not None and node.id in {node.id for node in one.nodes}
             text = f"on which {where} fails{later}" if own else f"freed by {where}, which fails{later}"
@@ -260,7 +260,7 @@ class Tensors:
         """Return the first backward after a binding that walks the tensor's graph and retains it."""
         own = {node.id for node in one.nodes}
         for run in one.reading.runs:
-            if run.position > one.position and run.backward.retain == "yes" and own & set(run.traversal.executed):
+            if run.position > one.position and run.backward.retain == "yes" and own & set(run.executed):
                 return run
         return None
 
@@ -363,7 +363,7 @@ class Tensors:
     def _leaf(self, name: str, reading: Reading, leaf: int) -> str:
         event = reading.ledger.leaves[leaf]
         kind = "parameter" if event.parameter else "leaf that requires grad"
-        reaching = [run for run in reading.runs if leaf in run.traversal.executed and run.backward.accumulates]
+        reaching = [run for run in reading.runs if leaf in run.executed and run.backward.accumulates]
         lines = {run.at.line for run in reaching if run.at.file == self.telling.source.path}
         head = f"**`{name}`** is a {kind}: it has no graph of its own, gradients accumulate in `{name}.grad`"
         calls: Sequence[str] = ("backward", "backwards")

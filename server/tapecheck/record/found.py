@@ -362,7 +362,7 @@ def _stepped(story: Story, graph: Collection[int], inputs: Collection[int]) -> b
 
 
 def _labels(story: Story, raised: Raised, failed: Run | None) -> Iterable[Label]:
-    problem = failed.traversal.problem if failed is not None else None
+    problem = failed.problem if failed is not None else None
     node = story.failing_node(raised, failed)
     if node is not None:
         yield Label(node.at.span, f"`{node.op}` was built here", "built")

@@ -79,7 +79,7 @@ def reached_there(story: Story, finding: Finding) -> set[int] | None:
     """Return the leaves that the backward calls of a finding came to, None where the run has none of these calls."""
     span = finding.facts.backward if isinstance(finding.facts, UntrainedParameterFacts) else None
     runs = story.runs_at(span) if span is not None else []
-    return {number for run in runs for number in run.traversal.executed} if runs else None
+    return {number for run in runs for number in run.executed} if runs else None
 
 
 def is_statement(story: Story, loop: Span) -> bool:

@@ -464,7 +464,7 @@ class Story:
         """Return the node at which a backward failed, where that is known."""
         if raised.node is not None:
             return self.reading.ledger.nodes.get(raised.node)
-        problem = failed.traversal.problem if failed is not None else None
+        problem = failed.problem if failed is not None else None
         return problem.node if problem is not None else None
 
 
@@ -489,7 +489,7 @@ def real_path(file: str, directory: str | None) -> str:
 
 def raised_text(story: Story, raised: Raised) -> str:
     failed = story.problem_of(raised)
-    problem = failed.traversal.problem if failed is not None else None
+    problem = failed.problem if failed is not None else None
     node = story.failing_node(raised, failed)
     loop, home = story.loop_of(raised), raised.at.span
     index = raised_in(story, raised)

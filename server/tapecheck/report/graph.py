@@ -109,7 +109,7 @@ def draw(data: Data, *, line: int | None = None, around: tuple[str, int] | None 
 def chosen(tapes: Sequence[Tape]) -> tuple[Tape, str]:
     """Return the path through a program to draw, the likeliest one or the first that fails, and what it is."""
     failing = (number for number, tape in enumerate(tapes)
-               if any(run.traversal.problem is not None for run in Reading(tape).runs))  # fmt: skip
+               if any(run.problem is not None for run in Reading(tape).runs))  # fmt: skip
     if not tapes:
         return Tape("dry run"), "dry run"
     number = next(failing, 0)

@@ -194,10 +194,10 @@ class _Shapes:
     def of(self, reading: Reading, item: BackwardRun, number: int, count: int) -> int | None:
         """Return the number of a call's shape; None where so many calls have theirs that this one is left out."""
         every = max(1, count // _SHAPES_FIRST)
-        special = item.traversal.problem is not None or bool(item.traversal.retraversed)
+        special = item.problem is not None or bool(item.traversal.retraversed)
         if number >= _SHAPES_FIRST and number % every and not special and number != count - 1:
             return None
-        self._work += len(item.traversal.executed)
+        self._work += len(item.executed)
         if self._work > _MAX_SHAPE_NODES or len(self.found) >= _MAX_SHAPES:
             return None
         shape = self._shape(reading, item)
@@ -209,7 +209,7 @@ class _Shapes:
 
     def _shape(self, reading: Reading, item: BackwardRun) -> Shape:
         ledger = reading.ledger
-        traversal, problem = item.traversal, item.traversal.problem
+        traversal, problem = item.traversal, item.problem
         numbers = set(traversal.executed)
         if problem is not None and problem.node is not None:
             numbers.add(problem.node.id)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tapecheck.rules.finding import Finding
-from tapecheck.rules.path import answered_otherwise
-from tapecheck.rules.reading import Reading, remembered
+from tapecheck.rules.path import answered_otherwise, divided
+from tapecheck.rules.reading import Reading, remembered, search
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import possible
 from tapecheck.tape import (
@@ -23,6 +23,7 @@ from tapecheck.tape import (
     Cut,
     Decision,
     End,
+    Freed,
     GradientCleared,
     Hold,
     InPlace,
@@ -32,6 +33,7 @@ from tapecheck.tape import (
     Setting,
     Site,
     Span,
+    Stale,
     Tape,
 )
 
@@ -59,27 +61,26 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     answer to; one that rests on such code otherwise is a possible one.
     """
     findings = list(findings)
-    if rule.unfinished:
-        for finding in findings:
-            _weigh_limits(finding, readings)
+    for finding in findings if rule.unfinished else ():
+        _weigh_limits(finding, readings)
     assuming = [reading for reading in readings if reading.assumed]
-    if not assuming:
-        return findings
-    kept = []
     recorded = {one for reading in assuming for one in _recorded(reading)}
-    for finding in findings:
-        assumed = _assumed(rule, finding, assuming)
-        beyond = finding.rests_on
-        finding.rests_on = (*assumed, *beyond)
-        if not is_certain(assumed):
-            hidden = [one for one, touches in assumed.items() if touches]
-            if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
-                continue
-            if _may_end(rule, finding, assuming):
-                continue
-            _call_possible(finding)
-        kept.append(finding)
-    return kept
+    return [finding for finding in findings if _stands(rule, finding, assuming, recorded)]
+
+
+def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded: Set[Assumption]) -> bool:
+    """Say what a finding rests on, and return whether it is one all the same; `recorded` leaves recording on."""
+    assumed = _assumed(rule, finding, readings)
+    finding.rests_on = (*assumed, *finding.rests_on)
+    if is_certain(assumed):
+        return True
+    hidden = [one for one, touches in assumed.items() if touches]
+    if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
+        return False
+    if _may_end(rule, finding, readings):
+        return False
+    _call_possible(finding)
+    return True
 
 
 def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]) -> None:
@@ -89,23 +90,19 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
     decisions = (decision for reading in readings for _, decision in reading.decisions)
     if len(readings) < 2 or all(decision.hangs_on == "data" for decision in decisions):
         return
-    certain = [finding for finding in findings if finding.certain]
-    shown = [{finding.key for finding in rule.judge([reading])} for reading in readings] if certain else []
-    for finding in certain:
-        having = [reading for reading, keys in zip(readings, shown) if finding.key in keys]
-        lacking = [reading for reading, keys in zip(readings, shown) if finding.key not in keys]
+    for finding, having, lacking in divided(rule, [finding for finding in findings if finding.certain], readings):
         alone = _answered_alone(having, [reading for reading in lacking if reading.ended == "finished"])
         # A way that ends by an exception may only not have come that far; but not where the condition is around it.
-        alone = alone or [one for one in _answered_alone(having, lacking) if _holds(one, finding.span)]
+        alone = alone or [one for one in _answered_alone(having, lacking) if _is_around(one, finding.span)]
         answers = [_positive(decision, having) for decision in alone]
         finding.rests_on += tuple(map(_assumed_answer, answers))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
 
 
-def _holds(decision: Decision, span: Span) -> bool:
-    """Return whether a place is in the statement that a condition decides about."""
-    return decision.at.file == span.file and decision.at.line < span.line <= decision.end_line
+def _is_around(decision: Decision, span: Span) -> bool:
+    """Return whether a place is in the statement that a condition decides about, not in the condition itself."""
+    return decision.at.line < span.line and decision.governs(span)
 
 
 def _positive(decision: Decision, having: Iterable[Reading]) -> Decision:
@@ -243,16 +240,20 @@ class _Cause:
         if event.kind in ("count", "length"):
             # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
             return True if rule.raises and met else None
-        if position > self.end and event.kind not in _OF_RECORDING:
-            # It has happened by then; those are noted when what they are about has ended.
-            return None
-        if self.built is not None and self.built < position and _of_leaves(self.reading, event):
-            # Nobody comes from a parameter to a graph that was built before.
+        if self._is_behind(event, position):
             return None
         touches = met or (rule.of_absence and event.kind == "base")
         if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
             return None
         return touches and (not event.recorded or _hangs(event, self.chain))
+
+    def _is_behind(self, event: Assumed, position: int) -> bool:
+        """Return whether an assumption comes too late to touch a finding."""
+        if position > self.end and event.kind not in _OF_RECORDING:
+            # It has happened by then; those are noted when what they are about has ended.
+            return True
+        # Nobody comes from a parameter to a graph that was built before.
+        return self.built is not None and self.built < position and _of_leaves(self.reading, event)
 
 
 def _hangs(event: Assumed, chain: set[int]) -> bool:
@@ -276,12 +277,9 @@ def _end(rule: Rule, finding: Finding, reading: Reading, lines: Set[tuple[str, i
 
 def _built(finding: Finding, reading: Reading) -> int | None:
     """Return where the node was built at which a backward on the line of a finding certainly fails, if one does."""
-    for run in reading.runs:
-        problem = run.traversal.problem
-        if problem is not None and problem.node is not None and run.at.span.line == finding.span.line:
-            if run.at.span.file == finding.span.file and problem.kind in ("freed", "stale"):
-                return reading.built(problem.node.id)
-    return None
+    here = (run for run in reading.runs if (run.at.file, run.at.line) == (finding.span.file, finding.span.line))
+    failed = (run.problem.node.id for run in here if isinstance(run.problem, (Freed, Stale)))
+    return next(map(reading.built, failed), None)
 
 
 @remembered
@@ -289,13 +287,8 @@ def _recorded(reading: Reading) -> frozenset[Assumption]:
     """Return the contexts and decorators that leave recording on, since a backward walks what is built in them: nothing
     else of it leads to a leaf. Where that fails, it raises at the same place with recording off.
     """
-    walked = [
-        root.node
-        for run in reading.runs
-        if run.traversal.problem is None or run.traversal.problem.kind in ("freed", "stale")
-        for root in run.backward.roots
-        if root.node is not None
-    ]
+    runs = [run for run in reading.runs if run.problem is None or isinstance(run.problem, (Freed, Stale))]
+    walked = [node for run in runs for node in run.backward.root_nodes]
     built: dict[tuple[str, str, Span | None], tuple[set[int], list[Assumption]]] = {}
     for _, event in reading.assumed:
         if event.kind in _OF_RECORDING:
@@ -314,17 +307,11 @@ def _recorded(reading: Reading) -> frozenset[Assumption]:
 
 def _only_through(reading: Reading, root: int, nodes: set[int]) -> bool:
     """Return whether all ways from the root of a graph to its leaves lead through some nodes."""
-    seen, queue, met = {root}, [root], False
-    while queue:
-        number = queue.pop()
-        if number in nodes:
-            met = True
-        elif number not in reading.ledger.nodes:
+    met = False
+    for number in search([root], lambda number: () if number in nodes else reading.sources(number)):
+        met = met or number in nodes
+        if number not in nodes and number not in reading.ledger.nodes:
             return False
-        else:
-            more = [one for one in reading.sources(number) if one not in seen]
-            seen.update(more)
-            queue += more
     return met
 
 
@@ -335,11 +322,9 @@ def _may_end(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> bool:
     lines = frozenset(_lines_of(finding))
     for reading in readings:
         chain = _chain(reading, lines) if not lines.isdisjoint(reading.lines) else set()
-        for run in reading.runs:
-            problem = run.traversal.problem
-            if problem is not None and problem.kind == "freed" and problem.certain == "may" and problem.node:
-                if problem.node.id in chain:
-                    return True
+        freed = (run.problem for run in reading.runs if isinstance(run.problem, Freed))
+        if any(problem.certain == "may" and problem.node.id in chain for problem in freed):
+            return True
     return False
 
 
@@ -361,9 +346,5 @@ def _chain(reading: Reading, lines: frozenset[tuple[str, int]]) -> set[int]:
             found.update(event.nodes)
         elif isinstance(event, (InPlace, GradientCleared)) and event.leaf is not None:
             found.add(event.leaf)
-    found = set(reading.ledger.ancestry(found))
-    nodes = reading.graph_nodes(found)
-    for number in reading.nodes_between(0, len(reading.tape.events)):
-        if number not in nodes and not nodes.isdisjoint(reading.sources(number)):
-            nodes.add(number)
-    return found | nodes
+    below = reading.below(found)
+    return below | reading.above(reading.graph_nodes(below))

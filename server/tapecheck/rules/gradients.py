@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Literal, TypeGuard
 
-from tapecheck.rules.reading import GradientEvent, Reading, Run, remembered
+from tapecheck.rules.reading import GradientEvent, Reading, Run, grouped, remembered
 from tapecheck.tape import (
     SHAPING,
     ChangeKind,
@@ -32,6 +32,7 @@ Identity = tuple[str, str, int, int, tuple[Span, ...]]
 
 
 _POSITION = attrgetter("position")
+MomentKind = Literal["added", "stepped", "cleared", "set", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Moment:
     """
 
     position: int
-    kind: Literal["added", "stepped", "cleared", "set", "read"]
+    kind: MomentKind
     at: Site
     fact: Fact = "yes"
     run: Run | None = None
@@ -86,7 +87,7 @@ class Gradients:
         given = [node for _, escape in reading.escapes for node in escape.nodes]
         if given:
             # Who has a value with a graph may run a backward from it.
-            reached = [node for node in reading.ledger.ancestry(given) if node in reading.ledger.leaves]
+            reached = reading.below(given) & reading.ledger.leaves.keys()
             self.escaped.update(reached)
             first = next(position for position, escape in reading.escapes if escape.nodes)
             self._given_away.update(dict.fromkeys(reached, first))
@@ -147,7 +148,7 @@ class Gradients:
     def _add_run(self, run: Run) -> None:
         """Add what a backward adds to gradients."""
         wanted = None if run.backward.inputs is None else set(run.backward.inputs)
-        for number, fact in run.traversal.executed.items():
+        for number, fact in run.executed.items():
             if number in self.reading.ledger.leaves and (wanted is None or number in wanted):
                 # What ran before a node that fails has been added, but the program does not go on as it should.
                 self._add(number, Moment(run.position, "added", run.at, "may" if run.failed else fact, run))
@@ -167,6 +168,10 @@ class Gradients:
         """Return whether code that the tape does not see has the leaf, and may do anything to its gradient."""
         return self.all_escaped or leaf in self.escaped
 
+    def followed(self, leaf: int) -> bool:
+        """Return whether all that happens to the gradient of a leaf happens to it on the tape."""
+        return not self.unseen(leaf) and leaf not in self.handed
+
     def unseen_since(self, leaf: int) -> float:
         """Return the position from which on code that the tape does not see may do anything to a leaf's gradient."""
         return min(self._given_away.get(leaf, math.inf), self._given_away.get(-1, math.inf))
@@ -177,26 +182,28 @@ class Gradients:
         `w -= rate * w.grad`. One whose gradient it takes for something else besides is not among them.
         """
         found: dict[int, list[Moment]] = {}
-        reads: dict[int, list[tuple[int, Site]]] = {}
         used: dict[int, set[int]] = {}
-        for position, event in self.reading.gradient_events:
-            if isinstance(event, GradientRead) and event.kind == "other":
-                reads.setdefault(event.of, []).append((position, event.at))
+        events = ((at, event) for at, event in self.reading.gradient_events if isinstance(event, GradientRead))
+        reads = grouped((event.of, (position, event.at)) for position, event in events if event.kind == "other")
         for position, change in self.reading.changes if reads else ():
             leaf = change.leaf
-            if leaf is None or change.optimizer is not None or change.refused or leaf in self.steppable:
+            if leaf is None or not _steps_by_hand(change):
                 continue
-            place, read = next(((n, at) for n, at in reversed(reads.get(leaf, ())) if n < position), (0, None))
-            if read is None or not _within(read, change.at) or not _keeps_value(change):
-                continue
-            used.setdefault(leaf, set()).add(place)
-            step = Step(change.at, 0)
-            found.setdefault(leaf, []).append(Moment(position, "stepped", change.at, "yes", None, step))
+            before = (one for one in reversed(reads.get(leaf, ())) if one[0] < position)
+            place, read = next(before, (0, None))
+            if read is not None and leaf not in self.steppable and _within(read, change.at):
+                used.setdefault(leaf, set()).add(place)
+                step = Moment(position, "stepped", change.at, "yes", None, Step(change.at, 0))
+                found.setdefault(leaf, []).append(step)
         return {leaf: steps for leaf, steps in found.items() if {n for n, _ in reads[leaf]} == used[leaf]}
 
     def moments(self, leaf: int) -> Sequence[Moment]:
         """Return what happens to the gradient of a leaf, in order."""
         return self._moments.get(leaf, ())
+
+    def happens(self, leaf: int, *kinds: MomentKind) -> bool:
+        """Return whether something of some kinds ever happens to the gradient of a leaf."""
+        return any(moment.kind in kinds for moment in self._moments.get(leaf, ()))
 
     def after(self, leaf: int, position: int) -> Iterator[Moment]:
         """Yield what happens to the gradient of a leaf after a position, in order."""
@@ -244,9 +251,10 @@ def gradients_of(reading: Reading) -> Gradients:
     return Gradients(reading)
 
 
-def _keeps_value(change: InPlace) -> bool:
-    """Return whether a change adds to a value, or gives it a new one under `.data`: `w.data = w.data - step`."""
-    return change.how == "data =" or change.how.rpartition(".")[2] in ("add_", "sub_")
+def _steps_by_hand(change: InPlace) -> bool:
+    """Return whether the program adds to a value itself, or gives it a new one under `.data`: `w.data = w.data - d`."""
+    adds = change.how == "data =" or change.how.rpartition(".")[2] in ("add_", "sub_")
+    return adds and change.optimizer is None and not change.refused
 
 
 def _within(read: Site, change: Site) -> bool:
@@ -279,10 +287,7 @@ def set_by_hand(reading: Reading) -> set[int]:
         return set()
     steps = [position for position, _ in reading.steps]
     stepping = {loop for _, step in reading.steps for loop, _ in step.at.iteration}
-    made: dict[int, list[tuple[int, Leaf]]] = {}
-    for position, event in enumerate(reading.tape.events):
-        if isinstance(event, Leaf):
-            made.setdefault(event.storage, []).append((position, event))
+    made = grouped((leaf.storage, (position, leaf)) for position, leaf in reading.leaves_made)
     found: set[int] = set()
     for position, change in reading.changes:
         if change.optimizer is not None or not change.at.iteration:
@@ -316,11 +321,13 @@ def identity(reading: Reading, leaf: Leaf) -> Identity:
 
 def name_of(reading: Reading, leaf: int) -> str:
     """Return the name of a leaf, or of the variable that it was bound to; nothing where it has none."""
-    known = reading.ledger.leaves[leaf].name
-    if known:
-        return known
-    bound = reading.name(leaf)
-    return bound[0] if bound is not None else ""
+    return reading.ledger.leaves[leaf].name or (reading.name(leaf) or ("",))[0]
+
+
+def identities(reading: Reading, leaves: Iterable[int]) -> set[Identity]:
+    """Return what makes leaves the same in several tapes."""
+    known = reading.ledger.leaves
+    return {identity(reading, known[leaf]) for leaf in known.keys() & leaves}
 
 
 def optimizers_of(reading: Reading, leaves: Iterable[int]) -> tuple[Span, ...]:

@@ -4,10 +4,10 @@ losses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tapecheck.rules.finding import Label
 from tapecheck.rules.reading import SUMS, LoopRun, Reading, Run, plain
 from tapecheck.rules.words import join, line
 from tapecheck.tape import InPlace, Node, Site, Span
@@ -65,12 +65,18 @@ class Origin:
     def text(self) -> str:
         return f"`{self.name}`" if self.name else "the tensor" if self.kind == "same" else "something"
 
-
-def carried_text(origin: Origin) -> str:
-    """Return the label of the place that carries a graph over an iteration."""
-    if origin.name:
-        return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
-    return f"made here in iteration {origin.iteration}, used again now"
+    @property
+    def labels(self) -> list[Label]:
+        """Return the label of the place that carries a graph over an iteration, or has it from before a loop."""
+        if self.at is None or (not self.name and self.kind != "carried"):
+            return []
+        if self.kind == "carried" and not self.name:
+            return [Label(self.at.span, f"made here in iteration {self.iteration}, used again now", "carried")]
+        if self.kind == "carried":
+            said = f"{self.text} still refers to the graph of iteration {self.iteration}"
+            return [Label(self.at.span, said, "carried")]
+        what = "is computed once, before the loop" if self.kind == "outside" else "belongs to both graphs"
+        return [Label(self.at.span, f"{self.text} {what}", "path")]
 
 
 def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InPlace | None = None) -> Origin:
@@ -79,102 +85,100 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
     `other` is the earlier backward that ran through the node too, None where there was none, `change` what made the
     node's saved tensor stale.
     """
-    roots = run.backward.root_nodes
-    way = reading.path(roots, node.id)
+    way = _Way(reading, run, other, reading.path(run.backward.root_nodes, node.id))
     # What an earlier iteration made since then may well be meant: losses added up over a window.
     since = reading.built_since(change) if change is not None else 0
-    old = {number for number in way if (number in other.traversal.executed if other is not None else number < since)}
-    for step, number in enumerate(way):
+    old = {number for number in way.nodes if (number in other.executed if other is not None else number < since)}
+    for step, number in enumerate(way.nodes):
         site = reading.site(number)
         if site is None or (old and number not in old):
             continue
-        summed = all(_is_sum(reading, above) for above in way[:step])
         carried = _earlier_iteration(site, run.at)
         if carried is not None:
-            summed = summed and step > 0
-            return _carried(reading, run, other, way, step, carried, site, summed=summed)
+            return way.carried(step, *carried, site)
         if _built_before(site, run.at) and _runs_again(run, other):
-            found = reading.name(number, run.position)
-            name, at = found if found is not None else ("", site)
-            return Origin("outside", name, at, 0, number, summed and step > 0)
-    return Origin("shared", "", None, 0, None) if other is None else _shared(reading, run, other, way, node)
+            name, at = reading.name(number, run.position) or ("", site)
+            return Origin("outside", name, at, 0, number, way.is_summed(step))
+    return way.shared(node)
 
 
-def _carried(
-    reading: Reading, run: Run, other: Run | None, way: Sequence[int], step: int, carried: tuple[int, int], site: Site,
-    *, summed: bool,
-) -> Origin:  # fmt: skip
-    """Return what carries a node on the way over from an earlier iteration of a loop."""
-    loop_id, iteration = carried
-    loop = reading.loops.get(loop_id)
-    kept, found = _kept_by(reading, way, step, loop, iteration, run) if loop is not None else (step, None)
-    name, at = found if found is not None else ("", site)
-    several = reading.elements_of(name, way[kept]) if name else ""
-    source = reading.stored_from(way[kept], name, at) if found is not None and not several else ""
-    together: tuple[str, ...] = ()
-    if loop is not None and other is not None and name and not several:
-        roots = run.backward.root_nodes
-        together = _kept_together(reading, roots, loop, iteration, run, other)
-    together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
-    told = loop.event.at if loop is not None and _needs_telling(loop.event.at, at, run) else None
-    place = told.span if told is not None else None
-    return Origin("carried", name, at, iteration, way[step], summed, several, source, together, place)
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way of a backward through a graph, down to a node that an earlier one, `other`, ran through too."""
 
+    reading: Reading
+    run: Run
+    other: Run | None
+    nodes: list[int]
 
-def _needs_telling(loop: Site, stored: Site, run: Run) -> bool:
-    """Return whether the loop of a carried value is one of several, or in another function than what stores it."""
-    return len(run.at.iteration) > 1 or loop.function != stored.function or loop.span.file != stored.span.file
+    def is_summed(self, step: int) -> bool:
+        """Return whether only sums lead to a step of the way."""
+        return step > 0 and all(_is_sum(self.reading, above) for above in self.nodes[:step])
 
+    def carried(self, step: int, loop_id: int, iteration: int, site: Site) -> Origin:
+        """Return what carries a node on the way over from an earlier iteration of a loop."""
+        reading = self.reading
+        loop = reading.loops.get(loop_id)
+        kept, found = self._kept_by(step, loop, iteration) if loop is not None else (step, None)
+        name, at = found or ("", site)
+        several = reading.elements_of(name, self.nodes[kept]) if name else ""
+        source = reading.stored_from(self.nodes[kept], name, at) if found is not None and not several else ""
+        together = self._kept_together(loop, iteration) if loop is not None and name and not several else ()
+        together = together if name in together and 1 < len(together) <= _MOST_TOGETHER else ()
+        place = loop.event.at.span if loop is not None and self._needs_telling(loop.event.at, at) else None
+        summed = self.is_summed(step)
+        return Origin("carried", name, at, iteration, self.nodes[step], summed, several, source, together, place)
 
-def _kept_by(
-    reading: Reading, way: Sequence[int], step: int, loop: LoopRun, iteration: int, run: Run
-) -> tuple[int, tuple[str, Site] | None]:
-    """Return the node on the way that was kept of an iteration, by its place there, with what holds it."""
-    # What that iteration made of it later, past its backward, is what was kept.
-    kept = step
-    while kept and _index(reading.site(way[kept - 1]), loop.id) == iteration:
-        kept -= 1
-    for at_step in dict.fromkeys((kept, step)):
-        reader = reading.site(way[at_step - 1]) if at_step else None
-        found = reading.carried_by(way[at_step], loop, iteration, run.position, reader)
-        if found is not None:
-            return at_step, found
-    return kept, None
+    def _needs_telling(self, loop: Site, stored: Site) -> bool:
+        """Return whether the loop of a carried value is one of several, or in another function than what stores it."""
+        apart = (loop.function, loop.file) != (stored.function, stored.file)
+        return len(self.run.at.iteration) > 1 or apart
 
+    def _kept_by(self, step: int, loop: LoopRun, iteration: int) -> tuple[int, tuple[str, Site] | None]:
+        """Return the node on the way that was kept of an iteration, by its place there, with what holds it."""
+        reading, way = self.reading, self.nodes
+        # What that iteration made of it later, past its backward, is what was kept.
+        kept = step
+        while kept and _index(reading.site(way[kept - 1]), loop.id) == iteration:
+            kept -= 1
+        for at_step in dict.fromkeys((kept, step)):
+            reader = reading.site(way[at_step - 1]) if at_step else None
+            found = reading.carried_by(way[at_step], loop, iteration, self.run.position, reader)
+            if found is not None:
+                return at_step, found
+        return kept, None
 
-def _kept_together(
-    reading: Reading, roots: Sequence[int], loop: LoopRun, iteration: int, run: Run, other: Run
-) -> tuple[str, ...]:
-    """Return what was kept of an iteration whose graph the other backward freed, in the order in which it was made."""
-    nodes = reading.ledger.nodes
-    freed = {number for number in other.traversal.executed if number in nodes and nodes[number].keeps != "no"}
-    found: dict[int, str] = {}
-    for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
-        reader = reading.site(number)
-        if _index(reader, loop.id) == iteration:
-            continue
-        for source in nodes[number].inputs:
-            if source in found or _index(reading.site(source), loop.id) != iteration:
+    def _kept_together(self, loop: LoopRun, iteration: int) -> tuple[str, ...]:
+        """Return what was kept of an iteration whose graph the other backward freed, in the order of its making."""
+        reading, nodes = self.reading, self.reading.ledger.nodes
+        executed = reading.graph_nodes(self.other.executed if self.other is not None else ())
+        freed = {number for number in executed if nodes[number].keeps != "no"}
+        found: dict[int, str] = {}
+        for number in reading.graph_nodes(reading.below(self.run.backward.root_nodes)) if freed else ():
+            reader = reading.site(number)
+            if _index(reader, loop.id) == iteration:
                 continue
-            if not freed.isdisjoint(reading.ledger.ancestry([source])):
-                holder = reading.carried_by(source, loop, iteration, run.position, reader)
-                if holder is not None and not reading.elements_of(holder[0], source):
-                    found[source] = holder[0]
-    return tuple(dict.fromkeys(found[source] for source in sorted(found)))
+            made = (source for source in nodes[number].inputs if _index(reading.site(source), loop.id) == iteration)
+            for source in made:
+                if source not in found and not freed.isdisjoint(reading.below([source])):
+                    holder = reading.carried_by(source, loop, iteration, self.run.position, reader)
+                    if holder is not None and not reading.elements_of(holder[0], source):
+                        found[source] = holder[0]
+        return tuple(dict.fromkeys(found[source] for source in sorted(found)))
 
-
-def _shared(reading: Reading, run: Run, other: Run, way: Sequence[int], node: Node) -> Origin:
-    """Return the origin of a node that two backward calls of one iteration run through."""
-    if way and way[0] in {root.node for root in other.backward.roots}:
-        return Origin("same", run.backward.roots[0].name, None, 0, way[0])
-    shared = next((number for number in way if number in other.traversal.executed), None)
-    if shared is None:
-        return Origin("shared", "", None, 0, None)
-    for number in reading.path([shared], node.id) or [shared]:
-        found = reading.name(number, run.position)
-        if found is not None:
-            return Origin("shared", *found, 0, number)
-    return Origin("shared", "", reading.site(shared), 0, shared)
+    def shared(self, node: Node) -> Origin:
+        """Return the origin of a node that two backward calls of one iteration run through."""
+        reading, other = self.reading, self.other
+        if other is not None and self.nodes and self.nodes[0] in {root.node for root in other.backward.roots}:
+            return Origin("same", self.run.backward.roots[0].name, None, 0, self.nodes[0])
+        shared = next((number for number in self.nodes if other is not None and number in other.executed), None)
+        if shared is None:
+            return Origin("shared")
+        for number in reading.path([shared], node.id) or [shared]:
+            found = reading.name(number, self.run.position)
+            if found is not None:
+                return Origin("shared", *found, 0, number)
+        return Origin("shared", "", reading.site(shared), 0, shared)
 
 
 def _is_sum(reading: Reading, number: int) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Key, One, Reading, Run, grouped
 from tapecheck.rules.rule import Rule
 from tapecheck.tape import Decision, Span
 
@@ -19,7 +19,9 @@ def always(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
 
 
 def path_labels(readings: Sequence[Reading], reading: Reading, run: Run) -> list[Label]:
-    """Return the conditions that tell the way on which this call fails from the closest one on which it passes."""
+    """Return the conditions that tell the way on which this call fails from the closest one on which it passes; none
+    where it passes on none.
+    """
     ways = [(other, there.position) for other, there in _passing(readings, run, _ordinal(reading, run))]
     return _labels(_deciding(reading, run.position, ways, run.at.span))
 
@@ -29,17 +31,33 @@ def explain(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]
     wanting = [finding for finding in findings if not any(label.role == "condition" for label in finding.labels)]
     if not wanting or len(readings) < 2:
         return
-    shown = [{finding.key for finding in rule.judge([reading])} for reading in readings]
-    for finding in wanting:
-        having = [reading for reading, keys in zip(readings, shown) if finding.key in keys]
-        lacking = [
-            (reading, len(reading.tape.events))
-            for reading, keys in zip(readings, shown)
-            if finding.key not in keys and reading.ended == "finished"
-        ]
-        if having and lacking:
-            conditions = _deciding(having[0], len(having[0].tape.events), lacking, finding.span)
+    for finding, having, lacking in divided(rule, wanting, readings):
+        ended = [(reading, len(reading.tape.events)) for reading in lacking if reading.ended == "finished"]
+        if having and ended:
+            conditions = _deciding(having[0], len(having[0].tape.events), ended, finding.span)
             finding.labels += tuple(_labels(conditions))
+
+
+def divided(
+    rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]
+) -> Iterator[tuple[Finding, list[Reading], list[Reading]]]:
+    """Yield findings of a rule, each with the ways that show it by themselves and those that do not."""
+    shown = [(reading, {one.key for one in rule.judge([reading])}) for reading in readings] if findings else []
+    for finding in findings:
+        having = [reading for reading, keys in shown if finding.key in keys]
+        yield finding, having, [reading for reading, keys in shown if finding.key not in keys]
+
+
+def undisputed(shown: Iterable[tuple[Key, One | None]]) -> dict[Key, One]:
+    """Return what is shown first under each key, without the keys of which anything shows otherwise, by None."""
+    first: dict[Key, One] = {}
+    disputed: set[Key] = set()
+    for key, one in shown:
+        if one is None:
+            disputed.add(key)
+        else:
+            first.setdefault(key, one)
+    return {key: one for key, one in first.items() if key not in disputed}
 
 
 def _ordinal(reading: Reading, run: Run) -> int:
@@ -96,7 +114,7 @@ def _deciding(
         theirs = {span: [decision.taken for decision in asked] for span, asked in _answers(other, end).items()}
         found: list[tuple[Decision, int, bool]] = []
         for span, asked in mine.items():
-            if span.file == home.file and span.line <= home.line <= asked[0].end_line:
+            if asked[0].governs(home):
                 continue
             answers = theirs.get(span, [])
             for count, decision in enumerate(asked):
@@ -109,11 +127,7 @@ def _deciding(
 
 
 def _answers(reading: Reading, until: int) -> dict[Span, list[Decision]]:
-    answers: dict[Span, list[Decision]] = {}
-    for position, decision in reading.decisions:
-        if position < until:
-            answers.setdefault(decision.at.span, []).append(decision)
-    return answers
+    return grouped((decision.at.span, decision) for position, decision in reading.decisions if position < until)
 
 
 def _labels(conditions: Sequence[tuple[Decision, int, bool]]) -> list[Label]:

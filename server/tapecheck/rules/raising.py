@@ -1,14 +1,22 @@
-"""What PyTorch raises at a place: told once, and certain where each path that comes there shows it."""
+"""What PyTorch raises: at a backward, or told once of a place, where it is certain if each path that comes there shows
+it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from tapecheck.rules.reading import Reading
+from tapecheck.rules.reading import Reading, Run, Why
 from tapecheck.tape import Span
 
 Shown = TypeVar("Shown")
+
+
+def failing(readings: Sequence[Reading], kind: type[Why]) -> Iterator[tuple[Reading, Run, Why]]:
+    """Yield the backwards that certainly raise for a reason of a kind."""
+    for reading in readings:
+        yield from ((reading, run, why) for run in reading.runs if (why := run.fails(kind)) is not None)
 
 
 def at_each_place(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, update_wrapper
 from operator import itemgetter
@@ -41,6 +41,7 @@ from tapecheck.tape import (
     Named,
     Node,
     Optimizer,
+    Problem,
     Raised,
     Rescaled,
     Scaled,
@@ -61,7 +62,29 @@ SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rs
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
-Found = TypeVar("Found")
+Key = TypeVar("Key", bound=Hashable)
+One = TypeVar("One")
+Why = TypeVar("Why", bound=Problem)
+
+
+def grouped(pairs: Iterable[tuple[Key, One]]) -> dict[Key, list[One]]:
+    """Return what stands beside each key, in order."""
+    found: dict[Key, list[One]] = {}
+    for key, one in pairs:
+        found.setdefault(key, []).append(one)
+    return found
+
+
+def search(starts: Iterable[Key], onward: Callable[[Key], Iterable[Key]]) -> Iterator[Key]:
+    """Yield what some starts lead to, these included, each once: what lies behind one comes before the next."""
+    seen: set[Key] = set()
+    ahead = [*starts][::-1]
+    while ahead:
+        one = ahead.pop()
+        if one not in seen:
+            seen.add(one)
+            yield one
+            ahead += [*onward(one)][::-1]
 
 
 def plain(op: str) -> str:
@@ -98,6 +121,10 @@ class LoopRun:
     def id(self) -> int:
         return self.event.id
 
+    def holds(self, position: int) -> bool:
+        """Return whether what happens at a position happens while it runs."""
+        return self.start < position and (self.end is None or position < self.end)
+
     @property
     def depth(self) -> int:
         """Return how many loops run around this one: its place in every `Site.iteration` inside it."""
@@ -120,9 +147,32 @@ class Run:
         return self.traversal.backward.at
 
     @property
+    def executed(self) -> dict[int, Fact]:
+        return self.traversal.executed
+
+    @property
+    def surely(self) -> list[int]:
+        """Return the nodes and leaves that it certainly comes to."""
+        return [number for number, fact in self.traversal.executed.items() if fact == "yes"]
+
+    @property
+    def problem(self) -> Problem | None:
+        return self.traversal.problem
+
+    @property
     def failed(self) -> bool:
         """Return whether this backward certainly raises."""
-        return self.traversal.problem is not None and self.traversal.problem.certain == "yes"
+        return self.failure is not None
+
+    @property
+    def failure(self) -> Problem | None:
+        """Return why this backward certainly raises."""
+        problem = self.traversal.problem
+        return problem if problem is not None and problem.certain == "yes" else None
+
+    def fails(self, kind: type[Why]) -> Why | None:
+        """Return why this backward certainly raises, where it is for a reason of a kind."""
+        return problem if isinstance(problem := self.failure, kind) else None
 
 
 HolderKey = tuple[int, str, str, int]
@@ -158,16 +208,11 @@ class Reading:
         self.runs: list[Run] = []
         self.loops: dict[int, LoopRun] = {}
         self.steps: list[tuple[int, Step]] = []
-        self.optimizers: dict[int, Optimizer] = {}
         self.changes: list[tuple[int, InPlace]] = []
-        self.cleared: dict[int, list[tuple[int, GradientCleared]]] = {}
-        self.given: set[int] = set()
-        """The leaves that the program itself gives a gradient."""
         self.gradient_events: list[tuple[int, GradientEvent]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
         self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced | GradientsWithGraph]] = []
-        self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.answers: dict[Hashable, Any] = {}
         """What was asked of this reading before: see `remembered`."""
         self.escapes: list[tuple[int, Escape]] = []
@@ -180,6 +225,7 @@ class Reading:
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
         self.assumed: list[tuple[int, Assumed]] = []
+        self._optimizers: list[tuple[int, Optimizer]] = []
         self._holds: list[tuple[int, Hold]] = []
         self._binds: list[tuple[int, Bind]] = []
         self._nodes: list[int] = []
@@ -187,8 +233,8 @@ class Reading:
         self._begun: set[int] = set()
         listed: dict[type[Event], list[tuple[int, Any]]] = {
             Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
-            Decision: self.decisions, ModeSet: self.modes,
-            **dict.fromkeys((GradientRead, LeafEscape), self.gradient_events),
+            Decision: self.decisions, ModeSet: self.modes, Optimizer: self._optimizers,
+            **dict.fromkeys((GradientCleared, GradientRead, GradientSet, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
             **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph), self.wrappers),
         }  # fmt: skip
@@ -219,15 +265,6 @@ class Reading:
                 loop = self.loops[event.loop]
                 loop.end, loop.more, loop.usual = position, event.more, event.usual
                 loop.settled, loop.ahead, loop.every = event.settled, event.ahead, event.every
-            case Optimizer():
-                self.optimizers[event.id] = event
-                self.optimizers_made.setdefault(event.id, []).append((position, event))
-            case GradientCleared():
-                self.gradient_events.append((position, event))
-                self.cleared.setdefault(event.leaf, []).append((position, event))
-            case GradientSet():
-                self.gradient_events.append((position, event))
-                self.given.add(event.leaf)
             case Escape():
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
             case GraphRead():
@@ -236,6 +273,26 @@ class Reading:
                 self.raised.append(event)
             case Assumed() if event.kind != "name" or event.about != NOTHING:
                 self.assumed.append((position, event))
+
+    @cached_property
+    def optimizers(self) -> dict[int, Optimizer]:
+        """Return the optimizers as they are in the end."""
+        return {event.id: event for _, event in self._optimizers}
+
+    @cached_property
+    def optimizers_made(self) -> dict[int, list[tuple[int, Optimizer]]]:
+        """Return what was written of each optimizer, with the positions: parameter groups may have been added."""
+        return grouped((event.id, (position, event)) for position, event in self._optimizers)
+
+    @cached_property
+    def cleared(self) -> dict[int, list[tuple[int, GradientCleared]]]:
+        """Return where the gradient of each leaf is cleared."""
+        return grouped((e.leaf, (at, e)) for at, e in self.gradient_events if isinstance(e, GradientCleared))
+
+    @cached_property
+    def given(self) -> set[int]:
+        """Return the leaves that the program itself gives a gradient."""
+        return {event.leaf for _, event in self.gradient_events if isinstance(event, GradientSet)}
 
     @cached_property
     def lines(self) -> set[tuple[str, int]]:
@@ -262,15 +319,35 @@ class Reading:
                 here.append(position)
         return found
 
+    @cached_property
+    def leaves_made(self) -> list[tuple[int, Leaf]]:
+        """Return the leaves, with the positions at which they are made."""
+        return [(position, event) for position, event in enumerate(self.tape.events) if isinstance(event, Leaf)]
+
+    @property
+    def leaf_names(self) -> Iterator[str]:
+        return (leaf.name for leaf in self.ledger.leaves.values())
+
     @property
     def complete(self) -> bool:
         return self.tape.complete
 
     def goes_on(self, run: Run) -> bool:
         """Return whether the program may come to this call more often than the tape shows: its loop was left early."""
-        return self.complete and any(
-            loop in self.loops and self.loops[loop].more != "no" for loop, _ in run.at.iteration
-        )
+        return self.complete and any(loop.more != "no" for loop in self.loops_around(run.at))
+
+    def loops_around(self, at: Site) -> list[LoopRun]:
+        """Return the loops that run around a place, outermost first."""
+        return [self.loops[loop] for loop, _ in at.iteration if loop in self.loops]
+
+    def untried_between(self, start: int, end: int) -> bool:
+        """Return whether the work limit has left the other answer to a condition untried between two positions."""
+        asked = (decision.at.span for at, decision in self.decisions if start < at < end)
+        return bool(self.tape.untried) and any((at.file, at.line, at.column) in self.tape.untried for at in asked)
+
+    def runs_in(self, loop: LoopRun) -> list[Run]:
+        """Return the backwards that run while a loop does."""
+        return [run for run in self.runs if loop.holds(run.position)]
 
     @property
     def ended(self) -> Ending | Literal[""]:
@@ -305,6 +382,22 @@ class Reading:
     def sources(self, node: int) -> tuple[int, ...]:
         event = self.ledger.nodes.get(node)
         return event.inputs if event is not None else ()
+
+    def below(self, starts: Iterable[int]) -> KeysView[int]:
+        """Return the nodes and leaves that some lead to, themselves included."""
+        return self.ledger.ancestry(starts).keys()
+
+    def above(self, starts: Collection[int]) -> set[int]:
+        """Return some nodes with those that are computed from them."""
+        found, first = set(starts), min(starts, default=0)
+        for number in self._nodes if found else ():
+            if number > first and not found.isdisjoint(self.ledger.nodes[number].inputs):
+                found.add(number)
+        return found
+
+    def cuts_into(self, reached: Iterable[int]) -> set[int]:
+        """Return the cuts whose values went as constants into the nodes among some nodes and leaves."""
+        return {cut for node in self.graph_nodes(reached) for cut in self.ledger.nodes[node].cuts}
 
     def graph_nodes(self, reached: Iterable[int]) -> set[int]:
         """Return the nodes among nodes and leaves."""
@@ -367,32 +460,32 @@ class Reading:
         does what was computed from it.
         """
         found: set[int] = set()
-        provisional = self.ledger.provisional
-        for run in self.runs:
-            if run.traversal.problem is None:
-                for root in run.backward.roots:
-                    number = root.node
-                    while number in self.ledger.nodes and number not in found:
-                        found.add(number)
-                        sources = set(self.ledger.nodes[number].inputs) if number in provisional else set()
-                        number = sources.pop() if len(sources) == 1 else None
+        for start in (start for run in self.runs if run.problem is None for start in run.backward.root_nodes):
+            found.update(itertools.takewhile(lambda number: number not in found, self._come_through(start)))
         for number in self._nodes:
             event = self.ledger.nodes[number]
-            if event.linked != "yes" and number not in provisional:
-                if event.keeps == "yes":
-                    found.add(number)
-            elif any(source in found or source in self.ledger.leaves for source in event.inputs) or (
-                not event.inputs and event.keeps == "yes"
+            leads = event.inputs and (event.linked == "yes" or number in self.ledger.provisional)
+            if (
+                any(one in found or one in self.ledger.leaves for one in event.inputs)
+                if leads
+                else event.keeps == "yes"
             ):
                 found.add(number)
         return found
+
+    def _come_through(self, number: int | None) -> Iterator[int]:
+        """Yield a node and what a backward that starts there must have come through, as far as that is one way."""
+        while number is not None and number in self.ledger.nodes:
+            yield number
+            sources = set(self.sources(number)) if number in self.ledger.provisional else ()
+            number = next(iter(sources)) if len(sources) == 1 else None
 
     @cached_property
     def used(self) -> set[int]:
         """Return the nodes that something can walk or look at: below the root of a backward, in unknown code's hands,
         or read as `grad_fn`.
         """
-        starts = [root.node for run in self.runs for root in run.backward.roots if root.node is not None]
+        starts = [node for run in self.runs for node in run.backward.root_nodes]
         starts += [node for _, escape in self.escapes for node in escape.nodes]
         return self.graph_nodes(self.ledger.ancestry([*starts, *self.looked_at]))
 
@@ -408,12 +501,11 @@ class Reading:
         for position, change in self.changes:
             changed[change.storage] = position
         found: set[int] = set()
-        for run in self.runs:
-            if run.backward.accumulates:
-                for number, fact in run.traversal.executed.items():
-                    leaf = self.ledger.leaves.get(number) if fact == "yes" else None
-                    if leaf is not None and not leaf.parameter and changed.get(leaf.storage, -1) > run.position:
-                        found.add(number)
+        for run in (run for run in self.runs if run.backward.accumulates):
+            for number in self.ledger.leaves.keys() & run.surely:
+                leaf = self.ledger.leaves[number]
+                if not leaf.parameter and changed.get(leaf.storage, -1) > run.position:
+                    found.add(number)
         return found
 
     @cached_property
@@ -426,7 +518,7 @@ class Reading:
         leaves, provisional = self.ledger.leaves, self.ledger.provisional
         known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.many}
         for run in self.runs:
-            known |= {number for number, fact in run.traversal.executed.items() if fact == "yes" and number in leaves}
+            known |= leaves.keys() & run.surely
         found = {number for number in known if leaves[number].parameter} | self.learned
         for number in self._nodes:
             event = self.ledger.nodes[number]
@@ -454,20 +546,14 @@ class Reading:
 
     def constants_of(self, run: Run) -> set[int]:
         """Return the cuts behind which a backward does not go: it takes what was cut off for a constant."""
-        roots = run.backward.root_nodes
-        nodes = self.graph_nodes(self.ledger.ancestry(roots))
-        return {cut for node in nodes for cut in self.ledger.nodes[node].cuts}
+        return self.cuts_into(self.below(run.backward.root_nodes))
 
     # -- names ----------------------------------------------------------------------------------------------
 
     @cached_property
     def binds(self) -> dict[int, list[tuple[int, Bind]]]:
         """Return the names each node was bound to, with the positions, in order."""
-        found: dict[int, list[tuple[int, Bind]]] = {}
-        for position, bind in self._binds:
-            if bind.node is not None:
-                found.setdefault(bind.node, []).append((position, bind))
-        return found
+        return grouped((bind.node, (at, bind)) for at, bind in self._binds if bind.node is not None)
 
     def name(self, node: int, before: int | None = None) -> tuple[str, Site] | None:
         """Return the last name a node was bound to (before a position), with the place."""
@@ -481,20 +567,18 @@ class Reading:
         """Return the other name of a value that a statement has stored under one, empty where it has none there, or
         where what the statement stores at other times has another: `total = x if total is None else total + x`.
         """
-        position = next(
-            (where for where, bind in self.binds.get(node, ()) if bind.at == at and bind.name == name), None
-        )
-        for where, bind in reversed(self.binds.get(node, ())):
-            if position is None or where >= position or bind.name == name or bind.item is not None:
-                continue
-            if bind.at.stack == at.stack and bind.at.file == at.file and bind.at.line != at.line:
-                stored = [one.node for _, one in self._binds if one.name == name and one.at.span == at.span]
-                same = all(one is None or self._is_called(one, bind.name) for one in stored)
-                return bind.name if same else ""
-        return ""
+        other = self._other_name(node, name, at)
+        stored = [one.node for _, one in self._binds if one.name == name and one.at.span == at.span]
+        called = ({bind.name for _, bind in self.binds[one]} for one in stored if one is not None)
+        return other if all(other in names for names in called) else ""
 
-    def _is_called(self, node: int, name: str) -> bool:
-        return any(bind.name == name for _, bind in self.binds.get(node, ()))
+    def _other_name(self, node: int, name: str, at: Site) -> str:
+        """Return the name that a value had last on another line of a function before it was stored under one."""
+        binds = [bind for _, bind in self.binds.get(node, ())]
+        position = next((place for place, bind in enumerate(binds) if bind.at == at and bind.name == name), 0)
+        others = (bind for bind in reversed(binds[:position]) if bind.name != name and bind.item is None)
+        here = (bind for bind in others if (bind.at.stack, bind.at.file) == (at.stack, at.file))
+        return next((bind.name for bind in here if bind.at.line != at.line), "")
 
     def constant(self, cuts: tuple[int, ...], before: int) -> str:
         """Return the last name that a value without graph of just these cuts was bound to before a position."""
@@ -524,26 +608,17 @@ class Reading:
 
         `reader` is where the value was used again: a function cannot read the local names of another.
         """
-        for position, hold in self._holds:
-            if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
-                return self.written(hold.holder, hold.at), hold.at
-        # A local name of a function that has returned carries nothing.
-        named = [
-            bind
-            for position, bind in reversed(self.binds.get(node, ()))
-            if position < before and (bind.at.stack == loop.event.at.stack or "." in bind.name)
-        ]
-        if named:
-            # Of `output, state = rnn(x, state)` the tuple: a state is what an LSTM hands over in one.
-            best = next((bind for bind in named if bind.item is not None), named[0])
-            if reader is not None and "." not in best.name and reader.stack != best.at.stack:
-                best = next((bind for bind in named if "." in bind.name), best)
-            return best.name, best.at
+        holds = [hold for position, hold in self._holds if position < before]
+        later = (hold for hold in holds if hold.loop == loop.id and hold.index >= iteration)
+        binds = [bind for position, bind in self.binds.get(node, ()) if position < before]
         # A container that a loop inside this iteration filled.
-        for position, hold in reversed(self._holds):
-            if position < before and node in hold.nodes and (loop.id, iteration) in hold.at.iteration:
-                return self.written(hold.holder, hold.at), hold.at
-        return None
+        within = (hold for hold in reversed(holds) if (loop.id, iteration) in hold.at.iteration)
+        return self._keeps(node, later) or _carrying(binds, loop.event.at, reader) or self._keeps(node, within)
+
+    def _keeps(self, node: int, holds: Iterable[Hold]) -> tuple[str, Site] | None:
+        """Return the first holder of a node, with where it stored that."""
+        hold = next((hold for hold in holds if node in hold.nodes), None)
+        return (self.written(hold.holder, hold.at), hold.at) if hold is not None else None
 
     # -- holders --------------------------------------------------------------------------------------------
 
@@ -552,8 +627,7 @@ class Reading:
         """Return who keeps what over the iterations of which loop, by holder and line of the store."""
         groups: dict[HolderKey, Held] = {}
         for position, hold in self._holds:
-            loop = self.loops.get(hold.loop)
-            if loop is None:
+            if (loop := self.loops.get(hold.loop)) is None:
                 continue
             key = (hold.loop, hold.holder, hold.at.file, hold.at.line)
             held = groups.setdefault(key, Held(loop, hold.holder))
@@ -605,7 +679,7 @@ class Reading:
     def telling_calls(self, site: Site) -> tuple[Span, ...]:
         """Return the calls that led to a place, innermost first, without the outer ones that are made once only."""
         calls = site.stack
-        loops = [loop.event.at.stack for number, _ in site.iteration if (loop := self.loops.get(number)) is not None]
+        loops = [loop.event.at.stack for loop in self.loops_around(site)]
         while calls and calls[-1] in self._only_calls:
             if any(stack == site.stack[len(calls) :] for stack in loops):
                 break
@@ -617,10 +691,7 @@ class Reading:
     @cached_property
     def runs_by_site(self) -> dict[Span, list[Run]]:
         """Return the runs of each call, in order."""
-        found: dict[Span, list[Run]] = {}
-        for run in self.runs:
-            found.setdefault(run.at.span, []).append(run)
-        return found
+        return grouped((run.at.span, run) for run in self.runs)
 
     def walks_at(self, span: Span) -> bool:
         """Return whether this path runs to its end and walks a graph at a place."""
@@ -636,13 +707,8 @@ class Reading:
 
     def caught(self, run: Run) -> Raised | None:
         """Return the exception of a backward that the program swallows."""
-        return next(
-            (
-                raised for raised in self.raised
-                if raised.caught and not raised.left and raised.backward == run.backward.id
-            ),
-            None,
-        )  # fmt: skip
+        swallowed = (raised for raised in self.raised if raised.caught and not raised.left)
+        return next((raised for raised in swallowed if raised.backward == run.backward.id), None)
 
     @cached_property
     def needed(self) -> set[int]:
@@ -654,20 +720,25 @@ class Reading:
         """Return for each backward its position and the cuts whose values went as constants into the graph that it
         ran.
         """
-        found = []
-        for run in self.runs:
-            cuts: set[int] = set()
-            for node in run.traversal.executed:
-                event = self.ledger.nodes.get(node)
-                if event is not None and event.cuts:
-                    cuts.update(event.cuts)
-            found.append((run.position, cuts))
-        return found
+        return [(run.position, self.cuts_into(run.executed)) for run in self.runs]
 
     @cached_property
     def growing_chains(self) -> list[Chain]:
         """Return calls whose retained backward walks the graphs of all earlier iterations, longer each time."""
         return list(_growing_chains(self))
+
+
+def _carrying(binds: Sequence[Bind], loop: Site, reader: Site | None) -> tuple[str, Site] | None:
+    """Return which of the names that a value was bound to carries it over an iteration of a loop, and where."""
+    # A local name of a function that has returned carries nothing.
+    named = [bind for bind in reversed(binds) if bind.at.stack == loop.stack or "." in bind.name]
+    if not named:
+        return None
+    # Of `output, state = rnn(x, state)` the tuple: a state is what an LSTM hands over in one.
+    best = next((bind for bind in named if bind.item is not None), named[0])
+    if reader is not None and "." not in best.name and reader.stack != best.at.stack:
+        best = next((bind for bind in named if "." in bind.name), best)
+    return best.name, best.at
 
 
 def remembered(
@@ -708,54 +779,47 @@ def _growing_chains(reading: Reading) -> Iterator[Chain]:
     for runs in reading.runs_by_site.values():
         if len(runs) < 3 or all(run.backward.retain == "no" for run in runs):
             continue
-        for loop_id in dict.fromkeys(number for run in runs for number, _ in run.at.iteration):
-            loop = reading.loops.get(loop_id)
-            if loop is not None:
-                chain = _growing_chain(reading, loop, runs)
-                if chain is not None:
-                    yield chain
+        loops = dict.fromkeys(loop for run in runs for loop in reading.loops_around(run.at))
+        yield from (chain for loop in loops if (chain := _growing_chain(reading, loop, runs)) is not None)
 
 
 def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | None:
-    by_iteration: dict[int, list[Run]] = {}
-    for run in runs:
-        iteration = iteration_in(run.at, loop)
-        if iteration:
-            by_iteration.setdefault(iteration, []).append(run)
+    by_iteration = grouped((iteration_in(run.at, loop), run) for run in runs)
+    by_iteration.pop(0, None)
     if any(run.failed for group in by_iteration.values() for run in group):
         return None
-    steady: list[tuple[set[int], Run]] = []
     found: Chain | None = None
-    length = window = 0
-    for iteration, group in sorted(by_iteration.items()):
+    window = 0
+    for stretch in _stretches(reading, loop, by_iteration):
+        # Cut after some iterations it is a window: what it walks is bounded. A sum that is walked again with its
+        # earlier terms counts their gradients again in whatever window.
+        found = replace(found, window=True) if found is not None and _adds_up(reading, found) else None
+        for last in range(max(window, 2), len(stretch)):
+            if found is None and stretch[last][0] >= 3:
+                found = _chain(reading, loop, [run for _, run in stretch[last - 2 : last + 1]])
+        window = max(window, len(stretch))
+    return found
+
+
+def _stretches(reading: Reading, loop: LoopRun, runs: dict[int, list[Run]]) -> list[list[tuple[int, Run]]]:
+    """Return the iterations of a loop in stretches in which each walks all that the one before has walked, and more:
+    how many iterations each walks, with its last run.
+    """
+    found: list[list[tuple[int, Run]]] = [[]]
+    before: set[int] = set()
+    for iteration, group in sorted(runs.items()):
         walked, again = _iterations_walked(reading, loop, group)
-        before = steady[-1][0] if steady else set()
-        if not (walked > before and iteration in walked and (not steady or again & before)):
-            if before:
-                # Cut after some iterations it is a window: what it walks is bounded. A sum that is walked again with
-                # its earlier terms counts their gradients again in whatever window.
-                found = replace(found, window=True) if found is not None and _adds_up(reading, found) else None
-                window = max(window, length)
-            steady, length = [], 0
-            if iteration not in walked:
-                continue
-        steady.append((walked, group[-1]))
-        length += 1
-        if len(steady) == 3:
-            if found is None and length > window and len(walked) >= 3:
-                found = _chain(reading, loop, [run for _, run in steady])
-            steady = steady[1:]
+        if found[-1] and not (walked > before and iteration in walked and again & before):
+            found.append([])
+        if iteration in walked:
+            found[-1].append((len(walked), group[-1]))
+        before = walked
     return found
 
 
 def _iterations_walked(reading: Reading, loop: LoopRun, group: Iterable[Run]) -> tuple[set[int], set[int]]:
     """Return the iterations of a loop whose nodes some backward calls walk, and those that they walk again."""
-    walked = {
-        reading.iteration_of(node, loop)
-        for run in group
-        for node, fact in run.traversal.executed.items()
-        if fact == "yes" and node in reading.ledger.nodes
-    }
+    walked = {reading.iteration_of(node, loop) for run in group for node in reading.graph_nodes(run.surely)}
     again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed}
     return walked - {0}, again - {0}
 
@@ -779,7 +843,7 @@ def _adds_up(reading: Reading, chain: Chain) -> bool:
     return True
 
 
-def within(events: Sequence[tuple[int, Found]], start: int, end: int) -> Iterator[Found]:
+def within(events: Sequence[tuple[int, One]], start: int, end: int) -> Iterator[One]:
     """Yield those of some events, in the order of their positions, that lie between two positions."""
     for index in range(bisect_right(events, start, key=itemgetter(0)), len(events)):
         position, event = events[index]
@@ -798,14 +862,7 @@ def iteration_in(site: Site, loop: LoopRun) -> int:
 
 def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
     """Return the gradients without a graph that a value with some cuts comes from, if nothing cut them afterwards."""
-    found: dict[int, Cut] = {}
-    stack = list(numbers)
-    while stack:
-        cut = reading.ledger.cuts.get(stack.pop())
-        if cut is not None and cut.how == "grad" and cut.id not in found:
-            found[cut.id] = cut
-            stack.extend(cut.sources)
-    return list(found.values())
+    return list(with_sources(reading, numbers, lambda cut: cut.how == "grad").values())
 
 
 def covered(reading: Reading, cut: Cut) -> set[int]:
@@ -813,15 +870,16 @@ def covered(reading: Reading, cut: Cut) -> set[int]:
     return set(reading.ledger.ancestry(cut.nodes)) | set(cut.leaves)
 
 
-def with_sources(reading: Reading, cuts: Iterable[int]) -> dict[int, Cut]:
-    """Return cuts with all that they were derived from, in order of the search."""
-    found: dict[int, Cut] = {}
-    stack = list(cuts)[::-1]
-    while stack:
-        number = stack.pop()
-        cut = reading.ledger.cuts.get(number)
-        if cut is None or number in found:
-            continue
-        found[number] = cut
-        stack.extend(reversed(cut.sources))
-    return found
+def with_sources(reading: Reading, cuts: Iterable[int], of: Callable[[Cut], bool] = bool) -> dict[int, Cut]:
+    """Return cuts with all that they were derived from, in order of the search; `of` says which of them count."""
+    known = reading.ledger.cuts
+
+    def sources(number: int) -> Iterable[int]:
+        return known[number].sources if number in known and of(known[number]) else ()
+
+    return {number: known[number] for number in search(cuts, sources) if number in known and of(known[number])}
+
+
+def behind(reading: Reading, cuts: Iterable[int]) -> set[int]:
+    """Return nodes and leaves that some cut values, and what these were derived from, would have led back to."""
+    return set().union(*(covered(reading, cut) for cut in with_sources(reading, cuts).values()))

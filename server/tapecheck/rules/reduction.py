@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.reading import Reading, Run, remembered
+from tapecheck.rules.reading import Reading, Run, remembered, search
 from tapecheck.tape import (
     GradientCleared,
     GradientSet,
@@ -149,19 +149,22 @@ class Reductions:
         elif isinstance(moment, Run):
             self._run(moment)
         elif isinstance(moment, GradientsReduced):
-            self._local.clear()
-            self._computed.clear()
-            # Where parameters are averaged in place of gradients, the steps between are each process's own.
-            own = {reducer for reducer, one in self._reducers.items() if not one.leaves.isdisjoint(moment.leaves)}
-            self.unreduced = [each for each in self.unreduced if each.local.wrapper.id not in own]
+            self._averaged(moment)
         elif isinstance(moment, LeafEscape) and not moment.told:
-            self._unseen.update(moment.leaves or [leaf for one in self._reducers.values() for leaf in one.leaves])
+            self._unseen.update(moment.leaves or set().union(*(one.leaves for one in self._reducers.values())))
         elif isinstance(moment, GradientCleared):
             self._local.pop(moment.leaf, None)
         elif isinstance(moment, GradientSet):
             self._set(moment)
         elif isinstance(moment, Step):
             self._step(position, moment)
+
+    def _averaged(self, event: GradientsReduced) -> None:
+        self._local.clear()
+        self._computed.clear()
+        # Where parameters are averaged in place of gradients, the steps between are each process's own.
+        own = {reducer for reducer, one in self._reducers.items() if not one.leaves.isdisjoint(event.leaves)}
+        self.unreduced = [each for each in self.unreduced if each.local.wrapper.id not in own]
 
     def _call(self, call: WrapperCall) -> None:
         reducer = self._reducers.get(call.wrapper) if call.wrapper is not None else None
@@ -171,24 +174,25 @@ class Reductions:
         if call.reduces == "no":
             return
         missing = reducer.leaves - reducer.ready - reducer.maybe
-        wrapper = reducer.wrapper
-        if reducer.waits and reducer.ready and missing and wrapper.unused == wrapper.static == "no":
-            known = wrapper.complete == "yes" and self._runs_all and not self._same_list(missing, reducer.ready)
-            if call.reduces == "yes" and known and reducer.last is not None:
-                self.unfinished.append(Unfinished(wrapper, call, reducer.last, sorted(missing)))
-                self._over = True
+        if reducer.last is not None and call.reduces == "yes" and self._waits_for(reducer, missing):
+            self.unfinished.append(Unfinished(reducer.wrapper, call, reducer.last, sorted(missing)))
+            self._over = True
         reducer.waits = True if call.reduces == "yes" else None
         reducer.walked = False
         reducer.ready.clear()
         reducer.maybe.clear()
-        if wrapper.unused != "no":
+        if reducer.wrapper.unused != "no":
             # What the outputs do not lead to is ready at once.
             used, known = self._outside(call.outputs)
-            unused = {leaf for leaf in reducer.leaves if leaf not in used}
-            if wrapper.unused == "yes" and call.outputs and known:
-                reducer.ready |= unused
-            else:
-                reducer.maybe |= unused
+            sure = reducer.wrapper.unused == "yes" and call.outputs and known
+            (reducer.ready if sure else reducer.maybe).update(reducer.leaves - used)
+
+    def _waits_for(self, reducer: _Reducer, missing: frozenset[int]) -> bool:
+        """Whether a reducer certainly still waits for parameters that no backward has come to."""
+        wrapper = reducer.wrapper
+        if not (reducer.waits and reducer.ready and missing) or not wrapper.unused == wrapper.static == "no":
+            return False
+        return wrapper.complete == "yes" and self._runs_all and not self._same_list(missing, reducer.ready)
 
     def _same_list(self, missing: frozenset[int], ready: set[int]) -> bool:
         """Whether a list of layers has used ones beside the missing, and a loop of a forward may go on to these."""
@@ -202,38 +206,40 @@ class Reductions:
     def _run(self, run: Run) -> None:
         if run.failed:
             self._over = True
-        walked, wanted = run.traversal.executed, run.backward.inputs
         for reducer in self._reducers.values():
-            reached = {leaf for leaf in reducer.leaves if leaf in walked and (wanted is None or leaf in wanted)}
+            reached = reducer.leaves & run.executed.keys()
+            if run.backward.inputs is not None:
+                reached &= set(run.backward.inputs)
             if not reached:
                 continue
             if not run.backward.accumulates:
                 self._computed.update(dict.fromkeys(reached, (reducer, run)))
             elif reducer.waits is False:
-                graph_changed = (
-                    reducer.wrapper.static != "no" and reducer.walked and not reducer.leaves <= reducer.ready
-                )
-                if graph_changed or self._freed_outputs(reducer, run):
+                if self._refuses_another(reducer, run):
                     self._over = True
                     return
-                certain = [leaf for leaf in reached if walked[leaf] == "yes"]
                 local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
-                for leaf in certain:
+                for leaf in reached.intersection(run.surely):
                     self._local.setdefault(leaf, []).append(local)
             elif self._again(reducer, run, reached) or self._refuses(reducer, run, reached):
                 return
             else:
                 self._reduce(reducer, run, reached)
 
-    def _again(self, reducer: _Reducer, run: Run, reached: set[int]) -> bool:
+    def _refuses_another(self, reducer: _Reducer, run: Run) -> bool:
+        """Whether a backward raises that is not the first one after a forward."""
+        static = reducer.wrapper.static != "no"
+        graph_changed = static and reducer.walked and not reducer.leaves <= reducer.ready
+        return graph_changed or self._freed_outputs(reducer, run)
+
+    def _again(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> bool:
         """Whether a backward comes to a parameter whose gradient is ready while the reducer waits for others."""
-        wrapper, walked = reducer.wrapper, run.traversal.executed
+        wrapper = reducer.wrapper
         if reducer.waits is not True or wrapper.static != "no":
             return False
-        certain = {leaf for leaf in reached if walked[leaf] == "yes"}
+        certain = reached & set(run.surely)
         checkpoints = [node for node in self._checkpoints(run) if certain.intersection(self._inside(node))]
-        ready = certain & reducer.ready
-        twice = ready or self._in_several(reducer, run, certain, checkpoints)
+        twice = (certain & reducer.ready) or self._in_several(reducer, run, certain, checkpoints)
         if not twice:
             return False
         inside = [node for node in checkpoints if twice.intersection(self._inside(node))]
@@ -246,9 +252,9 @@ class Reductions:
         self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, inside))
         return True
 
-    def _refuses(self, reducer: _Reducer, run: Run, reached: set[int]) -> bool:
+    def _refuses(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> bool:
         """Whether a backward copies gradients that have graphs into a bucket: the first one makes it refuse others."""
-        leaves = sorted(reached.intersection(self._graphed.get(run.backward.id, ())))
+        leaves = sorted(reached & set(self._graphed.get(run.backward.id, ())))
         if reducer.waits is not True or len(leaves) < 2:
             return False
         self._over = True
@@ -257,9 +263,7 @@ class Reductions:
 
     def _checkpoints(self, run: Run) -> list[Node]:
         """Return the reentrant checkpoints that a backward certainly walks, each by one of its outputs."""
-        nodes, walked = self.reading.ledger.nodes, run.traversal.executed
-        found = [nodes[each] for each, fact in walked.items() if fact == "yes" and each in nodes]
-        found = [node for node in found if node.recomputes and node.linked == "yes"]
+        found = checkpoints_walked(self.reading, run)
         outputs = {(node.id, node.inputs[1:]) for node in found}
         # A checkpoint's outputs have neighbouring numbers; a checkpoint within one has another's as its result.
         return [
@@ -273,20 +277,16 @@ class Reductions:
 
     def _outside(self, nodes: Iterable[int], ends: frozenset[int] = frozenset()) -> tuple[frozenset[int], bool]:
         """Return what is reachable from nodes, not into reentrant checkpoints, and whether all of it is known."""
-        reached: set[int] = set()
-        stack, known = list(nodes), True
-        while stack:
-            number = stack.pop()
-            if number in reached or number in ends:
-                continue
-            reached.add(number)
-            node = self.reading.ledger.nodes.get(number)
-            if node is not None:
-                known = known and not _is_opaque(node)
-                stack += node.inputs[1:] if node.recomputes else node.inputs
-        return frozenset(reached), known
+        known = self.reading.ledger.nodes
 
-    def _in_several(self, reducer: _Reducer, run: Run, certain: set[int], checkpoints: list[Node]) -> set[int]:
+        def onward(number: int) -> Iterable[int]:
+            inside = number in known and known[number].recomputes
+            return (source for source in self.reading.sources(number)[inside:] if source not in ends)
+
+        reached = frozenset(search((node for node in nodes if node not in ends), onward))
+        return reached, not any(_is_opaque(known[number]) for number in self.reading.graph_nodes(reached))
+
+    def _in_several(self, reducer: _Reducer, run: Run, certain: frozenset[int], checkpoints: list[Node]) -> set[int]:
         """Return the parameters that several backwards within one come to, before some other parameter is ready."""
         if not checkpoints:
             return set()
@@ -302,14 +302,13 @@ class Reductions:
                 found.add(leaf)
         return found
 
-    def _reduce(self, reducer: _Reducer, run: Run, reached: set[int]) -> None:
+    def _reduce(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> None:
         for leaf in reached:
             self._local.pop(leaf, None)
         if self._opaque(run):
             reducer.maybe |= reducer.leaves
-        walked = run.traversal.executed
-        reducer.ready |= {leaf for leaf in reached if walked[leaf] == "yes"}
-        reducer.maybe |= {leaf for leaf in reached if walked[leaf] != "yes"}
+        reducer.ready |= reached.intersection(run.surely)
+        reducer.maybe |= reached.difference(run.surely)
         reducer.last, reducer.walked = run, True
         if reducer.wrapper.static != "no" or reducer.leaves <= reducer.ready:
             reducer.waits = False if reducer.waits else None
@@ -319,7 +318,7 @@ class Reductions:
     def _opaque(self, run: Run) -> bool:
         """Whether a backward walks what the tape does not know: it may come to any parameter."""
         nodes = self.reading.ledger.nodes
-        known = (nodes[number] for number in run.traversal.executed if number in nodes)
+        known = (nodes[number] for number in self.reading.graph_nodes(run.executed))
         unknown = any(root.graph == "may" or root.node is None for root in run.backward.roots)
         return unknown or run.backward.open or any(map(_is_opaque, known))
 
@@ -332,13 +331,11 @@ class Reductions:
         if wrapper.unused == wrapper.static == "no" or last is None or last.backward.retain != "no":
             return False
         joined = [call for call in reducer.calls if len(call.outputs) > 1]
-        return any(
-            all(any(node in walk.traversal.executed for node in call.outputs) for walk in (last, run))
-            for call in joined
-        )
+        walks = [one.executed.keys() for one in (last, run)]
+        return any(all(not walk.isdisjoint(call.outputs) for walk in walks) for call in joined)
 
     def _cause(self, reducer: _Reducer, run: Run) -> Cause:
-        walked = run.traversal.executed
+        walked = run.executed
         through = [call for call in reducer.calls if any(call.first < node <= call.last for node in walked)]
         if not through:
             return "bypass"
@@ -359,6 +356,13 @@ class Reductions:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()
+
+
+def checkpoints_walked(reading: Reading, run: Run) -> list[Node]:
+    """Return the nodes of reentrant checkpoints that a backward certainly walks."""
+    nodes = reading.ledger.nodes
+    walked = (nodes[number] for number in run.surely if number in nodes)
+    return [node for node in walked if node.recomputes and node.linked == "yes"]
 
 
 def wrapped_here(wrapper: Wrapper) -> str:

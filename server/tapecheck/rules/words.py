@@ -285,6 +285,11 @@ def built_text(node: Node) -> str:
     return "the graph was built here and saved tensors"
 
 
+def swallowed(reading: Reading, run: Run) -> tuple[str, ...]:
+    """Return what there is to note where the program swallows what a backward raises."""
+    return (SWALLOWED,) if reading.caught(run) is not None else ()
+
+
 def called_from(reading: Reading, site: Site, home: Site, limit: int = 3) -> list[Label]:
     """Return labels for the calls that led to a place, as far as they tell something.
 

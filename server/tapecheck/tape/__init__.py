@@ -59,7 +59,7 @@ from tapecheck.tape.events import (
     both,
     either,
 )
-from tapecheck.tape.ledger import Ledger, Problem, Traversal
+from tapecheck.tape.ledger import Freed, FreedRegion, Ledger, NoGraph, Problem, Stale, Traversal, Unused
 from tapecheck.tape.moving import MovedTape, Moves, Where, moved
 from tapecheck.tape.store import TapeError, read_tape, write_tape
 from tapecheck.tape.tape import Tape
@@ -82,6 +82,8 @@ __all__ = [
     "Escape",
     "Event",
     "Fact",
+    "Freed",
+    "FreedRegion",
     "GradientCleared",
     "GradientRead",
     "GradientSet",
@@ -102,6 +104,7 @@ __all__ = [
     "MovedTape",
     "Moves",
     "Named",
+    "NoGraph",
     "Node",
     "Optimizer",
     "Problem",
@@ -113,12 +116,14 @@ __all__ = [
     "Setting",
     "Site",
     "Span",
+    "Stale",
     "Started",
     "Step",
     "Tape",
     "TapeError",
     "Traversal",
     "Unscaled",
+    "Unused",
     "Where",
     "Wrapper",
     "WrapperCall",

@@ -659,6 +659,10 @@ class Decision:
     hangs_on: Literal["data", "condition", "setting"] = "data"
     setting: Setting | None = None
 
+    def governs(self, span: Span) -> bool:
+        """Return whether a place begins in the statement that the condition decides about."""
+        return self.at.file == span.file and self.at.line <= span.line <= self.end_line
+
 
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",

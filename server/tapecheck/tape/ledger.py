@@ -95,6 +95,43 @@ class Problem:
     root: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed(Problem):
+    """A backward has freed a node."""
+
+    node: Node
+    freed_by: Backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreedRegion(Problem):
+    """A backward has freed the compiled region that a node is in."""
+
+    node: Node
+    freed_by: Backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale(Problem):
+    """A tensor that a node has saved was changed in place."""
+
+    node: Node
+    saved: Saved
+    changed_by: InPlace
+
+
+class NoGraph(Problem):
+    """A root has no graph."""
+
+    __slots__ = ()
+
+
+class Unused(Problem):
+    """An input is no part of the graph."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Traversal:
     """One backward as the engine runs it.
@@ -247,7 +284,7 @@ class Ledger:
         done = frozenset(traversal.executed)
         without_graph = next((index for index, root in enumerate(backward.roots) if root.graph == "no"), None)
         if without_graph is not None:
-            traversal.problem = Problem("no-graph", "yes", root=without_graph)
+            traversal.problem = NoGraph("no-graph", "yes", root=without_graph)
             return traversal
         roots = backward.root_nodes
         reached = self.ancestry(roots)
@@ -335,7 +372,7 @@ class Ledger:
                     root.graph == "yes" for root in backward.roots
                 )
                 derived = any(self.nodes[node].op in _OPEN for node in reached if node in self.nodes)
-                return Problem("unused", "yes" if sure and not derived else "may", root=index)
+                return Unused("unused", "yes" if sure and not derived else "may", root=index)
         return None
 
     def _failure(self, node: Node, certain: Fact, backward: Backward) -> Problem | None:
@@ -343,19 +380,19 @@ class Ledger:
         gone = region.freed if region is not None and node.id not in self._freed else None
         if region is not None and gone is not None and gone.by.id != backward.id:
             fact = both(both(certain, region.keeps), gone.certain)
-            return Problem("region", fact, node=node, freed_by=gone.by)
+            return FreedRegion("region", fact, node=node, freed_by=gone.by)
         if node.keeps == "no":
             return None
         freed = self._freed.get(node.id)
         if freed is not None:
             fact = both(both(certain, node.keeps), freed.certain)
-            return Problem("freed", fact, node=node, freed_by=freed.by)
+            return Freed("freed", fact, node=node, freed_by=freed.by)
         best: Problem | None = None
         for saved in node.saved:
             for change in self.changes.get(saved.storage, [])[saved.version :]:
                 fact = both(both(certain, saved.fact), change.bumps)
                 if best is None or (best.certain != "yes" and fact == "yes"):
-                    best = Problem("stale", fact, node=node, saved=saved, changed_by=change)
+                    best = Stale("stale", fact, node=node, saved=saved, changed_by=change)
                 if fact == "yes":
                     return best
         return best

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.origin import Origin, trace
 from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import SWALLOWED, built_text, called_from, headline, join, line, quoted, when
-from tapecheck.tape import Decision, Problem, Span, Step
+from tapecheck.rules.words import built_text, called_from, headline, join, line, quoted, swallowed, when
+from tapecheck.tape import Backward, Decision, Freed, Span, Step
 
 
 class BackwardTwice(Rule):
@@ -24,18 +25,14 @@ class BackwardTwice(Rule):
     summary = "A backward runs through a graph that an earlier backward has freed"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        findings = []
-        for reading in readings:
-            for run in reading.runs:
-                problem = run.traversal.problem
-                if problem is not None and problem.kind == "freed" and problem.certain == "yes":
-                    excused = _retained_otherwise(readings, reading, run, problem)
-                    if not (excused or _retained_by_hidden_code(readings, reading, run, problem)):
-                        findings.append(self._finding(readings, reading, run, problem))
-        return findings
+        return [
+            self._finding(readings, reading, run, problem)
+            for reading, run, problem in failing(readings, Freed)
+            if not _retained_otherwise(readings, reading, run, problem.freed_by)
+            and not _retained_by_hidden_code(readings, reading, run, problem.freed_by)
+        ]
 
-    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
-        assert problem.node is not None and problem.freed_by is not None
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Freed) -> Finding:
         home = run.at.span
         node, freeing = problem.node, reading.run_of[problem.freed_by.id]
         origin = trace(reading, run, node, freeing)
@@ -44,18 +41,11 @@ class BackwardTwice(Rule):
         time = when(freeing.at, run.at)
         labels = [Label(node.at.span, built_text(node), "built")]
         labels += called_from(reading, node.at, run.at)
-        if freeing.at.span == home:
-            # A call that stands twice on the way to its own failure frees first and fails later.
-            labels.append(Label(home, f"freed here{time or ' the time before'}, needed again now", "freed"))
-        else:
-            labels.append(Label(freeing.at.span, f"freed here{time}", "freed"))
-        if origin.kind == "carried" and origin.at is not None:
-            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
-        elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
-            what = "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
-            labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
-        if not certain:
-            labels += path_labels(readings, reading, run)
+        # A call that stands twice on the way to its own failure frees first and fails later.
+        again = f"{time or ' the time before'}, needed again now" if freeing.at.span == home else time
+        labels.append(Label(freeing.at.span, f"freed here{again}", "freed"))
+        labels += origin.labels
+        labels += path_labels(readings, reading, run)
         labels += called_from(reading, run.at, run.at)
         detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
         return Finding(
@@ -67,53 +57,47 @@ class BackwardTwice(Rule):
                 summed=origin.summed, freed_roots=tuple(root.name for root in freeing.backward.roots),
                 detach_first=detach_first, differentiated=_differentiates(reading, freeing, run),
             ),
-            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
+            notes=swallowed(reading, run),
         )  # fmt: skip
 
 
-def _retained_otherwise(readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> bool:
+def _retained_otherwise(readings: Sequence[Reading], reading: Reading, run: Run, freeing: Backward) -> bool:
     """Return whether a condition nobody knows the answer to lets a call that retains run instead, in any iteration.
 
     `if i < last: grad(loss, w, retain_graph=True)`, `else: grad(loss, w)`: the graph is freed by the last iteration,
     and that the loop goes on after it is what the program's own condition is there to exclude.
     """
-    if problem.freed_by is None or not run.at.iteration or problem.freed_by.at.iteration == run.at.iteration:
+    if not run.at.iteration or freeing.at.iteration == run.at.iteration:
         return False
-    freeing = problem.freed_by.at.span
-    mine = _indexes(reading, freeing)
-    instead = {
-        call.at.span
-        for other in readings
-        for call in other.runs
-        if call.backward.retain_argument == "yes" and call.at.span != freeing and _index(call) in mine
-    }
-    ways = [(_indexes(one, freeing), {span: _indexes(one, span) for span in instead}) for one in readings]
-    instead = {
-        span
-        for span in instead
-        if not any(freed & there[span] for freed, there in ways)
-        # A flag that is the same in all iterations lets one of the two calls run in all of them.
-        and any(freed and there[span] for freed, there in ways)
-    }
-    return bool(instead) and (run.at.span == freeing or run.at.span in instead)
+    here, mine = freeing.at.span, _indexes(reading, freeing.at.span)
+    retaining = (call for other in readings for call in other.runs if call.backward.retain_argument == "yes")
+    instead = {call.at.span for call in retaining if call.at.span != here and _index(call) in mine}
+    return any(run.at.span in (here, span) and _in_turns(readings, here, span) for span in instead)
 
 
-def _retained_by_hidden_code(readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> bool:
+def _in_turns(readings: Sequence[Reading], one: Span, other: Span) -> bool:
+    """Return whether two calls never run in one iteration, though some way runs both: a flag that is the same in all
+    iterations would let one of them run in all.
+    """
+    ways = [(_indexes(reading, one), _indexes(reading, other)) for reading in readings]
+    return all(mine.isdisjoint(theirs) for mine, theirs in ways) and any(mine and theirs for mine, theirs in ways)
+
+
+def _retained_by_hidden_code(readings: Sequence[Reading], reading: Reading, run: Run, freeing: Backward) -> bool:
     """Return whether code that is not visible says if the freeing call retains its graph, and the program runs where it
     does: that is what the argument is there for.
     """
-    freeing = problem.freed_by
-    if freeing is None or not any(
-        _says_what_is_retained(decision, freeing.at.span) and position < run.position
-        for position, decision in reading.decisions
-    ):
-        return False
-    for other in readings:
-        answers = [one.taken for _, one in other.decisions if _says_what_is_retained(one, freeing.at.span)]
-        calls = [call for call in other.runs if call.at.span == run.at.span]
-        if answers and all(answers) and calls and all(call.traversal.problem is None for call in calls):
-            return True
-    return False
+    asked = _retaining_answers(reading, freeing.at.span)
+    return any(position < run.position for position, _ in asked) and any(
+        all(call.problem is None for call in calls) and all(taken for _, taken in answers)
+        for other in readings
+        if (calls := other.runs_by_site.get(run.at.span)) and (answers := _retaining_answers(other, freeing.at.span))
+    )
+
+
+def _retaining_answers(reading: Reading, call: Span) -> list[tuple[int, bool]]:
+    """Return how hidden code has answered whether a call retains its graph, with the positions."""
+    return [(at, decision.taken) for at, decision in reading.decisions if _says_what_is_retained(decision, call)]
 
 
 def _says_what_is_retained(decision: Decision, call: Span) -> bool:
@@ -122,7 +106,7 @@ def _says_what_is_retained(decision: Decision, call: Span) -> bool:
 
 
 def _indexes(reading: Reading, span: Span) -> set[tuple[int, ...]]:
-    return {_index(run) for run in reading.runs if run.at.span == span}
+    return {_index(run) for run in reading.runs_by_site.get(span, ())}
 
 
 def _index(run: Run) -> tuple[int, ...]:
@@ -135,51 +119,58 @@ def _headline(origin: Origin, run: Run, certain: bool) -> str:
     if len(origin.together) == 2:
         both = [f"{second} the graphs of `{{}}` and `{{}}`", f"{second} `{{}}` and `{{}}`"]
         return headline(both, *origin.together)
-    if origin.name:
-        return headline(second + " the graph of `{}`", origin.name)
-    if origin.kind == "carried":
-        return f"{second} the graph of an earlier iteration"
-    if origin.kind == "outside":
-        return f"{second} a graph that was built before the loop"
-    name = run.backward.roots[0].name if run.backward.roots else ""
-    if not name:
-        return f"{second} a graph that is already freed"
-    return headline(second + (" the graph of `{}`" if origin.kind == "same" else " part of the graph of `{}`"), name)
+    root = run.backward.roots[0].name if run.backward.roots and origin.kind in ("same", "shared") else ""
+    if name := origin.name or root:
+        part = " part of" if not origin.name and origin.kind == "shared" else ""
+        return headline(f"{second}{part} the graph of `{{}}`", name)
+    return f"{second} {_NAMELESS.get(origin.kind, 'a graph that is already freed')}"
+
+
+_NAMELESS = {
+    "carried": "the graph of an earlier iteration",
+    "outside": "a graph that was built before the loop",
+}
 
 
 def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
     """Return whether the step after the freeing backward updates nothing that the shared value was computed from."""
+    updated = _updated(reading, step)
+    return updated is not None and origin.node is not None and updated.isdisjoint(reading.below([origin.node]))
+
+
+def _updated(reading: Reading, step: Step | None) -> set[int] | None:
+    """Return what a step updates, None where that is not known."""
     optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
-    if optimizer is None or optimizer.complete != "yes" or origin.node is None:
-        return False
-    below = set(reading.ledger.ancestry([origin.node]))
-    return not below & set(optimizer.params)
+    return set(optimizer.params) if optimizer is not None and optimizer.complete == "yes" else None
 
 
 def _needs_no_gradient(reading: Reading, freeing: Run, run: Run, step: Step | None) -> list[str]:
     """Return what the second backward shares with the first, where the step between has updated all that it is computed
     from and the second one is there for what another optimizer has; nothing where a part of it has no name.
     """
-    optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
-    if optimizer is None or optimizer.complete != "yes":
+    own = _updated(reading, step)
+    if own is None or step is None:
         return []
-    leaves, own, nodes = reading.ledger.leaves.keys(), set(optimizer.params), reading.ledger.nodes
-    freed = freeing.traversal.executed
-    queue = run.backward.root_nodes
-    seen, shared = set(queue), list[int]()
-    for number in queue:
-        if number in nodes and number in freed:
-            shared.append(number)
-        elif number in nodes:
-            queue += [source for source in nodes[number].inputs if source not in seen]
-            seen.update(nodes[number].inputs)
-    below = set(reading.ledger.ancestry(shared)) & leaves
-    besides = (seen & leaves) - below
-    others = {leaf for made in reading.optimizers.values() if made is not optimizer for leaf in made.params}
-    if not (below and below <= own and besides.isdisjoint(own) and not besides.isdisjoint(others)):
+    shared, besides = _shared(reading, freeing, run)
+    below = reading.below(shared) & reading.ledger.leaves.keys()
+    besides -= below
+    others = {leaf for number, made in reading.optimizers.items() if number != step.optimizer for leaf in made.params}
+    if not below or not below <= own or not besides.isdisjoint(own) or besides.isdisjoint(others):
         return []
-    names = [found[0] if (found := reading.name(number, run.position)) is not None else "" for number in shared]
+    names = [(reading.name(number, run.position) or ("",))[0] for number in shared]
     return list(dict.fromkeys(names)) if all(names) else []
+
+
+def _shared(reading: Reading, freeing: Run, run: Run) -> tuple[list[int], set[int]]:
+    """Return the first nodes of a backward that another one has run through, and the leaves that it comes to beside."""
+    met = run.backward.root_nodes
+    seen = set(met)
+    for number in met:
+        further = () if number in freeing.executed else reading.sources(number)
+        met += [one for one in further if one not in seen]
+        seen.update(further)
+    shared = [number for number in met if number in reading.ledger.nodes and number in freeing.executed]
+    return shared, reading.ledger.leaves.keys() & seen
 
 
 def _help_carried(reading: Reading, origin: Origin, home: Span) -> str:
@@ -291,26 +282,24 @@ def _help_losses(reading: Reading, freeing: Run, run: Run, step: Step | None, wh
 
 def _is_part(reading: Reading, first: Run, second: Run) -> bool:
     """Return whether what one backward starts from is computed of what another one starts from: a sum of losses."""
-    behind = reading.ledger.ancestry(second.backward.root_nodes)
-    starts = [root.node for root in first.backward.roots]
-    return bool(starts) and all(node in behind for node in starts)
+    starts = {root.node for root in first.backward.roots}
+    return bool(starts) and starts <= reading.below(second.backward.root_nodes)
 
 
 def _differentiates(reading: Reading, freeing: Run, run: Run) -> bool:
     """Return whether what a backward starts from is made of the gradient that an earlier call took, as a constant."""
     if freeing.backward.call != "grad":
         return False
-    terms = reading.constants_of(run)
-    terms |= {term for root in run.backward.roots for term in root.constant_terms}
-    cuts = (reading.ledger.cuts.get(term) for term in terms)
-    return any(cut is not None and cut.how == "grad" and cut.at == freeing.at for cut in cuts)
+    terms = reading.constants_of(run) | {term for root in run.backward.roots for term in root.constant_terms}
+    cuts = (reading.ledger.cuts[term] for term in terms & reading.ledger.cuts.keys())
+    return any(cut.how == "grad" and cut.at == freeing.at for cut in cuts)
 
 
 def _replaces_stepped(reading: Reading, origin: Origin) -> bool:
     """Return whether a value took the name of a leaf that an optimizer has, and was computed from that leaf alone."""
     if origin.node is None:
         return False
-    leaves = {node for node in reading.ledger.ancestry((origin.node,)) if node in reading.ledger.leaves}
+    leaves = reading.below((origin.node,)) & reading.ledger.leaves.keys()
     stepped = {leaf for made in reading.optimizers.values() for leaf in made.params}
     named = (bind.name for leaf in leaves for _, bind in reading.binds.get(leaf, ()))
     return len(leaves) == 1 and leaves <= stepped and origin.name in named
@@ -327,10 +316,8 @@ def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
 
 def _stepped_on(reading: Reading, run: Run) -> bool:
     """Return whether an optimizer has changed a tensor that the graph of a failing backward saved."""
-    roots = run.backward.root_nodes
-    for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
-        for saved in reading.ledger.nodes[number].saved:
-            changes = reading.ledger.changes.get(saved.storage, [])[saved.version :]
-            if saved.fact != "no" and any(change.optimizer is not None for change in changes):
-                return True
-    return False
+    ledger = reading.ledger
+    nodes = reading.graph_nodes(reading.below(run.backward.root_nodes))
+    saved = [one for number in nodes for one in ledger.nodes[number].saved if one.fact != "no"]
+    changes = (change for one in saved for change in ledger.changes.get(one.storage, [])[one.version :])
+    return any(change.optimizer is not None for change in changes)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from tapecheck.rules.backward_without_graph.facts import BackwardWithoutGraphFacts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import SWALLOWED, called_from, cut_advice, cut_words, headline, off_labels, root_text
-from tapecheck.tape import Cut, Root, Span
+from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, off_labels, root_text, swallowed
+from tapecheck.tape import Cut, NoGraph, Root, Span
 
 
 class BackwardWithoutGraph(Rule):
@@ -26,15 +27,10 @@ class BackwardWithoutGraph(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         findings = []
-        for reading in readings:
-            for run in reading.runs:
-                problem = run.traversal.problem
-                if problem is None or problem.kind != "no-graph" or problem.certain != "yes":
-                    continue
-                root = run.backward.roots[problem.root]
-                cuts = with_sources(reading, root.cuts)
-                if undifferentiable(reading, root.cuts) or (not cuts and _lacks_terms(readings, reading, run)):
-                    continue
+        for reading, run, problem in failing(readings, NoGraph):
+            root = run.backward.roots[problem.root]
+            cuts = with_sources(reading, root.cuts)
+            if not undifferentiable(reading, root.cuts) and (cuts or not _lacks_terms(readings, reading, run)):
                 findings.append(self._finding(readings, reading, run, root, list(cuts.values())))
         return findings
 
@@ -47,10 +43,8 @@ class BackwardWithoutGraph(Rule):
             labels.append(Label(cut.at.span, cut_words(cut, home), "cut"))
             labels += called_from(reading, cut.at, run.at, 1)
         labels += off_labels(cuts)
-        if not certain:
-            labels += path_labels(readings, reading, run)
-        if reading.caught(run) is not None:
-            notes.append(SWALLOWED)
+        labels += path_labels(readings, reading, run)
+        notes += swallowed(reading, run)
         labels += called_from(reading, run.at, run.at)
         return Finding(
             self.code, self.name, self.severity, home, _headline(root, certain), _help(cuts, root), tuple(labels),
@@ -65,14 +59,7 @@ def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> boo
 
     That it has no graph then needs every such condition to come out so, in every iteration.
     """
-    if not always(readings, reading, run):
-        return True
-    untried = reading.tape.untried
-    return any(
-        (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
-        for position, decision in reading.decisions
-        if position < run.position
-    )
+    return not always(readings, reading, run) or reading.untried_between(-1, run.position)
 
 
 def _one_a_place(reading: Reading, cuts: list[Cut]) -> list[Cut]:
@@ -100,9 +87,9 @@ def _help(cuts: list[Cut], root: Root) -> str:
             f"compute {root_text(root)} from at least one parameter with `requires_grad=True`, and not under "
             "`torch.no_grad()`"
         )
-    hows = list(dict.fromkeys(cut.how for cut in sorted(cuts, key=lambda cut: cut.id)))
     advice = "; ".join(filter(None, dict.fromkeys(map(cut_advice, sorted(cuts, key=lambda cut: cut.id)))))
     advice = advice or f"keep {root_text(root)} a tensor computed from the parameters by torch operations"
-    if "nondifferentiable" in hows or "leaf" in hows:
-        return advice
-    return f"{advice} (setting `requires_grad` on the loss would hide the error and train nothing)"
+    hidden = any(cut.how in ("nondifferentiable", "leaf") for cut in cuts)
+    return (
+        advice if hidden else f"{advice} (setting `requires_grad` on the loss would hide the error and train nothing)"
+    )

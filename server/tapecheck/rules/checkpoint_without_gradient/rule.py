@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, identity, optimizers_of
-from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.reading import Reading, Run, covered, grouped, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, in_full, listed
 from tapecheck.tape import Cut, Span
@@ -42,24 +42,17 @@ class CheckpointWithoutGradient(Rule):
     def _finding(self, reading: Reading, lost: _Lost, certain: bool) -> Finding:
         home = lost.cut.at
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in sorted(lost.leaves)))
-        known = (leaf.name for leaf in reading.ledger.leaves.values())
-        verb = "gets" if len(lost.leaves) == 1 else "get"
         named = [name for name in names if name]
-        what = [f"{{}} {verb} no gradient: reentrant checkpoint, input without grad",
-                f"{{}} {verb} no gradient: reentrant checkpoint"]  # fmt: skip
-        if certain:
-            message = (
-                listed(what, named, known) if named else "reentrant checkpoint of inputs without grad: no gradient"
-            )
-        else:
+        what = f"{{}} {'gets' if len(lost.leaves) == 1 else 'get'} no gradient: reentrant checkpoint"
+        message = "reentrant checkpoint of inputs without grad: no gradient"
+        message = listed([f"{what}, input without grad", what], named, reading.leaf_names) if named else message
+        if not certain:
             message = "possible loss of gradients: reentrant checkpoint, input without grad"
         labels = [Label(lost.run.at.span, "this backward does not come to what is checkpointed", "path")]
         labels += called_from(reading, home, home)
         return Finding(
             self.code, self.name, self.severity, home.span, message,
-            "pass `use_reentrant=False` to the checkpoint",
-            tuple(labels),
-            certain,
+            "pass `use_reentrant=False` to the checkpoint", tuple(labels), certain,
             facts=Facts(parameters=tuple(names), optimizers=optimizers_of(reading, lost.leaves)),
             notes=tuple(in_full(message, named)),
         )  # fmt: skip
@@ -78,11 +71,9 @@ class _Lost:
 
 def _trained(reading: Reading) -> set[tuple[str, Identity]]:
     """Return the leaves that get, or may get, a gradient, or are set in another way."""
-    leaves = reading.ledger.leaves
-    reached = {node for run in reading.runs for node in run.traversal.executed if node in leaves}
-    for _, escape in reading.escapes:
-        reached |= {node for node in reading.ledger.ancestry(escape.nodes) if node in leaves}
-    return {_named(reading, number) for number in reached | reading.given if number in leaves}
+    reached = set().union(*(run.executed for run in reading.runs), reading.given)
+    given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
+    return {_named(reading, number) for number in (reached | given) & reading.ledger.leaves.keys()}
 
 
 def _of_another_mode(reading: Reading, other: Reading) -> bool:
@@ -94,9 +85,7 @@ def _of_another_mode(reading: Reading, other: Reading) -> bool:
 
 
 def _asked_once(reading: Reading) -> dict[Span, bool]:
-    asked: dict[Span, list[bool]] = {}
-    for _, decision in reading.decisions:
-        asked.setdefault(decision.at.span, []).append(decision.taken)
+    asked = grouped((decision.at.span, decision.taken) for _, decision in reading.decisions)
     return {span: taken[0] for span, taken in asked.items() if len(taken) == 1}
 
 
@@ -108,39 +97,34 @@ def _named(reading: Reading, leaf: int) -> tuple[str, Identity]:
 
 def _checkpoints(reading: Reading, constants: Sequence[int]) -> list[Cut]:
     """Return the checkpoints whose results went as constants into a graph, and into what those have computed."""
-    nodes, found = reading.ledger.nodes, dict[int, Cut]()
+    found = dict[int, Cut]()
     queue = list(constants)
     for number in queue:
         for cut in with_sources(reading, [number]).values():
             if cut.how == "checkpoint" and cut.id not in found:
                 found[cut.id] = cut
-                queue += [
-                    one for node in reading.ledger.ancestry(cut.nodes) if node in nodes for one in nodes[node].cuts
-                ]
+                queue += reading.cuts_into(reading.below(cut.nodes))
     return list(found.values())
+
+
+def _meant(reading: Reading) -> set[int]:
+    """Return the parameters that are to be trained: what no optimizer has is not, where it is known what they have."""
+    parameters = {number for number, leaf in reading.ledger.leaves.items() if leaf.parameter}
+    stepping = reading.optimizers.keys() & {step.optimizer for _, step in reading.steps}
+    optimizers = [reading.optimizers[number] for number in stepping]
+    if not optimizers or any(optimizer.complete != "yes" for optimizer in optimizers):
+        return parameters
+    return parameters & {leaf for optimizer in optimizers for leaf in optimizer.params}
 
 
 def _lost(reading: Reading, trained: set[tuple[str, Identity]]) -> dict[Span, _Lost]:
     """Return what checkpoints keep from the backwards of a tape, by the place of the call."""
-    ledger = reading.ledger
-    # What no optimizer has is not to be trained, where it is known what they have.
-    optimizers = [reading.optimizers[number] for number in {step.optimizer for _, step in reading.steps}
-                  if number in reading.optimizers]  # fmt: skip
-    listed = {leaf for optimizer in optimizers for leaf in optimizer.params}
-    whole = bool(optimizers) and all(optimizer.complete == "yes" for optimizer in optimizers)
+    meant = {number for number in _meant(reading) if _named(reading, number) not in trained}
     found: dict[Span, _Lost] = {}
     for run, (_, constants) in zip(reading.runs, reading.constants, strict=True):
-        if not run.backward.accumulates or run.traversal.problem is not None:
+        if not run.backward.accumulates or run.problem is not None:
             continue
         for cut in _checkpoints(reading, sorted(constants)):
-            leaves = {
-                number
-                for number in covered(reading, cut)
-                if number in ledger.leaves
-                and ledger.leaves[number].parameter
-                and _named(reading, number) not in trained
-                and (number in listed or not whole)
-            }
-            if leaves:
+            if leaves := covered(reading, cut) & meant:
                 found.setdefault(cut.at.span, _Lost(cut, run)).leaves |= leaves
     return found

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline
+from tapecheck.tape import FreedRegion
 
 
 class CompiledBackwardTwice(Rule):
@@ -21,16 +23,9 @@ class CompiledBackwardTwice(Rule):
     raises = True
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        return [
-            self._finding(readings, reading, run)
-            for reading in readings
-            for run in reading.runs
-            if (problem := run.traversal.problem) is not None and problem.kind == "region" and problem.certain == "yes"
-        ]
+        return [self._finding(readings, *found) for found in failing(readings, FreedRegion)]
 
-    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run) -> Finding:
-        problem = run.traversal.problem
-        assert problem is not None and problem.node is not None and problem.freed_by is not None
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: FreedRegion) -> Finding:
         certain = always(readings, reading, run)
         region, first = reading.ledger.regions[problem.node.id], reading.run_of[problem.freed_by.id]
         named = reading.name(problem.node.id, run.position)
@@ -41,8 +36,7 @@ class CompiledBackwardTwice(Rule):
         if first.at.span != run.at.span:
             labels.append(Label(first.at.span, "this backward frees all of it", "freed"))
         labels += called_from(reading, run.at, run.at)
-        if not certain:
-            labels += path_labels(readings, reading, run)
+        labels += path_labels(readings, reading, run)
         return Finding(
             self.code, self.name, self.severity, run.at.span,
             headline(form if certain else f"possible {form}", *names),

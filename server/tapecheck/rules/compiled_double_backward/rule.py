@@ -55,17 +55,17 @@ class CompiledDoubleBackward(Rule):
 
 def _doubles(reading: Reading) -> Iterator[_Double]:
     regions = reading.ledger.regions
-    for first in reading.runs if regions else ():
-        if first.backward.create != "yes" or first.traversal.problem is not None:
-            continue
-        walked = {node for node, fact in first.traversal.executed.items() if fact == "yes" and node in regions}
+    taken = (run for run in reading.runs if run.backward.create == "yes" and run.problem is None)
+    for first in taken if regions else ():
+        walked = regions.keys() & first.surely
         call = next((one for one in (regions[node].call for node in walked) if one.whole == "yes"), None)
-        built = _gradients(reading, first, walked) if call is not None else set()
-        for run in reading.runs:
-            executed = run.traversal.executed if run.position > first.position else {}
-            if call is not None and any(executed.get(number) == "yes" for number in built):
-                yield _Double(run, first, call)
-                return
+        if call is None:
+            continue
+        built = _gradients(reading, first, walked)
+        later = (run for run in reading.runs if run.position > first.position)
+        if run := next((run for run in later if not built.isdisjoint(run.surely)), None):
+            yield _Double(run, first, call)
+            return
 
 
 def _gradients(reading: Reading, run: Run, walked: set[int]) -> set[int]:

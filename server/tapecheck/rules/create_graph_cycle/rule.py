@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tapecheck.rules.create_graph_cycle.facts import CreateGraphCycleFacts
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, join, quoted
-from tapecheck.tape import Leaf
+from tapecheck.rules.words import called_from, parameters_text, quoted
+from tapecheck.tape import GradientCleared, Leaf, Node
 
 
 class CreateGraphCycle(Rule):
@@ -26,60 +27,55 @@ class CreateGraphCycle(Rule):
         for reading in readings:
             for runs in reading.runs_by_site.values():
                 runs = [run for run in runs if _makes_cycles(run)]
-                for loop in _loops(reading, runs):
-                    leaking = _leaking(reading, loop, runs)
-                    if leaking:
-                        findings.append(self._finding(reading, loop, runs, leaking))
-                        break
+                loops = reading.loops_around(runs[-1].at) if runs else ()
+                found = ((loop, leaking) for loop in loops if (leaking := _leaking(reading, loop, runs)))
+                findings += [self._finding(reading, loop, runs, leaking) for loop, leaking in islice(found, 1)]
         return findings
 
     def _finding(self, reading: Reading, loop: LoopRun, runs: list[Run], leaking: list[Leaf]) -> Finding:
         last = runs[-1]
-        home = last.at.span
         fresh = [leaf for leaf in leaking if iteration_in(leaf.at, loop)]
         certain = last.backward.create == "yes"
-        names = list(dict.fromkeys(f"`{leaf.name}`" for leaf in leaking if leaf.name))
-        more = len(names) - 3
-        owners = join([*names[:3], f"{more} more"] if more > 0 else names[:3]) or "the leaves"
-        cycle = "a leaf, its `.grad` and the graph of that refer to each other, which no garbage collector sees"
+        names = {leaf.name for leaf in leaking if leaf.name}
+        owners = parameters_text((leaf.name for leaf in leaking), 3) or "the leaves"
+        keep = "keeps a" if len(names) == 1 else "keep a"
+        why = f"the `.grad` of {owners} is not set to None between iterations"
         if fresh:
-            keep = "keeps a" if len(names) == 1 else "keep a"
             why = f"{owners}, made anew in each iteration, {keep} `.grad` that is never set to None"
-        else:
-            why = f"the `.grad` of {owners} is not set to None between iterations"
         headline = "`backward(create_graph=True)` leaks a reference cycle"
-        labels = []
-        for leaf in (fresh or leaking)[:2]:
-            labels.append(Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept"))
-        for leaf in leaking:
-            for _, cleared in reading.cleared.get(leaf.id, ()):
-                if cleared.to_none == "no" and cleared.detached == "no":
-                    labels.append(Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept"))
-                    break
+        labels = [
+            Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept")
+            for leaf in (fresh or leaking)[:2]
+        ]
+        labels += [
+            Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept")
+            for leaf in leaking
+            for cleared in _zeroed(reading, leaf)[:1]
+        ]
         labels += called_from(reading, last.at, last.at)
         labels.append(Label(loop.event.at.span, "one more cycle in each iteration of this loop", "path"))
-        target = "x" if fresh and not fresh[0].parameter else "p"
-        name = fresh[0].name if fresh and not fresh[0].parameter and fresh[0].name else target
+        name = (fresh[0].name or "x") if fresh and not fresh[0].parameter else "p"
         return Finding(
-            self.code, self.name, self.severity, home, headline if certain else f"possible leak: {headline}",
+            self.code, self.name, self.severity, last.at.span, headline if certain else f"possible leak: {headline}",
             "take the gradients with `torch.autograd.grad(…, create_graph=True)`, or set them to None when done "
             f"(`{name}.grad = None`)",
             tuple(labels), certain,
             facts=CreateGraphCycleFacts(loop=loop.event.at.span, fresh=bool(fresh)),
-            notes=(why, cycle),
+            notes=(
+                why, "a leaf, its `.grad` and the graph of that refer to each other, which no garbage collector sees"
+            ),
         )  # fmt: skip
+
+
+def _zeroed(reading: Reading, leaf: Leaf) -> list[GradientCleared]:
+    """Return where the gradient of a leaf is filled with zeros and keeps its graph."""
+    cleared = (event for _, event in reading.cleared.get(leaf.id, ()))
+    return [event for event in cleared if event.to_none == event.detached == "no"]
 
 
 def _makes_cycles(run: Run) -> bool:
     backward = run.backward
     return backward.call == "backward" and backward.accumulates and backward.create != "no" and not run.failed
-
-
-def _loops(reading: Reading, runs: list[Run]) -> list[LoopRun]:
-    """Return the loops around the last run of a call, outermost first."""
-    if not runs:
-        return []
-    return [loop for number, _ in runs[-1].at.iteration if (loop := reading.loops.get(number)) is not None]
 
 
 def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
@@ -105,27 +101,24 @@ def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
 
 def _own_cycles(reading: Reading, run: Run) -> list[Leaf]:
     """Return the leaves of a backward whose gradient's graph leads back to them."""
-    leaves = [
-        leaf
-        for node, fact in run.traversal.executed.items()
-        if fact == "yes" and (leaf := reading.ledger.leaves.get(node)) is not None
-    ]
-    if not leaves:
-        return []
+    ledger = reading.ledger
+    leaves = [ledger.leaves[number] for number in run.surely if number in ledger.leaves]
     # What the nodes on the way saved is what the gradient's own graph refers to.
-    used: set[int] = set()
-    opaque = False
-    for number in run.traversal.executed:
-        node = reading.ledger.nodes.get(number)
-        if node is None or node.keeps == "no":
-            continue
-        opaque = opaque or not node.saved
-        for saved in node.saved:
-            if saved.fact != "no" and (saved.of is not None or saved.name == "result"):
-                # Its own result is not known to come from a node when it is saved.
-                used.add(saved.of if saved.of is not None else number)
-    referred = reading.ledger.ancestry(used).keys()
-    return [leaf for leaf in leaves if opaque or leaf.id in referred]
+    nodes = [ledger.nodes[number] for number in run.executed if number in ledger.nodes] if leaves else []
+    keeping = [node for node in nodes if node.keeps != "no"]
+    if not all(node.saved for node in keeping):
+        return leaves
+    referred = reading.below(source for node in keeping for source in _saved_of(node))
+    return [leaf for leaf in leaves if leaf.id in referred]
+
+
+def _saved_of(node: Node) -> Iterator[int]:
+    """Yield the nodes and leaves that tensors come from which a node has saved."""
+    for saved in node.saved:
+        # Its own result is not known to come from a node when it is saved.
+        source = node.id if saved.of is None and saved.name == "result" else saved.of
+        if source is not None and saved.fact != "no":
+            yield source
 
 
 def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, following: Run | None) -> bool:
@@ -133,7 +126,7 @@ def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, fol
     made = iteration_in(leaf.at, loop)
     if made:
         return made == index and not _released(reading, leaf, run.position, None)
-    if following is None or leaf.id not in following.traversal.executed:
+    if following is None or leaf.id not in following.executed:
         return False
     if leaf.parameter and not _known(reading, leaf):
         return False
@@ -150,7 +143,7 @@ def _known(reading: Reading, leaf: Leaf) -> bool:
     gradients = gradients_of(reading)
     if leaf.many or not gradients.listed or gradients.unseen(leaf.id):
         return False
-    return not any(moment.kind == "set" for moment in gradients.moments(leaf.id))
+    return not gradients.happens(leaf.id, "set")
 
 
 def _released(reading: Reading, leaf: Leaf, start: int, end: int | None) -> bool:

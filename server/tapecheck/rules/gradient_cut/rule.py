@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
-from tapecheck.rules.gradients import Identity, Moment, gradients_of, identity, name_of, optimizers_of, set_by_hand
-from tapecheck.rules.reading import Reading, Run, covered, remembered, with_sources
+from tapecheck.rules.gradients import (
+    Identity,
+    Moment,
+    gradients_of,
+    identities,
+    identity,
+    name_of,
+    optimizers_of,
+    set_by_hand,
+)
+from tapecheck.rules.reading import Reading, Run, behind, covered, grouped, remembered, search, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import terms_of
 from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
@@ -28,7 +37,7 @@ from tapecheck.rules.words import (
     listed,
     off_labels,
 )
-from tapecheck.tape import Cut, InPlace, Leaf, Optimizer, Root, Site, Span
+from tapecheck.tape import Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
 
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
@@ -52,14 +61,9 @@ class GradientCut(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         if not any(reading.steps and reading.runs for reading in readings):
             return []
-        reached: set[Identity] = set()
-        written: set[Identity] = set()
-        fed: set[Identity] = set()
-        for reading in readings:
-            written |= _written(reading)
-            fed |= {identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
-            reached |= _reached(reading)
-        reached |= fed
+        written = set().union(*map(_written, readings))
+        fed = set().union(*(identities(reading, _fed(reading)) for reading in readings))
+        reached = fed.union(*map(_reached, readings))
         told = replaced(readings)
         successors = forgotten(readings)
         findings: list[Finding] = []
@@ -80,20 +84,17 @@ class GradientCut(Rule):
         owner, useless = _untrained(reading, reached, trained)
         owner = {leaf: name for leaf, name in owner.items() if leaf not in known}
         copies = {leaf for leaf in useless if identity(reading, reading.ledger.leaves[leaf]) in written}
-        places: dict[tuple[str, int], list[_Cause]] = {}
         causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
-        causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)), copies)
-        if rest := owner.keys() - copies - set().union(*(cause.lost for cause in causes)):
+        causes += _without_a_cut(reading, owner.keys() - _lost_by(causes), copies)
+        if rest := owner.keys() - copies - _lost_by(causes):
             causes += _before_their_own_step(reading, list(_causes(reading, rest, within=True)))
         causes = _not_of_a_rollout(reading, causes, trained)
         cleared = _cleared(reading, fed)
         for cause in cleared:
             owner.update((leaf, _owner_of(reading, leaf)) for leaf in cause.lost - owner.keys())
         causes += cleared
-        for cause in causes:
-            places.setdefault((cause.at.file, cause.at.line), []).append(cause)
-        stories = _stories(reading, places.values())
-        for story in stories:
+        places = grouped(((cause.at.file, cause.at.line), cause) for cause in causes)
+        for story in _stories(reading, places.values()):
             told = max(story, key=lambda causes: _blame(reading, causes, trained)) if len(story) > 1 else story[0]
             others = [causes[0] for causes in story if causes is not told]
             yield self._finding(reading, told, owner, others)
@@ -101,28 +102,16 @@ class GradientCut(Rule):
     def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]) -> Finding:
         cut = causes[0]
         home = cut.at.span
-        lost = sorted({leaf for cause in causes for leaf in cause.lost})
+        lost = sorted(_lost_by(causes))
         names = list(dict.fromkeys(name_of(reading, leaf) for leaf in lost))
         named = [name for name in names if name]
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
-        note = cut_words(cut, home)
-        if cut.copied is not None:
-            past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
-            note = f"the update is written into a copy of the model {past}, past autograd"
         message = _headline(reading, cut, named, len(lost))
         they, them = ("they are", "them") if len(lost) != 1 else ("it is", "it")
         labels = _labels(reading, causes, others, them)
-        step = next(
-            (
-                step for _, step in reading.steps
-                if step.optimizer in reading.optimizers and set(lost) & set(reading.optimizers[step.optimizer].params)
-            ),
-            None,
-        )  # fmt: skip
-        if step is not None:
-            steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
-            lacks = "with zeros" if cut.how == "zero" else "without a gradient"
-            labels.append(Label(step.at.span, f"{steps} {them} here {lacks}", "step"))
+        lacks = "with zeros" if cut.how == "zero" else "without a gradient"
+        steps = f"{optimizers or 'an optimizer'} steps {them} here {lacks}"
+        labels += [Label(step.at.span, steps, "step") for step in _steps_of(reading, lost)[:1]]
         labels += called_from(reading, cut.at, cut.at)
         return Finding(
             self.code, self.name, self.severity, home, message,
@@ -134,8 +123,22 @@ class GradientCut(Rule):
                 optimizers=optimizers_of(reading, lost),
                 replaced=_replacing(reading, cut, lost) if cut.how == "replaced" else None,
             ),
-            notes=(*in_full(message, named, "given zeros" if cut.how == "zero" else "without a gradient"), note),
+            notes=(*in_full(message, named, "given zeros" if cut.how == "zero" else "without a gradient"), _note(cut)),
         )  # fmt: skip
+
+
+def _note(cut: _Cause) -> str:
+    """Return what keeps a gradient from parameters."""
+    if cut.copied is None:
+        return cut_words(cut, cut.at.span)
+    past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
+    return f"the update is written into a copy of the model {past}, past autograd"
+
+
+def _steps_of(reading: Reading, lost: Iterable[int]) -> list[Step]:
+    """Return the steps of optimizers that have any of some leaves."""
+    has = {number for number, one in reading.optimizers.items() if not set(one.params).isdisjoint(lost)}
+    return [step for _, step in reading.steps if step.optimizer in has]
 
 
 def _untrained(reading: Reading, reached: set[Identity], trained: set[Identity]) -> tuple[dict[int, str], set[int]]:
@@ -153,9 +156,9 @@ def _untrained(reading: Reading, reached: set[Identity], trained: set[Identity])
             # Overwriting a target network does not justify giving it an optimizer.
             useless |= {leaf for leaf in optimizer.params if leaf in leaves} - frozen
             owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
-        for leaf in (*(leaf for leaf in optimizer.params if leaf not in frozen), *_idle(reading, optimizer)):
-            event = leaves.get(leaf)
-            if event is not None and identity(reading, event) not in trained:
+        meant = [*(leaf for leaf in optimizer.params if leaf not in frozen), *_idle(reading, optimizer)]
+        for leaf in (leaf for leaf in meant if leaf in leaves):
+            if identity(reading, leaves[leaf]) not in trained:
                 owner.setdefault(leaf, optimizer.name)
     return owner, useless
 
@@ -218,8 +221,7 @@ def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -
     if not names:
         return f"{'a parameter' if count == 1 else f'{count} parameters'} {verb}: {cause}"
     short = SHORT_CAUSES.get(cut.how, cause) if cut.copied is None and cut.off_at is None else cause
-    known = (leaf.name for leaf in reading.ledger.leaves.values())
-    return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, known)
+    return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, reading.leaf_names)
 
 
 def _blame(reading: Reading, causes: Sequence[_Cause], trained: set[Identity]) -> tuple[bool, bool, bool, int]:
@@ -253,15 +255,18 @@ class _Cause:
     off_at: Span | None = None
 
 
+def _lost_by(causes: Iterable[_Cause]) -> set[int]:
+    """Return the parameters behind some causes."""
+    return set().union(*(cause.lost for cause in causes))
+
+
 def _shared(reading: Reading, cause: _Cause) -> bool:
     """Return whether another backward of the same round starts from what was computed of the cut value, too."""
     numbers = {number for number, cut in reading.ledger.cuts.items() if cut.at == cause.at}
-    for run in reading.runs:
-        if run.at.span != cause.run.at.span and run.at.iteration == cause.run.at.iteration:
-            nodes = reading.graph_nodes(run.traversal.executed)
-            if any(not numbers.isdisjoint(reading.ledger.nodes[node].cuts) for node in nodes):
-                return True
-    return False
+    beside = (run for run in reading.runs if run.at.iteration == cause.run.at.iteration)
+    return any(
+        run.at.span != cause.run.at.span and not numbers.isdisjoint(reading.cuts_into(run.executed)) for run in beside
+    )
 
 
 @remembered
@@ -272,17 +277,11 @@ def _reached(reading: Reading) -> set[Identity]:
     for run in reading.runs:
         # What a gradient with a graph of its own goes into leads to the leaf, unless it is cut on the way.
         sure = run.backward.accumulates or run.backward.create != "yes"
-        found = (node for node in run.traversal.executed if node in reading.ledger.leaves and (sure or node in by_hand))
+        found = (node for node in run.executed if node in reading.ledger.leaves and (sure or node in by_hand))
         reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
-    given = reading.ledger.ancestry(node for _, escape in reading.escapes for node in escape.nodes)
-    reached.update(node for node in given if node in reading.ledger.leaves)
+    given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
-    reached |= gradients_of(reading).escaped
-    return {
-        identity(reading, leaf)
-        for number, leaf in reading.ledger.leaves.items()
-        if number in reached or number in reading.given
-    }
+    return identities(reading, reached | given | gradients_of(reading).escaped | reading.given)
 
 
 @remembered
@@ -308,16 +307,9 @@ def _is_zeros(reading: Reading, leaf: int, moment: Moment) -> bool:
 
 def _left_by(reading: Reading, run: Run, ending: Mapping[int, set[int]]) -> set[int]:
     """Return the leaves of a backward that it comes to only from nodes which are `ending` the way to them."""
-    nodes, executed = reading.ledger.nodes, run.traversal.executed
-    seen = set(run.backward.root_nodes)
-    stack = list(seen)
-    while stack:
-        number = stack.pop()
-        sources = set(nodes[number].inputs) - ending[number] if number in nodes else set()
-        new = (sources & executed.keys()) - seen
-        seen |= new
-        stack.extend(new)
-    return executed.keys() & reading.ledger.leaves.keys() - seen
+    executed = run.executed.keys()
+    seen = search(run.backward.root_nodes, lambda one: executed & set(reading.sources(one)) - ending.get(one, set()))
+    return executed & reading.ledger.leaves.keys() - set(seen)
 
 
 @remembered
@@ -357,15 +349,13 @@ def _fed(reading: Reading) -> set[int]:
     gradients = gradients_of(reading)
     found: set[int] = set()
     for leaf in gradients.steppable:
-        has = gradients.unseen(leaf)
+        has = unseen = gradients.unseen(leaf)
         for moment in gradients.moments(leaf):
-            if moment.kind in ("added", "set"):
-                has = has or not _is_zeros(reading, leaf, moment)
-            elif moment.kind == "cleared":
-                has = gradients.unseen(leaf)
-            elif moment.kind == "stepped" and has:
+            if moment.kind == "stepped" and has:
                 found.add(leaf)
                 break
+            given = moment.kind in ("added", "set") and not _is_zeros(reading, leaf, moment)
+            has = unseen if moment.kind == "cleared" else has or given
     return found & reading.ledger.leaves.keys()
 
 
@@ -385,37 +375,36 @@ def _cleared(reading: Reading, fed: set[Identity]) -> list[_Cause]:
     """Return where gradients are set to None between each backward and its step, though others of the same backward
     are used: what clears all of a backward is told by TAPE404.
     """
-    gradients = gradients_of(reading)
-    if not gradients.listed:
-        return []
-    leaves = reading.ledger.leaves
+    gradients, leaves = gradients_of(reading), reading.ledger.leaves
     found: dict[Span, _Cause] = {}
-    for leaf in sorted(gradients.steppable.keys() & leaves.keys()):
-        moments = gradients.moments(leaf)
-        if identity(reading, leaves[leaf]) in fed or sum(moment.kind == "stepped" for moment in moments) < 2:
+    for leaf in sorted(gradients.steppable.keys() & leaves.keys()) if gradients.listed else ():
+        steps = sum(moment.kind == "stepped" for moment in gradients.moments(leaf))
+        if identity(reading, leaves[leaf]) in fed or steps < 2:
             continue
-        pending: Run | None = None
-        for moment in moments:
-            if moment.kind == "added" and not _is_zeros(reading, leaf, moment):
-                pending = moment.run if moment.fact == "yes" and moment.run is not None else pending
-            elif moment.kind == "cleared" and pending is not None:
-                if moment.to_none and _used_otherwise(reading, pending):
-                    cause = found.setdefault(moment.at.span, _Cause("cleared", "", moment.at, set(), pending, []))
-                    cause.lost.add(leaf)
-                break
+        run, cleared = _first_cleared(reading, leaf)
+        if run is not None and cleared is not None and cleared.to_none and _used_otherwise(reading, run):
+            cause = found.setdefault(cleared.at.span, _Cause("cleared", "", cleared.at, set(), run, []))
+            cause.lost.add(leaf)
     return list(found.values())
+
+
+def _first_cleared(reading: Reading, leaf: int) -> tuple[Run | None, Moment | None]:
+    """Return the last backward that certainly gives a leaf a gradient before one is cleared, with what clears it."""
+    pending: Run | None = None
+    for moment in gradients_of(reading).moments(leaf):
+        if moment.kind == "cleared" and pending is not None:
+            return pending, moment
+        if moment.kind == "added" and moment.fact == "yes" and not _is_zeros(reading, leaf, moment):
+            pending = moment.run
+    return None, None
 
 
 def _used_otherwise(reading: Reading, run: Run) -> bool:
     """Return whether a step uses what a backward gives some leaf."""
     gradients = gradients_of(reading)
-    for leaf in run.traversal.executed:
-        for moment in gradients.moments(leaf) if leaf in gradients.steppable else ():
-            if moment.position > run.position and moment.kind in ("stepped", "cleared"):
-                if moment.kind == "stepped":
-                    return True
-                break
-    return False
+    after = (gradients.after(leaf, run.position) for leaf in run.executed if leaf in gradients.steppable)
+    firsts = (next((one.kind for one in moments if one.kind in ("stepped", "cleared")), "") for moments in after)
+    return "stepped" in firsts
 
 
 def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> Iterable[_Cause]:
@@ -425,15 +414,13 @@ def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> I
     """
     wanted = set(lost)
     done: set[int] = set()
-    told: dict[int, int] = {}
+    told: Counter[int] = Counter()
     # A backward that gives leaves a gradient is the one that lacks them, rather than an `autograd.grad`.
     for run in sorted(reading.runs, key=lambda run: not run.backward.accumulates):
         yield from _leaves_made_again(reading, run, wanted, done)
         # One cut value may go into several losses: the steps after each show whose step it is.
-        numbers = {number for number in _cuts_met(reading, run) if number not in done}
-        numbers = {number for number in numbers if told.get(number, 0) < _MOST_RUNS}
-        for number in numbers:
-            told[number] = told.get(number, 0) + 1
+        numbers = {number for number in _cuts_met(reading, run) - done if told[number] < _MOST_RUNS}
+        told.update(numbers)
         sources = with_sources(reading, sorted(numbers))
         if within:
             every = with_sources(reading, sorted(_inside(reading, sources)))
@@ -454,57 +441,41 @@ def _leaves_made_again(reading: Reading, run: Run, wanted: set[int], done: set[i
         before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
         before = [cut for cut in before if covered(reading, cut) & wanted] or before
         # A backward from a leaf reaches nothing else, whatever the value was made of.
-        behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
-        if behind:
-            yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
+        lost = behind(reading, root.cuts) & wanted or wanted
+        if lost:
+            yield _Cause("leaf", root.name or made.name, made.at, lost, run, before)
 
 
 def _cuts_met(reading: Reading, run: Run) -> set[int]:
     """Return the cuts of values that went into the graph of a backward."""
-    numbers = {number for root in run.backward.roots for number in root.cuts}
-    for node in reading.graph_nodes(run.traversal.executed):
-        numbers.update(reading.ledger.nodes[node].cuts)
-    for number in run.traversal.executed:
-        leaf = reading.ledger.leaves.get(number)
-        if leaf is not None and not leaf.parameter and leaf.at.iteration:
-            # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
-            numbers.update(leaf.cuts)
-    return numbers
+    leaves = (reading.ledger.leaves[number] for number in run.executed.keys() & reading.ledger.leaves.keys())
+    # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
+    anew = (leaf.cuts for leaf in leaves if not leaf.parameter and leaf.at.iteration)
+    return reading.cuts_into(run.executed).union(*(root.cuts for root in run.backward.roots), *anew)
 
 
 def _direct(reading: Reading, run: Run, cuts: Mapping[int, Cut], wanted: set[int]) -> Iterable[_Cause]:
     """Return those of some cuts that parameters are behind."""
-    direct = {
-        number: behind
-        for number, cut in cuts.items()
-        # What a reentrant checkpoint drops belongs to TAPE406.
-        if cut.how not in ("grad", "leaf", "checkpoint") and (behind := covered(reading, cut) & wanted)
-    }
-    for number, behind in direct.items():
+    # What a reentrant checkpoint drops belongs to TAPE406.
+    others = {number: cut for number, cut in cuts.items() if cut.how not in ("grad", "leaf", "checkpoint")}
+    direct = {number: lost for number, cut in others.items() if (lost := covered(reading, cut) & wanted)}
+    off = {number for number in direct if cuts[number].how == "no_grad"}
+    for number, lost in direct.items():
         cut = cuts[number]
         # Under one no_grad block each operation cuts; the first is the place.
-        if cut.how == "no_grad" and any(
-            source in direct and cuts[source].how == "no_grad"
-            for source in with_sources(reading, cut.sources)
-            if source != number
-        ):
-            continue
-        yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
+        if number not in off or off.isdisjoint(with_sources(reading, cut.sources).keys() - {number}):
+            yield _Cause(cut.how, cut.name, cut.at, lost, run, [], off_at=cut.off_at)
 
 
 def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:
     """Return cuts with those whose values went into what they cut: a number in a branch that is detached."""
-    found = set(cuts)
-    stack = [cut for cut in cuts.values() if cut.how in ("detach", "data")]
-    while stack:
-        nodes = reading.ledger.ancestry(stack.pop().nodes)
-        for node in nodes:
-            event = reading.ledger.nodes.get(node)
-            for number in event.cuts if event is not None else ():
-                if number not in found and number in reading.ledger.cuts:
-                    found.add(number)
-                    stack.append(reading.ledger.cuts[number])
-    return found
+    known = reading.ledger.cuts
+    begun = [number for number, cut in cuts.items() if cut.how in ("detach", "data")]
+
+    def inside(number: int) -> set[int]:
+        return (reading.cuts_into(reading.below(known[number].nodes)) & known.keys()) - cuts.keys()
+
+    return cuts.keys() | set(search(begun, inside))
 
 
 def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_Cause]:
@@ -520,17 +491,25 @@ def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_
     if not lost or not reading.runs or not gradients.listed:
         return []
     found = _renewed(reading, lost)
-    lost -= set().union(*(cause.lost for cause in found))
-    found += _frozen(reading, lost)
-    lost -= set().union(*(cause.lost for cause in found))
-    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
-        return found
+    found += _frozen(reading, lost - _lost_by(found))
+    return found + _unreached(reading, lost - _lost_by(found), copies)
+
+
+def _unreached(reading: Reading, lost: set[int], copies: set[int]) -> list[_Cause]:
+    """Return the optimizers that have nothing but parameters which nothing is computed of."""
+    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.executed):
+        return []
+    steppable = gradients_of(reading).steppable
     used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
-    for number, optimizer in reading.optimizers.items():
-        own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
-        if own and own <= lost and not (own - copies) & used:
-            found.append(_Cause("unreached", "", optimizer.at, own, reading.runs[-1], []))
-    return found
+    owned = (
+        (optimizer, {leaf for leaf in optimizer.params if number in steppable.get(leaf, ())})
+        for number, optimizer in reading.optimizers.items()
+    )
+    return [
+        _Cause("unreached", "", optimizer.at, own, reading.runs[-1], [])
+        for optimizer, own in owned
+        if own and own <= lost and used.isdisjoint(own - copies)
+    ]
 
 
 def _frozen(reading: Reading, lost: set[int]) -> list[_Cause]:
@@ -560,18 +539,9 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
     below those of their modules, as of a head of more layers.
     """
     leaves, gradients = reading.ledger.leaves, gradients_of(reading)
-    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
+    made = {leaf.id: position for position, leaf in reading.leaves_made}
     last = {step.optimizer: position for position, step in reading.steps}
-    trained: dict[str, tuple[int, int]] = {}
-    for run in reading.runs:
-        for number, fact in run.traversal.executed.items():
-            if number in leaves and fact == "yes" and leaves[number].name:
-                trained[leaves[number].name] = number, run.position
-    within: dict[str, tuple[int, int]] = {}
-    for name, one in trained.items():
-        parts = name.split(".")[:-2]
-        for count in range(1, len(parts) + 1):
-            within[".".join(parts[:count])] = one
+    trained, within = _trained_by_name(reading)
     found = {}
     for leaf in lost:
         name = leaves[leaf].name
@@ -582,6 +552,25 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
             if made.get(other, 0) > reading.optimizers_made[owner][0][0]:
                 found[leaf] = other
     return found
+
+
+_Trained = dict[str, tuple[int, int]]
+"""By names the leaf that a backward came to last, and the position of that."""
+
+
+@remembered
+def _trained_by_name(reading: Reading) -> tuple[_Trained, _Trained]:
+    """Return what is trained by its names, and by those of the modules that it lies deeper in."""
+    leaves = reading.ledger.leaves
+    trained: _Trained = {}
+    for run in reading.runs:
+        walked = (number for number in run.surely if number in leaves)
+        trained.update((leaves[number].name, (number, run.position)) for number in walked if leaves[number].name)
+    within: _Trained = {}
+    for name, one in trained.items():
+        parts = name.split(".")[:-2]
+        within.update((".".join(parts[:count]), one) for count in range(1, len(parts) + 1))
+    return trained, within
 
 
 def _idle(reading: Reading, optimizer: Optimizer) -> Iterable[int]:
@@ -607,15 +596,12 @@ def _rolled_out(reading: Reading, cause: _Cause, trained: set[Identity]) -> bool
 
     Where another line cuts the same parameters as well, that line is the one to mend.
     """
-    return cause.how == "no_grad" and any(
-        cut.how == "no_grad"
-        and (cut.at.file, cut.at.function, cut.at.stack) == (cause.at.file, cause.at.function, cause.at.stack)
-        and any(
-            leaf in reading.ledger.leaves and identity(reading, reading.ledger.leaves[leaf]) in trained
-            for leaf in covered(reading, cut)
-        )
-        for cut in reading.ledger.cuts.values()
-    )
+    if cause.how != "no_grad":
+        return False
+    here = (cause.at.file, cause.at.function, cause.at.stack)
+    cuts = (cut for cut in reading.ledger.cuts.values() if cut.how == "no_grad")
+    within = (cut for cut in cuts if (cut.at.file, cut.at.function, cut.at.stack) == here)
+    return any(not trained.isdisjoint(identities(reading, covered(reading, cut))) for cut in within)
 
 
 def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[Identity]) -> list[_Cause]:
@@ -654,16 +640,13 @@ def _selects_beside(reading: Reading, cause: _Cause, by_hand: Sequence[_Cause]) 
     It is what is to be mended where a term of the loss has the parameters behind it alone.
     """
     beside = [written for written in by_hand if written.lost & cause.lost]
-    if cause.how != "nondifferentiable" or not cause.lost <= set().union(*(written.lost for written in beside)):
+    if cause.how != "nondifferentiable" or not cause.lost <= _lost_by(beside):
         return False
     written = {other.at for other in beside}
-    for term in terms_of(reading, cause.run):
-        nodes = reading.ledger.ancestry([term.node]) if term.node is not None else ()
-        numbers = {cut for node in nodes if node in reading.ledger.nodes for cut in reading.ledger.nodes[node].cuts}
-        places = {cut.at for cut in with_sources(reading, sorted(numbers)).values()}
-        if cause.at in places and not places & written:
-            return False
-    return True
+    nodes = (term.node for term in terms_of(reading, cause.run) if term.node is not None)
+    cuts = (with_sources(reading, reading.cuts_into(reading.below([node]))).values() for node in nodes)
+    places = ({cut.at for cut in within} for within in cuts)
+    return not any(cause.at in within and within.isdisjoint(written) for within in places)
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
@@ -679,25 +662,27 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     cleared: list[_Cause] = []
     for cause in causes:
         run = cause.run.position
-        following = next((position for position in runs if position > run), math.inf)
-        after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), math.inf) for leaf in cause.lost}
+        after = {leaf: _following(steps.get(leaf, ()), run) for leaf in cause.lost}
         if all(_clears_before(reading, leaf, run, step) for leaf, step in after.items()):
             cleared.append(cause)
         else:
-            (kept if any(step < following for step in after.values()) else others).append(cause)
-    lost = set().union(*(cause.lost for cause in kept))
+            (kept if min(after.values()) < _following(runs, run) else others).append(cause)
+    lost = _lost_by(kept)
     found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
     return found or [cause for cause in cleared if cause.how == "leaf"] or _cut_last(cleared, steps)
 
 
+def _following(positions: Sequence[int], position: int) -> float:
+    """Return the first of some positions that comes after another."""
+    return next((one for one in positions if one > position), math.inf)
+
+
 def _steps_of_leaves(reading: Reading) -> dict[int, list[int]]:
     """Return the positions of the steps of the optimizers that have a leaf, by leaf."""
-    steps: dict[int, list[int]] = {}
-    for position, step in reading.steps:
-        if step.optimizer in reading.optimizers:
-            for leaf in reading.optimizers[step.optimizer].params:
-                steps.setdefault(leaf, []).append(position)
-    return steps
+    steps = [
+        (at, reading.optimizers[one.optimizer]) for at, one in reading.steps if one.optimizer in reading.optimizers
+    ]
+    return grouped((leaf, position) for position, optimizer in steps for leaf in optimizer.params)
 
 
 def _clears_before(reading: Reading, leaf: int, run: int, step: float) -> bool:
@@ -707,10 +692,9 @@ def _clears_before(reading: Reading, leaf: int, run: int, step: float) -> bool:
 
 def _cut_last(causes: list[_Cause], steps: Mapping[int, Sequence[int]]) -> list[_Cause]:
     """Return the last cuts before a step of their parameters: there a gradient is lost, whatever is cleared later."""
-    last: dict[int, int] = {}
+    last: dict[float, int] = {}
     for cause in causes:
-        for leaf in cause.lost:
-            following = next((position for position in steps.get(leaf, ()) if position > cause.run.position), 0)
+        for following in {_following(steps.get(leaf, ()), cause.run.position) for leaf in cause.lost}:
             last[following] = max(last.get(following, 0), cause.run.position)
     return [cause for cause in causes if cause.run.position in last.values()]
 
@@ -724,7 +708,7 @@ def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_C
     for position, change, copy in _written_to_copies(reading):
         if copy.copy_of not in wanted or position > run.position:
             continue
-        if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
+        if copy.id in run.executed and copy.id in reading.ledger.ancestry(change.lost):
             written_by_data = change.bumps == "no" and change.optimizer is None
             how: Untraining = "data" if change.grad_mode == "yes" or written_by_data else "no_grad"
             yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
@@ -744,4 +728,4 @@ def _written_to_copies(reading: Reading) -> list[tuple[int, InPlace, Leaf]]:
 def _made_again(reading: Reading, root: Root) -> Leaf | None:
     """Return the leaf that a backward starts from: a loss that was made a leaf of its own."""
     leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
-    return leaf if leaf is not None and not leaf.parameter else None
+    return None if leaf is None or leaf.parameter else leaf

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_discarded.facts import GradientDiscardedFacts
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
+from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import LoopRun, Reading, Run, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import backward_form, called_from, headline, line, parameters_text
@@ -27,44 +28,25 @@ class GradientDiscarded(Rule):
     summary = "The gradients of a whole backward are cleared before anything uses them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        stories: dict[Span, _Story] = {}
-        used: set[Span] = set()
-        behind: set[Span] = set()
         # A way that clears nothing can show that the gradients are used, not that they are lost.
         readings = sorted(readings, key=lambda one: not one.cleared)
-        for reading in readings:
-            for place, found in _fates(reading).items() if reading.cleared or stories else ():
-                if found.discarded and found.discarded >= found.used and not found.unknown:
-                    stories.setdefault(place, found)
-                elif found.used or found.unknown:
-                    # On this way the gradients are used: what else there is hangs on a condition.
-                    used.add(place)
-                elif found.behind:
-                    behind.add(place)
-        # A loop that is run once shows nothing of what its other rounds clear.
-        used |= {place for place in behind if place in stories and not stories[place].in_rounds}
-        told = [self._finding(story) for place, story in stories.items() if place not in used]
-        for words, around, events in (
-            (_LATE, _around, (GradientRead, GradientSet)),
-            (_EARLY, _empty_at, (GradientRead,)),
-        ):
-            told += [self._clipped(clip, words) for clip in _clips_in_vain(readings, around, events)]
-        return told
+        told = [self._finding(*found) for found in _lost_gradients(readings)]
+        told += [self._clipped(clip, _LATE) for clip in _clips_in_vain(readings, _around, (GradientRead, GradientSet))]
+        return told + [self._clipped(clip, _EARLY) for clip in _clips_in_vain(readings, _empty_at, (GradientRead,))]
 
-    def _finding(self, story: _Story) -> Finding:
-        reading, run, cleared = story.reading, story.run, story.cleared
-        assert reading is not None and run is not None and cleared is not None
+    def _finding(self, story: _Story, lost: _Lost) -> Finding:
+        reading, run, cleared, step = lost.reading, lost.run, lost.cleared, lost.step
         home = run.at.span
         form, names = backward_form(run.backward)
         message = headline(
             [f"the gradients of {form} are cleared before any step", f"{form}: cleared before any step"], *names
         )
         labels = [Label(cleared.at.span, "cleared here, and nothing has used them", "changed")]
-        if story.step is not None and story.step.at.span != cleared.at.span:
+        if step is not None and step.at.span != cleared.at.span:
             had = "this step has those of the last round alone" if story.in_rounds else "this step does not have them"
-            labels.append(Label(story.step.at.span, had, "step"))
+            labels.append(Label(step.at.span, had, "step"))
         labels += called_from(reading, run.at, run.at)
-        leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
+        leaves = [name_of(reading, leaf) for leaf in sorted(lost.leaves)]
         shown = parameters_text(leaves)
         of = f" of {shown}" if shown else ""
         note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
@@ -74,9 +56,9 @@ class GradientDiscarded(Rule):
         elif story.in_rounds:
             note += " in each round of the loop, and the step behind the loop has those of the last one alone"
         advice = "clear first, then run the backward, then step; or leave the backward out"
-        if story.used or story.in_rounds or _in_order(story):
+        if story.used or story.in_rounds or _in_order(lost):
             advice = "clear where the step is made, not before each backward: what several backwards give adds up"
-        if not story.leaves & gradients_of(reading).steppable.keys():
+        if gradients_of(reading).steppable.keys().isdisjoint(lost.leaves):
             advice = "give these parameters to an optimizer, none has them; or leave the backward out"
         return Finding(
             self.code, self.name, self.severity, home, message, advice,
@@ -97,20 +79,37 @@ class GradientDiscarded(Rule):
         )  # fmt: skip
 
 
-def _in_order(story: _Story) -> bool:
+def _lost_gradients(readings: Sequence[Reading]) -> list[tuple[_Story, _Lost]]:
+    """Return the calls whose gradients are cleared before anything uses them, on each way that shows what becomes of
+    them.
+    """
+    stories: dict[Span, tuple[_Story, _Lost]] = {}
+    used: set[Span] = set()
+    behind: set[Span] = set()
+    for reading in readings:
+        for place, found in _fates(reading).items() if reading.cleared or stories else ():
+            if found.lost is not None and found.discarded >= found.used and not found.unknown:
+                stories.setdefault(place, (found, found.lost))
+            elif found.used or found.unknown:
+                # On this way the gradients are used: what else there is hangs on a condition.
+                used.add(place)
+            elif found.behind:
+                behind.add(place)
+    # A loop that is run once shows nothing of what its other rounds clear.
+    used |= {place for place in behind & stories.keys() if not stories[place][0].in_rounds}
+    return [found for place, found in stories.items() if place not in used]
+
+
+def _in_order(lost: _Lost) -> bool:
     """Return whether a later iteration clears, each of which has its backward before its step: only that not every
     iteration makes a step.
     """
-    reading, run, cleared, step = story.reading, story.run, story.cleared, story.step
-    if reading is None or run is None or cleared is None or step is None:
+    reading, run, later = lost.reading, lost.run, dict(lost.cleared.at.iteration)
+    if lost.step is None or not any(later.get(loop, index) > index for loop, index in run.at.iteration):
         return False
-    later = dict(cleared.at.iteration)
-    return any(later.get(loop, index) > index for loop, index in run.at.iteration) and any(
-        other.at.span == run.at.span and other.position < position and other.at.iteration == made.at.iteration
-        for position, made in reading.steps
-        if made.at.span == step.at.span
-        for other in reading.runs
-    )
+    steps = [(at, step.at.iteration) for at, step in reading.steps if step.at.span == lost.step.at.span]
+    runs = [(other.position, other.at.iteration) for other in reading.runs_by_site[run.at.span]]
+    return any(before < at and there == here for at, here in steps for before, there in runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,29 +153,30 @@ def _clips_in_vain(
     readings: Sequence[Reading], around: Callable[[Gradients, int, int], _Around], events: tuple[type, ...]
 ) -> list[_Clip]:
     """Return the clips that are of no use on any way, by what is around them."""
-    found: dict[Span, _Clip] = {}
-    useful: set[Span] = set()
-    for reading in readings:
-        for position, event in reading.gradient_events if reading.steps and (reading.cleared or found) else ():
-            if not isinstance(event, (GradientRead, GradientSet)) or not isinstance(event, events):
-                continue
-            if event.kind != "limit":
-                continue
-            leaf = event.of if isinstance(event, GradientRead) else event.leaf
-            # The program has what the clip returns.
-            between = around(gradients_of(reading), leaf, position) if event.alone else None
-            if between is None:
-                useful.add(event.at.span)
-            elif between:
-                found.setdefault(event.at.span, _Clip(reading, event.at, leaf, between))
-    return [clip for place, clip in found.items() if place not in useful]
+    if not any(reading.cleared for reading in readings):
+        return []
+    return list(undisputed(shown for reading in readings for shown in _clips(reading, around, events)).values())
+
+
+def _clips(
+    reading: Reading, around: Callable[[Gradients, int, int], _Around], events: tuple[type, ...]
+) -> Iterator[tuple[Span, _Clip | None]]:
+    """Yield the clips of a tape that are of no use, and with None those that may be of some, by their places."""
+    for position, event in reading.gradient_events if reading.steps else ():
+        if not isinstance(event, (GradientRead, GradientSet)) or not isinstance(event, events) or event.kind != "limit":
+            continue
+        leaf = event.of if isinstance(event, GradientRead) else event.leaf
+        # The program has what the clip returns.
+        between = around(gradients_of(reading), leaf, position) if event.alone else None
+        if between != ():
+            yield event.at.span, _Clip(reading, event.at, leaf, between) if between else None
 
 
 def _empty_at(gradients: Gradients, leaf: int, position: int) -> _Around:
     """Return what has cleared a gradient that is empty at a position and the backward that a step uses afterwards;
     nothing where it never was anything or where nothing comes of it, None where it may be something.
     """
-    if gradients.unseen(leaf) or leaf in gradients.handed or leaf not in gradients.steppable:
+    if not gradients.followed(leaf) or leaf not in gradients.steppable:
         return None
     moments = [moment for moment in gradients.moments(leaf) if moment.kind != "read"]
     index = bisect_left(moments, position, key=lambda moment: moment.position)
@@ -192,7 +192,7 @@ def _around(gradients: Gradients, leaf: int, position: int) -> _Around:
     """Return the step before a position and the clearing after it, where there is nothing else between backward and
     backward; nothing where there is no gradient or no clearing, None where what is there at the position may be used.
     """
-    if gradients.unseen(leaf) or leaf in gradients.handed or leaf not in gradients.steppable:
+    if not gradients.followed(leaf) or leaf not in gradients.steppable:
         return None
     moments = gradients.moments(leaf)
     index = bisect_left(moments, position, key=lambda moment: moment.position)
@@ -238,7 +238,20 @@ def _inside(read: Site, change: Site) -> bool:
 
 _COUNTED = 3
 """Iterations of a loop that are looked at: these begin as the program does."""
-_Fate = Literal["discarded", "used", "left", "unknown"]
+_Fate = Literal["used", "left", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A backward whose gradients are cleared, `cleared` being the first to clear some of the leaves, and the step after
+    it that has them.
+    """
+
+    reading: Reading
+    run: Run
+    cleared: Moment
+    leaves: set[int]
+    step: Step | None
 
 
 @dataclass(slots=True)
@@ -254,38 +267,30 @@ class _Story:
     in_rounds: int = 0
     behind: int = 0
     unknown: int = 0
-    reading: Reading | None = None
-    run: Run | None = None
-    cleared: Moment | None = None
-    step: Step | None = None
-    leaves: set[int] = field(default_factory=set)
+    lost: _Lost | None = None
+    """The first of the discarded ones."""
+
+    def add(self, reading: Reading, run: Run, fate: _Fate | _Lost) -> None:
+        """Count what has become of the gradients of a run."""
+        if isinstance(fate, _Lost):
+            self.discarded += 1
+            self.in_rounds += _in_rounds(reading, run, fate.cleared.position)
+            self.lost = self.lost or fate
+        elif fate == "used" and _is_used_behind(reading, run):
+            self.behind += 1
+        else:
+            self.used += fate == "used"
+            self.unknown += fate == "unknown"
 
 
 @remembered
 def _fates(reading: Reading) -> dict[Span, _Story]:
+    # What a later iteration counts need not be known any more, and how often it clears neither.
+    early = (run for run in reading.runs if not run.at.iteration or run.at.iteration[-1][1] <= _COUNTED)
     found: dict[Span, _Story] = {}
-    if not reading.steps:
-        return found
-    gradients = gradients_of(reading)
-    starved = _starved(gradients)
-    for run in reading.runs:
-        # What a later iteration counts need not be known any more, and how often it clears neither.
-        if not run.backward.accumulates or (run.at.iteration and run.at.iteration[-1][1] > _COUNTED):
-            continue
-        story = found.setdefault(run.at.span, _Story())
-        fate, cleared, leaves = _fate(reading, gradients, run, starved)
-        if fate == "discarded":
-            story.discarded += 1
-            story.in_rounds += cleared is not None and _in_rounds(reading, run, cleared.position)
-            if story.run is None and cleared is not None:
-                story.reading, story.run, story.cleared, story.leaves = reading, run, cleared, leaves
-                story.step = _next_step(reading, gradients, cleared, leaves)
-        elif fate == "used" and _is_used_behind(reading, gradients, run):
-            story.behind += 1
-        elif fate == "used":
-            story.used += 1
-        elif fate == "unknown":
-            story.unknown += 1
+    for run in early if reading.steps else ():
+        if run.backward.accumulates:
+            found.setdefault(run.at.span, _Story()).add(reading, run, _fate(reading, run))
     for story in found.values():
         if not story.in_rounds and story.discarded:
             story.used, story.behind = story.used + story.behind, 0
@@ -297,60 +302,79 @@ def _loop_of(reading: Reading, run: Run) -> LoopRun | None:
     loop = reading.loops.get(run.at.iteration[-1][0]) if run.at.iteration else None
     if loop is None or loop.end is None:
         return None
-    asked = any(loop.start < position < loop.end for position, _ in reading.decisions)
+    asked = any(loop.holds(position) for position, _ in reading.decisions)
     return loop if not asked and any(position > loop.end for position, _ in reading.steps) else None
 
 
 def _in_rounds(reading: Reading, run: Run, cleared: int) -> bool:
     """Return whether gradients are cleared by the next round of the loop that they were computed in."""
     loop = _loop_of(reading, run)
-    return loop is not None and loop.end is not None and run.position < cleared < loop.end
+    return loop is not None and loop.holds(cleared) and run.position < cleared
 
 
-def _is_used_behind(reading: Reading, gradients: Gradients, run: Run) -> bool:
+def _is_used_behind(reading: Reading, run: Run) -> bool:
     """Return whether only a step behind the loop uses gradients that each of its rounds computes."""
-    loop = _loop_of(reading, run)
-    if loop is None or loop.end is None or any(loop.start < position < loop.end for position, _ in reading.steps):
+    loop, gradients = _loop_of(reading, run), gradients_of(reading)
+    if loop is None or any(loop.holds(position) for position, _ in reading.steps):
         return False
-    leaves = [number for number in run.traversal.executed if number in gradients.steppable]
-    after = [next((moment for moment in gradients.after(leaf, run.position)), None) for leaf in leaves]
+    leaves = [number for number in run.executed if number in gradients.steppable]
+    after = [next(gradients.after(leaf, run.position), None) for leaf in leaves]
     return bool(after) and all(
-        moment is not None and moment.kind == "stepped" and moment.position > loop.end for moment in after
+        moment is not None and moment.kind == "stepped" and not loop.holds(moment.position) for moment in after
     )
 
 
-def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -> tuple[_Fate, Moment | None, set[int]]:
-    """Return what becomes of the gradients of a backward, with the first clearing and the leaves that it clears."""
-    if run.failed or any(fact != "yes" for fact in run.traversal.executed.values()):
-        return "unknown", None, set()
-    cleared: dict[int, Moment] = {}
-    unowned: dict[int, Moment | None] = {}
-    for number in [number for number in run.traversal.executed if number in reading.ledger.leaves]:
-        fate, moment = _fate_of(gradients, run, number)
-        if fate != "discarded":
-            return fate, None, set()
-        if number not in gradients.steppable:
-            # Parameters that no optimizer has, and the program clears them as if one had.
-            if gradients.listed and reading.ledger.leaves[number].parameter:
-                unowned[number] = moment
-        elif moment is not None:
-            cleared[number] = moment
-    last = max((moment.position for moment in cleared.values()), default=run.position)
-    if not cleared and None in unowned.values():
-        return "left", None, set()
-    cleared = cleared or {leaf: moment for leaf, moment in unowned.items() if moment is not None}
-    if cleared and _reads_inside(gradients, run):
-        return "used", None, set()
-    # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
-    starving = any(run.position < position < last and step.optimizer in starved for position, step in reading.steps)
-    if not cleared or starving:
-        return "unknown", None, set()
-    return "discarded", min(cleared.values(), key=lambda moment: moment.position), set(cleared)
+def _fate(reading: Reading, run: Run) -> _Fate | _Lost:
+    """Return what becomes of the gradients of a backward."""
+    if run.failed or any(fact != "yes" for fact in run.executed.values()):
+        return "unknown"
+    fates = {leaf: _fate_of(reading, run, leaf) for leaf in run.executed if leaf in reading.ledger.leaves}
+    kept = next((fate for fate, _ in fates.values() if fate != "discarded"), None)
+    if kept is not None:
+        return kept
+    lost = _cleared(reading, {leaf: moment for leaf, (_, moment) in fates.items()})
+    if lost is None:
+        return "left"
+    if lost and _reads_inside(reading, run):
+        return "used"
+    if not lost or _steps_starved(reading, run, lost):
+        return "unknown"
+    first = min(lost.values(), key=lambda moment: moment.position)
+    return _Lost(reading, run, first, set(lost), _next_step(reading, first, lost))
 
 
-def _fate_of(gradients: Gradients, run: Run, leaf: int) -> tuple[_Fate, Moment | None]:
+def _cleared(reading: Reading, cleared: Mapping[int, Moment | None]) -> dict[int, Moment] | None:
+    """Return by leaves what clears the gradients of those that optimizers have, else of the parameters that none has,
+    which the program clears as if one had; None where it leaves some of these.
+    """
+    lost = {leaf: moment for leaf, moment in cleared.items() if moment is not None}
+    unowned = cleared.keys() - gradients_of(reading).steppable
+    if owned := {leaf: lost[leaf] for leaf in lost if leaf not in unowned}:
+        return owned
+    parameters = _parameters(reading, unowned)
+    return {leaf: lost[leaf] for leaf in parameters} if parameters <= lost.keys() else None
+
+
+def _parameters(reading: Reading, leaves: Set[int]) -> set[int]:
+    """Return the parameters among some leaves, none where it is not known what optimizers have."""
+    known = reading.ledger.leaves
+    return {leaf for leaf in leaves if known[leaf].parameter} if gradients_of(reading).listed else set()
+
+
+def _steps_starved(reading: Reading, run: Run, lost: Mapping[int, Moment]) -> bool:
+    """Return whether an optimizer steps parameters that no backward reaches between a backward and where the last of
+    its gradients that optimizers have are cleared: what is wrong there is told by TAPE402.
+    """
+    owned = gradients_of(reading).steppable.keys() & lost.keys()
+    last = max((lost[leaf].position for leaf in owned), default=run.position)
+    between = {step.optimizer for position, step in reading.steps if run.position < position < last}
+    return not between.isdisjoint(_starved(reading))
+
+
+def _fate_of(reading: Reading, run: Run, leaf: int) -> tuple[_Fate | Literal["discarded"], Moment | None]:
     """Return what becomes of the gradient of a leaf after a backward, with what clears it, if anything does."""
-    if gradients.unseen(leaf) or leaf in gradients.handed:
+    gradients = gradients_of(reading)
+    if not gradients.followed(leaf):
         return "unknown", None
     if leaf not in gradients.steppable:
         moments = list(gradients.after(leaf, run.position))
@@ -362,27 +386,25 @@ def _fate_of(gradients: Gradients, run: Run, leaf: int) -> tuple[_Fate, Moment |
     return ("discarded", first) if first.kind == "cleared" else ("used", None)
 
 
-def _reads_inside(gradients: Gradients, run: Run) -> bool:
+def _reads_inside(reading: Reading, run: Run) -> bool:
     """Return whether the program reads the gradient of an intermediate value of a backward after it."""
     return any(
-        node in run.traversal.executed and any(run.position <= position for position in positions)
-        for node, positions in gradients.nodes_read.items()
+        node in run.executed and any(run.position <= position for position in positions)
+        for node, positions in gradients_of(reading).nodes_read.items()
     )
 
 
-def _starved(gradients: Gradients) -> set[int]:
+@remembered
+def _starved(reading: Reading) -> set[int]:
     """Return the optimizers that have a parameter to which no backward adds anything."""
-    return {
-        optimizer
-        for leaf, optimizers in gradients.steppable.items()
-        if not any(moment.kind == "added" for moment in gradients.moments(leaf))
-        for optimizer in optimizers
-    }
+    gradients = gradients_of(reading)
+    idle = (owners for leaf, owners in gradients.steppable.items() if not gradients.happens(leaf, "added"))
+    return set().union(*idle)
 
 
-def _next_step(reading: Reading, gradients: Gradients, cleared: Moment, leaves: set[int]) -> Step | None:
-    """Return the first step after the clearing that has the leaves."""
-    for position, step in reading.steps:
-        if position > cleared.position and leaves & set(gradients.params_at(step.optimizer, position)):
-            return step
-    return None
+def _next_step(reading: Reading, cleared: Moment, leaves: Collection[int]) -> Step | None:
+    """Return the first step after the clearing that has any of the leaves."""
+    gradients = gradients_of(reading)
+    later = ((position, step) for position, step in reading.steps if position > cleared.position)
+    has = (step for at, step in later if not set(gradients.params_at(step.optimizer, at)).isdisjoint(leaves))
+    return next(has, None)

@@ -74,7 +74,7 @@ class GradientNotReduced(Rule):
 def _bypassing(reading: Reading, each: Unreduced) -> Span | None:
     """Return where a forward that bypasses the wrapper begins: the call in the function that runs the backward."""
     run, leaves = each.local.run, set(each.leaves)
-    nodes = (reading.ledger.nodes.get(number) for number in sorted(run.traversal.executed))
+    nodes = (reading.ledger.nodes.get(number) for number in sorted(run.executed))
     first = next((node for node in nodes if node is not None and not leaves.isdisjoint(node.inputs)), None)
     if first is None:
         return None

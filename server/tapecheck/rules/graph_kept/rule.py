@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.path import told_apart
-from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, remembered, with_sources
+from tapecheck.rules.raising import failing
+from tapecheck.rules.reading import Held, LoopRun, Reading, Run, behind, grouped, iteration_in, remembered, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, quoted
-from tapecheck.tape import Decision, Fact, Node, Site, Span
+from tapecheck.tape import Decision, Fact, Leaf, Node, NoGraph, Problem, Site, Span, either
 
 LARGE_BOUND = 64
 """A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
@@ -33,18 +34,11 @@ class GraphKeptAcrossIterations(Rule):
     summary = "A value that outlives the iteration keeps the graph of every iteration"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        level: set[_Place] = set()
-        grown: list[tuple[Reading, list[_Growth]]] = []
-        for reading in readings:
-            growths, steady = _growing(reading)
-            level |= {_place(held) for held in steady}
-            grown.append((reading, growths))
-        excused, emptied = _excused(readings, grown)
-        level |= emptied
-        kept: list[tuple[Reading, _Growth]] = []
-        for reading, growths in grown:
-            told = [growth for growth in growths if _place(growth.held) not in excused]
-            kept += [(reading, growth) for growth in _of_themselves(reading, told)]
+        grown = [(reading, _growing(reading)[0]) for reading in readings]
+        excused, level = _excused(readings, grown)
+        level |= {_place(held) for reading in readings for held in _growing(reading)[1]}
+        told = ((reading, [one for one in growths if _place(one.held) not in excused]) for reading, growths in grown)
+        kept = [(reading, growth) for reading, growths in told for growth in _of_themselves(reading, growths)]
         # Where no option is given, the loops of the others have no iteration after the first.
         again = {_place(growth.held)[:3] for _, growth in kept if growth.held.loop.repeats}
         return [
@@ -69,22 +63,12 @@ class GraphKeptAcrossIterations(Rule):
         stored_in = reading.written(held.holder, store)
         # Told at a line of another file, it is called what that file can call it.
         holder = stored_in if home.file == store.file else held.holder
-        labels = []
-        example = growth.example
-        if example is not None and example.at.line != home.line:
-            labels.append(Label(example.at.span, "nodes built here are kept", "built"))
-        if freeing is not None and freeing != home:
-            labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
-        if home != store.span or store.span.line != held.last.at.span.line:
-            stored = held.last.at.span if home == store.span else store.span
-            labels.append(Label(stored, f"{quoted(stored_in, 'it')} is stored for the next iteration", "kept"))
-        labels += [label for label in called_from(reading, store, store) if label.span != home]
-        labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
         note += _of_activations(kept=kept, within=within, freed=freeing is not None)
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
-            _help(reading, growth, holder, kept, freeing is not None), tuple(labels), certain,
+            _help(reading, growth, holder, kept, freeing is not None),
+            tuple(_labels(reading, growth, home, freeing)), certain,
             facts=GraphKeptFacts(
                 stored=held.last.at.span, loop=held.loop.event.at.span, holder=held.holder,
                 kind="chain" if growth.chain else "container", nodes_per_iteration=growth.nodes,
@@ -92,6 +76,21 @@ class GraphKeptAcrossIterations(Rule):
             ),
             notes=(note,) if again else (note, "by default this loop has no second iteration"),
         )  # fmt: skip
+
+
+def _labels(reading: Reading, growth: _Growth, home: Span, freeing: Span | None) -> Iterator[Label]:
+    """Yield the labels of a finding at `home`: where what is kept is built, freed and stored, and the loop."""
+    store, last, example = _store(reading, growth), growth.held.last.at.span, growth.example
+    if example is not None and example.at.line != home.line:
+        yield Label(example.at.span, "nodes built here are kept", "built")
+    if freeing is not None and freeing != home:
+        yield Label(freeing, "their saved tensors are freed here", "freed")
+    if home != store.span or store.span.line != last.line:
+        stored_in = quoted(reading.written(growth.held.holder, store), "it")
+        stored = last if home == store.span else store.span
+        yield Label(stored, f"{stored_in} is stored for the next iteration", "kept")
+    yield from (label for label in called_from(reading, store, store) if label.span != home)
+    yield Label(growth.held.loop.event.at.span, "one more graph in each iteration of this loop", "path")
 
 
 def _of_activations(*, kept: bool, within: bool, freed: bool) -> str:
@@ -162,27 +161,20 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
     either. What a backward lacks since the graph was cut off it is to be walked once that is mended.
     """
     told: set[_Place] = set()
-    for reading in readings:
-        for run in reading.runs:
-            problem = run.traversal.problem
-            if problem is None or problem.certain != "yes":
-                continue
-            if problem.node is None:
-                told |= _held_with(reading, _cut_off(reading, run)) & wanted
-                continue
-            for place in wanted - told:
-                stored = reading.bound_at(place[1], place[2], run.position)
-                if problem.node.id in stored or problem.node.id in reading.ledger.ancestry(stored):
-                    told.add(place)
+    for reading, run, problem in failing(readings, Problem):
+        if problem.node is None:
+            told |= _held_with(reading, _cut_off(reading, run)) & wanted
+            continue
+        for place in wanted - told:
+            if problem.node.id in reading.below(reading.bound_at(place[1], place[2], run.position)):
+                told.add(place)
     return told
 
 
 def _cut_off(reading: Reading, run: Run) -> set[int]:
     """Return the nodes that were cut off what a backward starts from without a graph."""
-    problem = run.traversal.problem
-    if problem is None or problem.kind != "no-graph":
-        return set()
-    cuts = with_sources(reading, run.backward.roots[problem.root].cuts)
+    problem = run.fails(NoGraph)
+    cuts = with_sources(reading, run.backward.roots[problem.root].cuts if problem is not None else ())
     return {node for cut in cuts.values() for node in cut.nodes}
 
 
@@ -202,25 +194,25 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
     some time; "may" where it asks a flag or the data; "no" where there is no such way.
     """
     answer: Fact = "no"
-    for reading, growths in grown:
-        for growth in growths:
-            if _place(growth.held) != place:
-                continue
-            for other, others in grown:
-                past = _comes_past(other, place[3])
-                if any(_place(one.held) == place for one in others) or not (past or _fails(other)):
-                    continue
-                apart = told_apart(reading, other)
-                if len(apart) != 1 or not _decides_after(apart[0], growth.held):
-                    continue
-                if not past:
-                    # Its backward fails there: what else it would do is not seen.
-                    answer = "may"
-                elif _goes_on(other, apart[0], place[3]):
-                    if apart[0].counted or _holds_in_time(apart[0].text, growth.held.holder):
-                        return "yes"
-                    answer = "may"
+    level = [reading for reading, growths in grown if all(_place(one.held) != place for one in growths)]
+    growing = [(reading, growth.held) for reading, growths in grown for growth in growths]
+    for reading, held in growing if level else ():
+        for other in level if _place(held) == place else ():
+            answer = either(answer, _emptied_by(reading, held, other))
+            if answer == "yes":
+                return answer
     return answer
+
+
+def _emptied_by(reading: Reading, held: Held, other: Reading) -> Fact:
+    """Return whether a way on which nothing grows differs from a growing one by what empties a holder."""
+    loop = held.loop.event.at.span
+    past = _comes_past(other, loop)
+    apart = told_apart(reading, other) if past or _fails(other) else []
+    if len(apart) != 1 or not _decides_after(apart[0], held) or (past and not _goes_on(other, apart[0], loop)):
+        return "no"
+    # Where its backward fails there, what else it would do is not seen.
+    return "yes" if past and (apart[0].counted or _holds_in_time(apart[0].text, held.holder)) else "may"
 
 
 def _comes_past(reading: Reading, loop: Span) -> bool:
@@ -298,32 +290,39 @@ def _place(held: Held) -> _Place:
 @remembered
 def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
     """Return the holders that grow with their loop, and those that were seen not to."""
-    by_loop: dict[int, list[Held]] = {}
-    for held in reading.held:
-        if not held.loop.event.inside_forward and len(held.holds) >= 2:
-            by_loop.setdefault(held.loop.id, []).append(held)
+    outside = (held for held in reading.held if not held.loop.event.inside_forward and len(held.holds) >= 2)
+    groups = grouped((held.loop.id, held) for held in outside).values()
     growths: list[_Growth] = []
     level: list[Held] = []
-    for group in by_loop.values():
-        if not _reaches_parameters(reading, group[0].loop):
-            continue
+    for group in (group for group in groups if _reaches_parameters(reading, group[0].loop)):
         reached = reading.iterations_reached(group[0].loop)
         for held in group:
-            older = _from_before(reading, held)
-            let_go = _lets_go_later(held, group, reached) or _is_let_go(held, group)
-            steps = [] if let_go else _steps(held, reached, older)
-            if len(steps) < 2 or _is_full(held, steps):
+            steps = _steps_for_good(reading, held, group, reached)
+            if not steps:
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
                 growth = _growth(reading, held, steps)
-                if growth is not None and not (
-                    _explained(reading, growth)
-                    or _by_depth(reading, growth)
-                    or _asks_itself(reading, held)
-                    or _may_be_walked_behind(reading, held)
-                ):
+                if growth is not None and not _is_meant(reading, growth):
                     growths.append(growth)
     return growths, level
+
+
+def _steps_for_good(reading: Reading, held: Held, group: list[Held], reached: dict[int, int]) -> list[int]:
+    """Return the iterations at which a holder grew, none where it lets go of what it held or grows no more."""
+    if _lets_go_later(held, group, reached) or _is_let_go(held, group):
+        return []
+    steps = _steps(held, reached, _from_before(reading, held))
+    return [] if len(steps) < 2 or _is_full(held, steps) else steps
+
+
+def _is_meant(reading: Reading, growth: _Growth) -> bool:
+    """Return whether a holder that grows is told of otherwise, or is to grow, or may be let go where nobody looked."""
+    return (
+        _explained(reading, growth)
+        or _by_depth(reading, growth)
+        or _asks_itself(reading, growth.held)
+        or _may_be_walked_behind(reading, growth.held)
+    )
 
 
 def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
@@ -332,16 +331,13 @@ def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
     One that only does arithmetic on a graph built before it (over the channels of an image, say) is a part of
     that forward pass: it ends after as many steps as there are parts.
     """
-    end = loop.end if loop.end is not None else len(reading.tape.events)
-    if any(loop.start < run.position < end and not _differentiable(run) for run in reading.runs):
+    runs, leaves = reading.runs_in(loop), reading.ledger.leaves.keys()
+    if not all(map(_differentiable, runs)):
         return True
-    differentiated = {run.at.span for run in reading.runs if loop.start < run.position < end}
-    return any(
-        isinstance(event, Node)
-        and event.at.span not in differentiated
-        and any(source in reading.ledger.leaves for source in event.inputs)
-        for event in reading.tape.events[loop.start : end]
-    )
+    differentiated = {run.at.span for run in runs}
+    end = loop.end if loop.end is not None else len(reading.tape.events)
+    nodes = (reading.ledger.nodes[number] for number in reading.nodes_between(loop.start, end))
+    return any(node.at.span not in differentiated and not leaves.isdisjoint(node.inputs) for node in nodes)
 
 
 def _differentiable(run: Run) -> bool:
@@ -431,7 +427,7 @@ def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
     reached = reading.graph_nodes(reading.ledger.ancestry(now))
     if not before & reached:
         return None
-    onward = reading.ledger.ancestry(source for node in now for source in reading.sources(node)).keys()
+    onward = reading.below(source for node in now for source in reading.sources(node))
     chain = bool(before & onward) and not before & now
     older = reading.graph_nodes(reading.ledger.ancestry(before))
     return _Growth(held, chain, steps, reached, len(reached - older), _example(reading, held, older))
@@ -441,19 +437,16 @@ def _asks_itself(reading: Reading, held: Held) -> bool:
     """Return whether a store is guarded by a question to the very value that it replaces, as `if z < 0:` is where `z`
     was taken out of it: what it has stored once may answer that the other way for good.
     """
-    store = held.last.at
-    answered = False
-    for _, decision in reading.decisions:
-        index = iteration_in(decision.at, held.loop)
-        if decision.at.file != store.file or not decision.at.line <= store.line <= decision.end_line:
-            continue
-        before = held.nodes.get(index - 1)
-        if before is not None and index in held.nodes:
-            asked = [reading.ledger.cuts[cut].nodes for cut in decision.cuts if cut in reading.ledger.cuts]
-            if not asked or not all(any(_is_of(reading, node, before) for node in nodes) for nodes in asked):
-                return False
-            answered = True
-    return answered
+    guards = [decision for _, decision in reading.decisions if decision.governs(held.last.at.span)]
+    indexed = ((decision, iteration_in(decision.at, held.loop)) for decision in guards)
+    asking = [(one, held.nodes[index - 1]) for one, index in indexed if {index - 1, index} <= held.nodes.keys()]
+    return bool(asking) and all(_asks_for(reading, decision, before) for decision, before in asking)
+
+
+def _asks_for(reading: Reading, decision: Decision, held: set[int]) -> bool:
+    """Return whether all that a condition asks for was taken out of held nodes."""
+    asked = [reading.ledger.cuts[cut].nodes for cut in decision.cuts if cut in reading.ledger.cuts]
+    return bool(asked) and all(any(_is_of(reading, node, held) for node in nodes) for nodes in asked)
 
 
 def _may_be_walked_behind(reading: Reading, held: Held) -> bool:
@@ -514,18 +507,15 @@ def _example(reading: Reading, held: Held, older: set[int]) -> Node | None:
 
 def _explained(reading: Reading, growth: _Growth) -> bool:
     """Return whether a failing backward or a growing chain already tells this story."""
-    for run in reading.runs:
-        problem = run.traversal.problem
-        if problem is not None and problem.certain == "yes" and problem.node is not None:
-            if problem.node.id in growth.reached:
-                return True
-    for chain in reading.growing_chains:
-        for run in chain.runs[1:]:
-            now = iteration_in(run.at, growth.held.loop)
-            for index, nodes in growth.held.nodes.items():
-                if index < now and nodes & run.traversal.executed.keys():
-                    return True
-    return False
+    failed = (problem.node for _, _, problem in failing([reading], Problem) if problem.node is not None)
+    if any(node.id in growth.reached for node in failed):
+        return True
+    runs = ((run, iteration_in(run.at, growth.held.loop)) for chain in reading.growing_chains for run in chain.runs[1:])
+    return any(
+        index < now and not nodes.isdisjoint(run.executed)
+        for run, now in runs
+        for index, nodes in growth.held.nodes.items()
+    )
 
 
 def _by_depth(reading: Reading, growth: _Growth) -> bool:
@@ -537,20 +527,13 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
     trained = {iteration_in(run.at, loop) for run in reading.runs if run.backward.call == "backward"}
     if trained.issuperset(growth.steps):
         return False
+    parameters = {number for number, leaf in reading.ledger.leaves.items() if leaf.parameter}
     used: dict[int, set[int]] = {}
     for number in growth.reached:
-        iteration = reading.iteration_of(number, growth.held.loop)
-        if iteration:
-            parameters = {
-                source
-                for source in reading.sources(number)
-                if (leaf := reading.ledger.leaves.get(source)) is not None and leaf.parameter
-            }
-            used.setdefault(iteration, set()).update(parameters)
-    filled = [parameters for parameters in used.values() if parameters]
-    if len(filled) < 2:
-        return False
-    return sum(len(parameters) for parameters in filled) == len(set().union(*filled))
+        if own := parameters.intersection(reading.sources(number)):
+            used.setdefault(reading.iteration_of(number, loop), set()).update(own)
+    used.pop(0, None)
+    return len(used) > 1 and sum(map(len, used.values())) == len(set().union(*used.values()))
 
 
 def _walked_and_let_go(
@@ -566,7 +549,7 @@ def _walked_and_let_go(
     # A backward in the last iteration through what all of them made: the loop was one window.
     loop = held.loop
     window = loop.more == "no" and not any(
-        walked & other.traversal.executed.keys() for other in reading.runs if other.position < run.position
+        walked & other.executed.keys() for other in reading.runs if other.position < run.position
     )
     after = [i for i in reached if held.positions[i] > run.position and not (window and i == loop.iterations)]
     return all(walked.isdisjoint(reached[i]) for i in after)
@@ -583,7 +566,7 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     indexes = sorted(held.nodes)
     # Long loops are judged by their beginning and their end.
     chosen = sorted({*indexes[:_SAMPLES], *indexes[-_SAMPLES:]})
-    reached = {index: reading.ledger.ancestry(held.nodes[index]).keys() for index in chosen}
+    reached = {index: reading.below(held.nodes[index]) for index in chosen}
     for index in chosen:
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
         later = [run for run in reading.runs if run.position > held.positions[index]]
@@ -633,10 +616,9 @@ def _begun_anew(reading: Reading, held: Held) -> bool:
     if held.loop.more != "no" or held.loop.iterations > LARGE_BOUND:
         return False
     leaves = [leaf for leaf in reading.ledger.leaves.values() if leaf.cuts and iteration_in(leaf.at, held.loop)]
-    cuts = with_sources(reading, [cut for leaf in leaves for cut in leaf.cuts]).values()
-    behind = set().union(*(covered(reading, cut) for cut in cuts))
+    cut_off = behind(reading, [cut for leaf in leaves for cut in leaf.cuts])
     earlier = sorted(held.nodes)[:-1]
-    return bool(earlier) and all(held.nodes[index] & behind for index in earlier)
+    return bool(earlier) and all(held.nodes[index] & cut_off for index in earlier)
 
 
 def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> bool:
@@ -645,17 +627,16 @@ def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> b
         later = [index for index in sorted(held.nodes) if held.positions[index] > position]
         if held.holder == holder and later:
             # Long loops are judged by their beginning and their end.
-            if any(nodes & reading.ledger.ancestry(held.nodes[index]).keys() for index in {later[0], later[-1]}):
+            if any(nodes & reading.below(held.nodes[index]) for index in {later[0], later[-1]}):
                 return True
     return False
 
 
 def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
     """Return the nodes that a backward runs through; not those at which it only takes a gradient."""
-    executed = run.traversal.executed.keys()
-    problem = run.traversal.problem
+    executed = run.executed.keys()
     walked = nodes & executed
-    if run.backward.inputs and (problem is None or problem.certain != "yes"):
+    if run.backward.inputs and not run.failed:
         # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
         walked |= nodes.intersection(_beside_the_inputs(reading, run))
     for target in walked & set(run.backward.inputs or ()):
@@ -670,8 +651,8 @@ def _beside_the_inputs(reading: Reading, run: Run) -> array[int]:
 
     Eight bytes for each: of many backward calls the sets would fill the memory.
     """
-    whole = reading.ledger.ancestry(run.backward.root_nodes).keys()
-    return array("Q", whole - reading.ledger.ancestry(run.backward.inputs or ()).keys())
+    whole = reading.below(run.backward.root_nodes)
+    return array("Q", whole - reading.below(run.backward.inputs or ()))
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
@@ -684,27 +665,26 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     direct = set().union(*held.nodes.values())
     if not any(direct & set(run.backward.inputs or ()) for run in reading.runs):
         return False
-    stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+    leaves = reading.ledger.leaves
+    if any(_is_trained(reading, leaves[number]) for number in reached if number in leaves):
+        return False
     used: dict[int, int] = {}
-    for number in reached:
-        leaf = reading.ledger.leaves.get(number)
-        if leaf is not None and (leaf.parameter or leaf.id in stepped):
-            return False
-        cuts = with_sources(reading, leaf.cuts) if leaf is not None else {}
-        if any(stepped & covered(reading, cut) for cut in cuts.values()):
-            return False
-        iteration = reading.iteration_of(number, held.loop)
-        for source in reading.sources(number) if iteration else ():
-            if source in reading.ledger.leaves and used.setdefault(source, iteration) != iteration:
-                return False
-    return True
+    built = ((number, reading.iteration_of(number, held.loop)) for number in reached)
+    uses = ((one, at) for number, at in built if at for one in reading.sources(number) if one in leaves)
+    return all(used.setdefault(leaf, iteration) == iteration for leaf, iteration in uses)
+
+
+def _is_trained(reading: Reading, leaf: Leaf) -> bool:
+    """Return whether a leaf is a parameter, or one that an optimizer has or that was made of such."""
+    stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+    return leaf.parameter or leaf.id in stepped or not stepped.isdisjoint(behind(reading, leaf.cuts))
 
 
 def _constant_later(reading: Reading, direct: set[int], position: int) -> int | None:
     """Return where held values, detached after this, go into the graph of a loss; None where they do not."""
     for place, cuts in reading.constants:
         if place > position and any(
-            cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
+            cut.how in ("detach", "data") and direct & reading.below(cut.nodes)
             for cut in with_sources(reading, cuts).values()
         ):
             return place
@@ -725,7 +705,7 @@ def _store(reading: Reading, growth: _Growth) -> Site:
         for bind in reading.binds_in(held.holder, start, held.positions[index]):
             if bind.node is None or bind.node in before or bind.at.stack != stored.stack:
                 continue
-            if before & reading.ledger.ancestry([bind.node]).keys():
+            if before & reading.below([bind.node]):
                 return bind.at
     return held.holds[index].at
 
@@ -734,12 +714,10 @@ def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
     """Return whether the statement that stores is an op that writes into the held tensor, and nothing is bound
     there.
     """
-    place = growth.held.last.at.span
+    place = growth.held.last.at
     binds = reading.binds_in(growth.held.holder, 0, len(reading.tape.events))
-    bound = any(bind.at.span.line == place.line for bind in binds)
-    return not bound and any(
-        change.at.span.file == place.file and change.at.span.line == place.line for _, change in reading.changes
-    )
+    bound = any(bind.at.line == place.line for bind in binds)
+    return not bound and any((one.at.file, one.at.line) == (place.file, place.line) for _, one in reading.changes)
 
 
 @remembered
@@ -781,12 +759,9 @@ def _of_one_forward(reading: Reading, growth: _Growth) -> bool:
     """Return whether all that is kept was computed from graphs that were there before the loop, and from no parameter:
     the losses of parts of one batch, whose graph is there for as long as the function runs anyway.
     """
-    inside = {number for number in growth.reached if reading.iteration_of(number, growth.held.loop)}
-    for number in inside:
-        sources = reading.sources(number)
-        if not sources or any(source in reading.ledger.leaves for source in sources):
-            return False
-    return bool(inside)
+    inside = [number for number in growth.reached if reading.iteration_of(number, growth.held.loop)]
+    sources = [reading.sources(number) for number in inside]
+    return bool(sources) and all(one and reading.ledger.leaves.keys().isdisjoint(one) for one in sources)
 
 
 def _scalars(reading: Reading, growth: _Growth) -> set[int]:
@@ -827,11 +802,8 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
         return f"make this change under `torch.no_grad()`: {holder} then keeps no graph"
     if growth.chain:
         if backwarded or not kept:
-            return (
-                f"detach what comes from the iteration, or use its number: `.detach()` or `.item()` where "
-                f"{holder} is "
-                "computed"
-            )
+            advice = "detach what comes from the iteration, or use its number: `.detach()` or `.item()` where"
+            return f"{advice} {holder} is computed"
         return f"detach {holder} before the next iteration uses it{_unless_trained(reading, growth.held.loop)}"
     if backwarded or not kept:
         return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
@@ -840,7 +812,6 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
 
 def _unless_trained(reading: Reading, loop: LoopRun) -> str:
     """Return the advice to record no graph, for a loop that no backward runs in, whoever calls it."""
-    end = len(reading.tape.events) if loop.end is None else loop.end
-    if loop.event.trains or any(loop.start < run.position < end for run in reading.runs):
+    if loop.event.trains or reading.runs_in(loop):
         return ""
     return ", or run the loop under `torch.no_grad()` if nothing in it is trained"

@@ -11,7 +11,7 @@ from tapecheck.rules.origin import Origin
 from tapecheck.rules.reading import Chain, Reading, iteration_in
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, quoted
-from tapecheck.tape import Site
+from tapecheck.tape import Site, Span
 
 
 class GrowingChain(Rule):
@@ -28,21 +28,13 @@ class GrowingChain(Rule):
     def _finding(self, readings: Sequence[Reading], reading: Reading, chain: Chain) -> Finding:
         last = chain.runs[-1]
         home = last.at.span
-        certain = chain.loop.repeats and all(
-            any(other.runs[-1].at.span == home for other in far.growing_chains)
-            for far in readings
-            if len(far.runs_by_site.get(home, ())) >= len(reading.runs_by_site[home])
-        )
-        carrier = _carrier(reading, chain)
-        name, at, node = carrier if carrier is not None else ("", None, 0)
+        certain = chain.loop.repeats and _is_shown(readings, home, len(reading.runs_by_site[home]))
+        name, at, node = _carrier(reading, chain) or ("", None, 0)
         lengths = ", ".join(map(str, chain.lengths))
         walked = "the iterations since the last reset" if chain.window else "all previous iterations"
         headline = f"each backward re-walks {walked}"
-        labels = []
-        if at is not None:
-            labels.append(
-                Label(at.span, f"{quoted(name, 'a value')} carries its graph into the next iteration", "carried")
-            )
+        carried = f"{quoted(name, 'a value')} carries its graph into the next iteration"
+        labels = [Label(at.span, carried, "carried")] if at is not None else []
         oldest = _oldest(reading, chain)
         if oldest is not None and (at is None or oldest.line != at.line):
             until = "until the next reset" if chain.window else "in every later one"
@@ -58,6 +50,12 @@ class GrowingChain(Rule):
             facts=Facts(stored=at.span if at is not None else None, argument=retain, loop=chain.loop.event.at.span),
             notes=(f"walks at least {lengths}, … nodes in successive iterations: {_cost(chain)}",),
         )  # fmt: skip
+
+
+def _is_shown(readings: Sequence[Reading], home: Span, times: int) -> bool:
+    """Return whether each way shows a chain at a call that runs it as many times, or more."""
+    as_often = [reading for reading in readings if len(reading.runs_by_site.get(home, ())) >= times]
+    return all(any(one.runs[-1].at.span == home for one in reading.growing_chains) for reading in as_often)
 
 
 def _cost(chain: Chain) -> str:
@@ -81,7 +79,7 @@ def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site, int] | None:
     last = chain.runs[-1]
     now = iteration_in(last.at, chain.loop)
     roots = last.backward.root_nodes
-    old = [node for node in last.traversal.executed if 0 < reading.iteration_of(node, chain.loop) < now]
+    old = [node for node in last.executed if 0 < reading.iteration_of(node, chain.loop) < now]
     if not old:
         return None
     for number in reading.path(roots, min(old)):

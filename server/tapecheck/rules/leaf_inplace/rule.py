@@ -21,26 +21,19 @@ class LeafInplace(Rule):
     summary = "A leaf that requires grad is changed in place while autograd records"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        findings = []
-        for reading in readings:
-            for _, change in reading.changes:
-                if change.leaf is not None and change.grad_mode == "yes" and change.bumps != "no":
-                    if change.optimizer is None:
-                        findings.append(self._finding(readings, reading, change))
-        return findings
+        return [
+            self._finding(readings, reading, change)
+            for reading in readings
+            for _, change in reading.changes
+            if _of_leaf(change) and change.bumps != "no" and change.optimizer is None
+        ]
 
     def _finding(self, readings: Sequence[Reading], reading: Reading, change: InPlace) -> Finding:
         home = change.at.span
         leaf = reading.ledger.leaves.get(change.leaf) if change.leaf is not None else None
         name = (leaf.name if leaf is not None else "") or change.name
-        certain = change.bumps == "yes" and all(
-            any(
-                other.at.span == home and other.leaf is not None and other.grad_mode == "yes"
-                for _, other in far.changes
-            )
-            for far in readings
-            if any(other.at.span == home for _, other in far.changes)
-        )
+        here = [[other for _, other in far.changes if other.at.span == home] for far in readings]
+        certain = change.bumps == "yes" and all(any(map(_of_leaf, changes)) for changes in here if changes)
         on_view = change.on_view and (leaf is None or change.name != leaf.name)
         labels = []
         if leaf is not None and leaf.at.span != home:
@@ -53,6 +46,11 @@ class LeafInplace(Rule):
             f"{quoted(name, 'the leaf')}",
             tuple(labels), certain,
         )  # fmt: skip
+
+
+def _of_leaf(change: InPlace) -> bool:
+    """Return whether a change is one of a leaf that requires grad, while autograd records."""
+    return change.leaf is not None and change.grad_mode == "yes"
 
 
 def _headline(name: str, on_view: bool, certain: bool) -> str:

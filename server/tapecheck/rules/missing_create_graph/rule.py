@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import shared_loops
@@ -11,7 +11,7 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import SUMS, Reading, Run, plain, remembered, undifferentiable, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, line
-from tapecheck.tape import Cut, Node, Span
+from tapecheck.tape import Cut, Node, NoGraph, Root, Span, Unused
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
@@ -31,45 +31,32 @@ class MissingCreateGraph(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         findings: list[Finding] = []
-        for reading in readings:
-            for run in reading.runs:
-                problem = run.traversal.problem
-                if problem is not None and problem.kind == "no-graph" and problem.certain == "yes":
-                    root = run.backward.roots[problem.root]
-                    cuts = undifferentiable(reading, root.cuts)
-                    if cuts:
-                        findings.append(self._raising(readings, reading, run, cuts, problem.root, unused=None))
-                elif problem is not None and problem.kind == "unused" and problem.certain == "yes":
-                    cuts = _cut_off_from(reading, run, problem.root)
-                    if cuts:
-                        findings.append(self._raising(readings, reading, run, cuts, 0, unused=problem.root))
-                if problem is None or problem.certain != "yes":
-                    findings += self._silent(reading, run)
+        for reading, run in ((one, run) for one in readings for run in one.runs):
+            if (problem := run.fails(NoGraph)) is not None:
+                cuts = undifferentiable(reading, run.backward.roots[problem.root].cuts)
+                findings += self._raising(readings, reading, run, cuts, run.backward.roots[problem.root], None)
+            elif (unused := run.fails(Unused)) is not None:
+                target = (run.backward.inputs or ())[unused.root]
+                cuts = [cut for cut in _gradients_behind(reading, run) if target in reading.below(cut.nodes)]
+                findings += self._raising(readings, reading, run, cuts, run.backward.roots[0], target)
+            elif not run.failed:
+                findings += self._silent(reading, run)
         return findings
 
     def _raising(
-        self,
-        readings: Sequence[Reading],
-        reading: Reading,
-        run: Run,
-        cuts: list[Cut],
-        index: int,
-        unused: int | None,
-    ) -> Finding:
+        self, readings: Sequence[Reading], reading: Reading, run: Run, cuts: list[Cut], root: Root, unused: int | None
+    ) -> Iterator[Finding]:
+        if not cuts:
+            return
         home = run.at.span
-        first = min(cuts, key=lambda cut: cut.id)
-        taken = line(first.at.span, home)
+        taken = line(min(cuts, key=lambda cut: cut.id).at.span, home)
         certain = always(readings, reading, run)
-        target = run.backward.inputs[unused] if unused is not None and run.backward.inputs is not None else None
-        leaf = reading.name(target) if target is not None else None
-        message = raising_headline(
-            run.backward.roots[index].name, None if unused is None else leaf[0] if leaf else "", certain
-        )
+        known = reading.name(unused) if unused is not None else None
+        message = raising_headline(root.name, None if unused is None else known[0] if known else "", certain)
         labels = _labels(reading, cuts)
-        if not certain:
-            labels += path_labels(readings, reading, run)
+        labels += path_labels(readings, reading, run)
         labels += called_from(reading, run.at, run.at)
-        return Finding(
+        yield Finding(
             self.code, self.name, "error", home, message,
             f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`)",
             tuple(labels), certain,
@@ -77,17 +64,10 @@ class MissingCreateGraph(Rule):
         )  # fmt: skip
 
     def _silent(self, reading: Reading, run: Run) -> Iterable[Finding]:
-        terms = sorted({term for root in run.backward.roots for term in root.constant_terms})
-        for term in terms:
-            cut = reading.ledger.cuts.get(term)
-            node = _meeting(reading, run, term) if cut is not None else None
-            if cut is None or node is None or _stepped_since(reading, cut, node) or _is_carried(cut, node):
-                continue
-            if _made_leaf(reading, run, term):
-                continue
-            inputs = run.backward.inputs
-            if inputs is not None and reading.ledger.ancestry(cut.nodes).keys().isdisjoint(inputs):
-                # With a graph of its own it would lead to nothing that this call differentiates by.
+        terms = {term for root in run.backward.roots for term in root.constant_terms}
+        for term in sorted(terms & reading.ledger.cuts.keys()):
+            cut, node = reading.ledger.cuts[term], _meeting(reading, run, term)
+            if node is None or _is_meant(reading, run, cut, node):
                 continue
             home = node.at.span
             taken = line(cut.at.span, home)
@@ -102,6 +82,14 @@ class MissingCreateGraph(Rule):
                 tuple(labels),
                 facts=MissingCreateGraphFacts(kind="silent"),
             )  # fmt: skip
+
+
+def _is_meant(reading: Reading, run: Run, cut: Cut, meeting: Node) -> bool:
+    """Return whether a gradient is a constant of a loss on purpose."""
+    if _stepped_since(reading, cut, meeting) or _is_carried(cut, meeting) or _made_leaf(reading, run, cut.id):
+        return True
+    # With a graph of its own it would lead to nothing that this call differentiates by.
+    return run.backward.inputs is not None and reading.below(cut.nodes).isdisjoint(run.backward.inputs)
 
 
 def _stepped_since(reading: Reading, cut: Cut, meeting: Node) -> bool:
@@ -129,12 +117,7 @@ def _is_carried(cut: Cut, meeting: Node) -> bool:
 def _made_leaf(reading: Reading, run: Run, term: int) -> bool:
     """Return whether a leaf that the backward reaches was made of the gradient: then so was the data beside it."""
     leaves = reading.ledger.leaves
-    return any(
-        term in _derived(reading, cut)
-        for number in run.traversal.executed
-        if number in leaves
-        for cut in leaves[number].cuts
-    )
+    return any(term in _derived(reading, leaves[number].cuts) for number in run.executed.keys() & leaves.keys())
 
 
 def raising_headline(root: str, unreached: str | None, certain: bool) -> str:
@@ -191,13 +174,12 @@ def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
 
     An unknown weight, which may require grad, makes a graph of its own: that goes without it where there is another.
     """
-    roots = run.backward.root_nodes
-    nodes = reading.graph_nodes(reading.ledger.ancestry(roots))
+    nodes = reading.graph_nodes(reading.below(run.backward.root_nodes))
     if run.backward.inputs is not None:
         # What the inputs were made of is behind them: parameters that earlier steps have moved.
-        nodes = (nodes & run.traversal.executed.keys()) - set(run.backward.inputs)
+        nodes = (nodes & run.executed.keys()) - set(run.backward.inputs)
     ledger, order = reading.ledger, sorted(nodes)
-    met = next((one for one in order if any(term in _derived(reading, cut) for cut in ledger.nodes[one].cuts)), None)
+    met = next((one for one in order if term in _derived(reading, ledger.nodes[one].cuts)), None)
     if met is None or not _is_unknown(reading, met):
         return None if met is None else ledger.nodes[met]
     known = (one for one in order if met in ledger.ancestry([one]) and not _is_unknown(reading, one))
@@ -211,34 +193,13 @@ def _is_unknown(reading: Reading, number: int) -> bool:
     return all(one not in ledger.leaves and ledger.nodes[one].op == UNKNOWN_SOURCE for one in ends)
 
 
-def _derived(reading: Reading, number: int) -> set[int]:
-    """Return the gradients that a cut value was made of, unless it was made a constant on purpose."""
-    found: set[int] = set()
-    stack = [number]
-    while stack:
-        cut = reading.ledger.cuts.get(stack.pop())
-        if cut is None or cut.id in found or cut.how in _EXPLICIT:
-            continue
-        found.add(cut.id)
-        stack.extend(cut.sources)
-    return found
-
-
-def _cut_off_from(reading: Reading, run: Run, index: int) -> list[Cut]:
-    """Return the gradients without graph that would have led from the roots of a grad call to one of its inputs."""
-    backward = run.backward
-    if backward.inputs is None or index >= len(backward.inputs):
-        return []
-    target = backward.inputs[index]
-    return [cut for cut in _gradients_behind(reading, run) if target in reading.ledger.ancestry(cut.nodes)]
+def _derived(reading: Reading, cuts: Sequence[int]) -> Mapping[int, Cut]:
+    """Return the gradients that cut values were made of, unless these were made constants on purpose."""
+    return with_sources(reading, cuts, lambda cut: cut.how not in _EXPLICIT)
 
 
 @remembered
 def _gradients_behind(reading: Reading, run: Run) -> list[Cut]:
     """Return the gradients without graph that the graph of a grad call was computed with."""
-    backward = run.backward
-    numbers = {cut for root in backward.roots for cut in root.cuts}
-    roots = backward.root_nodes
-    for node in reading.graph_nodes(reading.ledger.ancestry(roots)):
-        numbers.update(reading.ledger.nodes[node].cuts)
+    numbers = {cut for root in run.backward.roots for cut in root.cuts} | reading.constants_of(run)
     return [cut for cut in with_sources(reading, numbers).values() if cut.how == "grad"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -12,7 +12,7 @@ from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain.rule import GrowingChain
 from tapecheck.rules.needless_graph.facts import NeedlessGraphFacts
 from tapecheck.rules.needless_graph.passes import Pass, Passes, read_only, runs_layer
-from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, with_sources, within
+from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, search, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
 from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
@@ -53,7 +53,7 @@ class NeedlessGraph(Rule):
             # What such a loop computes was meant to be trained on: where the graph is lost is the finding.
             if not is_told or _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
                 continue
-            if key[0] not in told and not _within_another(reading, found, unused, used):
+            if key[0] not in told and not _within_another(reading, found, unused.keys() - used):
                 told[key[0]] = self._finding(reading, found, trained.get(key[0], set()))
         return [*told.values(), *self._of_passes(readings, told.keys())]
 
@@ -131,7 +131,7 @@ def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
     trained: dict[Span, set[Span]] = {}
     for reading in readings:
         for loop in reading.loops.values():
-            if loop.event.trains and _walked_in(reading, loop):
+            if loop.event.trains and reading.runs_in(loop):
                 trained.setdefault(loop.event.at.span, set()).update(loop.event.at.stack)
     return trained
 
@@ -152,7 +152,7 @@ def _passes_of(readings: Sequence[Reading]) -> list[Passes]:
         # What a flag that nobody knows records, somebody has thought of.
         if _recording_undecided(reading, end):
             dropped.add(key)
-        if not _walked_in(reading, loop):
+        if not reading.runs_in(loop):
             continue
         if not reading.complete or not _recording(reading):
             dropped.add(key)
@@ -197,28 +197,13 @@ def _kept_by_object(reading: Reading, built: Collection[int], but: str = "") -> 
         for node, binds in reading.binds.items()
         if any("." in bind.name and bind.at.function.rpartition(".")[2] != but for _, bind in binds)
     }
-    return bool(names) and not names.isdisjoint(_computed_from(reading, built))
-
-
-def _computed_from(reading: Reading, built: Collection[int]) -> set[int]:
-    """Return some nodes with all that are computed from them."""
-    found, first = set(built), min(built, default=0)
-    for number in reading.ledger.nodes if found else ():
-        if number > first and not found.isdisjoint(reading.ledger.nodes[number].inputs):
-            found.add(number)
-    return found
+    return bool(names) and not names.isdisjoint(reading.above(built))
 
 
 def _read_later(run: _LoopBuilt) -> bool:
     """Return whether graphs that a run of a loop keeps may be read by who called it, or were kept for a loss."""
     reading, _, built = run
     return bool(reading.tape.started) or _constant(reading, built)
-
-
-def _walked_in(reading: Reading, loop: LoopRun) -> bool:
-    """Return whether a backward ran in a run of a loop."""
-    end = loop.end if loop.end is not None else len(reading.tape.events)
-    return any(loop.start < run.position < end for run in reading.runs)
 
 
 def _cutting(readings: Sequence[Reading]) -> set[Span]:
@@ -232,7 +217,7 @@ def _read(reading: Reading, nodes: Collection[int]) -> bool:
     """Return whether what some nodes compute is read as data: a pass of training that nothing reads may be one that was
     forgotten.
     """
-    computed = _computed_from(reading, nodes)
+    computed = reading.above(nodes)
     return any(not computed.isdisjoint(cut.nodes) for cut in read_only(reading))
 
 
@@ -285,18 +270,13 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
     if any(_decides(decision, backwards) for decision in within(reading.decisions, loop.start, loop.end)):
         return None
     nodes = reading.ledger.nodes
-    for certain in (True, False):
-        own = _of_forward(reading, loop, built, reading.of_parameters if certain else _of_models(reading))
-        if own:
-            break
-    else:
+    certain = _of_forward(reading, loop, built, reading.of_parameters)
+    own = certain or _of_forward(reading, loop, built, reading.of_parameters | reading.of_made_models)
+    if not own:
         return None
     first = iteration_in(nodes[own[0]].at, loop)
-    return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]], certain)
-
-
-def _of_models(reading: Reading) -> Set[int]:
-    return reading.of_parameters | reading.of_made_models
+    last = [node for node in own if iteration_in(nodes[node].at, loop) == first][-1]
+    return _Unused(loop, nodes[last], bool(certain))
 
 
 def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: Set[int]) -> list[int]:
@@ -307,12 +287,10 @@ def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: 
     return own if any(runs_layer(reading, nodes[node]) for node in trained) else []
 
 
-def _within_another(
-    reading: Reading, found: _Unused, unused: Mapping[_Key, tuple[Reading, _Unused]], used: set[_Key]
-) -> bool:
+def _within_another(reading: Reading, found: _Unused, unused: Set[_Key]) -> bool:
     """Return whether a loop runs within another one that builds graphs in vain: switched off there, both are."""
-    around = [reading.loops[number].event.at for number, _ in found.loop.event.at.iteration if number in reading.loops]
-    return any((at.span, at.stack) in unused and (at.span, at.stack) not in used for at in around)
+    around = [loop.event.at for loop in reading.loops_around(found.loop.event.at)]
+    return any((at.span, at.stack) in unused for at in around)
 
 
 def _recording(reading: Reading) -> bool:
@@ -336,11 +314,8 @@ def _first_undecided(reading: Reading) -> int | None:
 
 def _innermost(reading: Reading, site: Site) -> int | None:
     """Return the innermost loop around a place that is not a part of a forward pass."""
-    for number, _ in reversed(site.iteration):
-        loop = reading.loops.get(number)
-        if loop is not None and not loop.event.inside_forward:
-            return number
-    return None
+    loops = reversed(reading.loops_around(site))
+    return next((loop.id for loop in loops if not loop.event.inside_forward), None)
 
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
@@ -372,21 +347,16 @@ def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     if loop.end is None:
         return True
     nodes = reading.ledger.nodes
-    for held in reading.held if built else ():
-        if held.loop.id != loop.id:
-            continue
+
+    def young(numbers: Iterable[int]) -> list[int]:
+        # What is older than the loop leads to nothing that the loop has built.
+        return [number for number in numbers if number in nodes and number >= built[0]]
+
+    for held in (held for held in reading.held if built and held.loop.id == loop.id):
         for index, kept in held.nodes.items():
-            seen: set[int] = set()
-            stack = [node for node in kept if node in nodes]
-            while stack:
-                node = stack.pop()
-                # What is older than the loop leads to nothing that the loop has built.
-                if node in seen or node < built[0]:
-                    continue
-                seen.add(node)
-                if 0 < iteration_in(nodes[node].at, loop) < index:
-                    return True
-                stack.extend(source for source in nodes[node].inputs if source in nodes)
+            graph = search(young(kept), lambda number: young(nodes[number].inputs))
+            if any(0 < iteration_in(nodes[number].at, loop) < index for number in graph):
+                return True
     return False
 
 

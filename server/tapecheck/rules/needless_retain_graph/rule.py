@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph.rule import gradients_taken
 from tapecheck.rules.needless_retain_graph.facts import NeedlessRetainGraphFacts
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, grouped, remembered
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import call_text
 from tapecheck.tape import Ledger, Span
@@ -59,17 +59,15 @@ class _Calls:
         """Note what one tape shows of them."""
         chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
         whole = reading.complete or reading.tape.left_over
-        for span, runs in reading.runs_by_site.items():
-            retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
-            if any(run.backward.retain_span is None for run in retaining):
-                self.elsewhere.add(span)
-            if not retaining or span in self.needed:
+        retains = [run for run in reading.runs if run.backward.retain_argument in ("yes", "may")]
+        self.elsewhere |= {run.at.span for run in retains if run.backward.retain_span is None}
+        for span, runs in grouped((run.at.span, run) for run in retains).items():
+            if span in self.needed:
                 continue
-            if span in chains or not whole or not _all_needless(reading, retaining):
+            if span in chains or not whole or not _all_needless(reading, runs):
                 self.needed.add(span)
-            elif reading.complete:
-                known = [self.seen[span]] if span in self.seen and _always(self.seen[span]) else []
-                self.seen[span] = max([*known, *retaining], key=_always)
+            elif reading.complete and not (span in self.seen and _always(self.seen[span])):
+                self.seen[span] = max(runs, key=_always)
 
     def needless(self) -> list[Run]:
         """Return a call of each place at which none is needed."""
@@ -88,8 +86,8 @@ def _walks_the_unknown(reading: Reading, run: Run) -> bool:
         return True
     if any(root.node is None and root.graph == "may" for root in run.backward.roots):
         return True
-    walked: Iterable[int] = run.traversal.executed
-    if run.traversal.problem is not None:
+    walked: Iterable[int] = run.executed
+    if run.problem is not None:
         walked = ledger.ancestry(run.backward.root_nodes)
     # What unknown code computed from a graph may have another one besides.
     return any(ledger.leads_anywhere(node) or _of_unknown_code(ledger, node) for node in walked)
@@ -101,17 +99,22 @@ def _of_unknown_code(ledger: Ledger, node: int) -> bool:
 
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     """Return whether nothing after any run of a retaining call depends on what it retained."""
-    if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
+    if any(run.backward.create != "no" or run.problem is not None for run in runs):
         return False
     if any(run.backward.id in reading.needed for run in runs) or _perhaps_walked_elsewhere(reading, runs):
         return False
-    # A failing backward stops early: what it would have walked counts. So does what unknown code got.
-    failing = [run for run in reading.runs if run.traversal.problem is not None]
-    starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]
+    return all(_walked_beyond(reading).isdisjoint(run.executed) for run in runs)
+
+
+@remembered
+def _walked_beyond(reading: Reading) -> set[int]:
+    """Return the nodes that hold anything for a failing backward, which stops before it comes to all of them, or for
+    what unknown code has got.
+    """
+    starts = [node for run in reading.runs if run.problem is not None for node in run.backward.root_nodes]
     starts += [node for _, escape in (*reading.escapes, *reading.built_by_unknown) for node in escape.nodes]
     nodes = reading.ledger.nodes
-    beyond = {node for node in reading.ledger.ancestry(starts) if node in nodes and nodes[node].keeps != "no"}
-    return not any(beyond & run.traversal.executed.keys() for run in runs)
+    return {node for node in reading.graph_nodes(reading.below(starts)) if nodes[node].keeps != "no"}
 
 
 def _perhaps_walked_elsewhere(reading: Reading, runs: list[Run]) -> bool:

@@ -35,10 +35,11 @@ class ParameterReadyTwice(Rule):
     def _finding(self, reading: Reading, each: Twice, certain: bool) -> Finding:
         at, certain = each.run.at, certain and each.wrapper.several == "yes"
         names = [reading.ledger.leaves[leaf].name or "a parameter" for leaf in each.leaves]
-        known = (leaf.name for leaf in reading.ledger.leaves.values())
         forms = ["DDP marks {} as ready twice and raises", "DDP has {} ready twice and raises"]
         message = (
-            listed(forms, names, known) if certain else "possible second gradient of a parameter that DDP waits for"
+            listed(forms, names, reading.leaf_names)
+            if certain
+            else "possible second gradient of a parameter that DDP waits for"
         )
         return Finding(
             self.code, self.name, self.severity, at.span, message, _HELP[each.cause],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reduction import checkpoints_walked
 from tapecheck.rules.reentrant_checkpoint_grad.facts import ReentrantCheckpointGradFacts
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
@@ -50,21 +51,16 @@ class ReentrantCheckpointGrad(Rule):
 
 
 def _through(reading: Reading) -> Iterator[_Through]:
-    nodes = reading.ledger.nodes
     for run in reading.runs:
         if run.failed or (run.backward.accumulates and run.backward.inputs is None):
             continue
         # What a gradient is asked for is not walked any further.
         ends = set(run.backward.inputs or ())
-        walked = (nodes[each] for each, fact in run.traversal.executed.items() if fact == "yes" and each in nodes)
         checkpoints = [
             node
-            for node in walked
-            if node.recomputes
-            and node.linked == "yes"
-            and node.id not in ends
+            for node in checkpoints_walked(reading, run)
             # A gradient of what is inside alone does not come through it: the engine leaves the region out.
-            and not ends.isdisjoint(reading.ledger.ancestry(node.inputs[1:]))
+            if node.id not in ends and not ends.isdisjoint(reading.below(node.inputs[1:]))
         ]
         if checkpoints:
             yield _Through(run, checkpoints)

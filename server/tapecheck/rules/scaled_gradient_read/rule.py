@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identities
+from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
@@ -142,7 +143,7 @@ class _Scales:
         self.plain.add(leaf)
 
     def _walked(self, run: Run) -> None:
-        walked, wanted = run.traversal.executed, run.backward.inputs
+        walked, wanted = run.executed, run.backward.inputs
         facts = [both(walked[node], enabled) for node, enabled in self._products.items() if node in walked]
         for number, fact in walked.items():
             if number not in self._leaves or (wanted is not None and number not in wanted):
@@ -196,30 +197,33 @@ def _scaled_steps(readings: Sequence[Reading]) -> Iterator[_ScaledStep]:
     Where something unscales the gradients of any of the parameters on some path, this one may be a mixture of modes.
     Where anything but the scaler may divide by the scale, whether it does is not known.
     """
-    if not any(isinstance(event, Scaled) for reading in readings for _, event in reading.scalings):
+    scaled = any(isinstance(event, Scaled) for reading in readings for _, event in reading.scalings)
+    if not scaled or any(map(_may_be_rescaled, readings)):
         return
-    if any(map(_may_be_rescaled, readings)):
-        return
-    found: dict[Span, _ScaledStep] = {}
-    plain: set[Span] = set()
-    unscaled: set[Identity] = set()
-    for reading in readings:
-        gradients, scales = gradients_of(reading), _Scales(reading)
-        for position, moment in _moments(reading):
-            scales.feed(moment)
-            if isinstance(moment, Unscaled):
-                leaves = reading.ledger.leaves if moment.leaves is None else moment.leaves
-                unscaled |= {identity(reading, reading.ledger.leaves[leaf]) for leaf in leaves}
-            elif isinstance(moment, Step):
-                scaled = _scaled_in(gradients, scales, moment, position)
-                if scaled is None:
-                    plain.add(moment.at.span)
-                elif scaled:
-                    found.setdefault(moment.at.span, _ScaledStep(reading, moment, scales.filled[scaled[0]][0], scaled))
-    for span, one in found.items():
-        names = {identity(one.reading, one.reading.ledger.leaves[leaf]) for leaf in one.leaves}
-        if span not in plain and names.isdisjoint(unscaled) and not _in_a_mode(one):
+    unscaled = set().union(*map(_unscaled, readings))
+    for one in undisputed(shown for reading in readings for shown in _steps_shown(reading)).values():
+        if unscaled.isdisjoint(identities(one.reading, one.leaves)) and not _in_a_mode(one):
             yield one
+
+
+def _unscaled(reading: Reading) -> set[Identity]:
+    """Return the leaves whose gradients the program unscales."""
+    leaves = reading.ledger.leaves
+    events = (event for _, event in reading.scalings if isinstance(event, Unscaled))
+    return set().union(*(identities(reading, leaves if one.leaves is None else one.leaves) for one in events))
+
+
+def _steps_shown(reading: Reading) -> Iterator[tuple[Span, _ScaledStep | None]]:
+    """Yield the steps of a tape that use scaled gradients, and with None those that may use others, by their places."""
+    gradients, scales = gradients_of(reading), _Scales(reading)
+    for position, moment in _moments(reading):
+        scales.feed(moment)
+        if isinstance(moment, Step):
+            scaled = _scaled_in(gradients, scales, moment, position)
+            if scaled is None:
+                yield moment.at.span, None
+            elif scaled:
+                yield moment.at.span, _ScaledStep(reading, moment, scales.filled[scaled[0]][0], scaled)
 
 
 def _may_be_rescaled(reading: Reading) -> bool:
@@ -230,9 +234,9 @@ def _may_be_rescaled(reading: Reading) -> bool:
     if any(isinstance(event, Rescaled) for _, event in reading.scalings):
         return True
     products = {event.node for _, event in reading.scalings if isinstance(event, Scaled)}
-    scaled = [run for run in reading.runs if not products.isdisjoint(run.traversal.executed)]
+    scaled = [run for run in reading.runs if not products.isdisjoint(run.executed)]
     return any(
-        not run.traversal.executed.keys().isdisjoint(reading.looked_at)
+        not run.executed.keys().isdisjoint(reading.looked_at)
         or any(root.node not in products for root in run.backward.roots)
         for run in scaled
     )
@@ -240,7 +244,7 @@ def _may_be_rescaled(reading: Reading) -> bool:
 
 def _in_a_mode(one: _ScaledStep) -> bool:
     """Return whether an undecided condition decides whether the gradients are scaled, and not about the step."""
-    nodes = one.run.traversal.executed
+    nodes = one.run.executed
     scaled = [event.at for _, event in one.reading.scalings if isinstance(event, Scaled) and event.node in nodes]
     return any(
         any(_decides(decision, at) for at in (one.run.at, *scaled)) and not _decides(decision, one.step.at)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, parameters_text, possible, when
-from tapecheck.tape import Decision, Fact, Site, Span, Step
+from tapecheck.tape import Fact, Site, Span, Step
 
 
 class StaleGradient(Rule):
@@ -27,20 +28,10 @@ class StaleGradient(Rule):
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        stories: dict[Span, _Story] = {}
-        fresh: set[Span] = set()
-        for reading in readings:
-            for place, found in _stale(reading).items():
-                if found.story is not None:
-                    stories.setdefault(place, found.story)
-                elif found.renewed:
-                    fresh.add(place)
         # Where some way clears in time, it hangs on a condition that nobody has decided.
-        return [
-            self._finding(story)
-            for place, story in stories.items()
-            if place not in fresh and not _may_go_otherwise(story)
-        ]
+        stories = undisputed(found for reading in readings for found in _stale(reading).items()).values()
+        # Another way may clear between the two steps.
+        return [self._finding(one) for one in stories if not one.reading.untried_between(*one.between)]
 
     def _finding(self, story: _Story) -> Finding:
         reading, run = story.reading, story.run
@@ -49,7 +40,7 @@ class StaleGradient(Rule):
         message = headline(
             [f"{form} adds to gradients that a step has already used", f"{form} adds to gradients already used"], *names
         )
-        used, again = story.used, story.again
+        (_, used), (_, again) = story.used, story.again
         labels = [Label(used.at.span, f"this step has used them{when(used.at, run.at)}", "step")]
         if again.at.span != used.at.span:
             labels.append(Label(again.at.span, "this step uses them once more", "step"))
@@ -61,38 +52,44 @@ class StaleGradient(Rule):
         leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
         shown = parameters_text(leaves)
         what = f"the gradients of {shown}" if shown else "the gradients"
-        note = f"{what} are the sum of this backward's and of what the step before it used"
-        cleared = story.cleared
-        if cleared is None:
-            note += "; nothing clears them"
-        else:
-            note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
-        # Of two optimizers over the same parameters the one whose step comes next is at hand where the backward is.
-        call = _clearing_call(again if again.optimizer != used.optimizer else used)
+        note = f"{what} are the sum of this backward's and of what the step before it used; "
+        cleared = story.cleared.span if story.cleared is not None else None
+        in_vain = f"they are cleared on {line(cleared, home)}, but not between the two" if cleared is not None else ""
         certain = reading.by_default(run.at)
         summed = _summed(story)
-        when_clear = {
-            "yes": "right after the step, not in between",
-            "may": "right after the step where several batches come together in it, else before this backward",
-            "no": "before this backward",
-        }[summed]
         unlisted = bool(given) or not gradients.by_hand.keys().isdisjoint(story.leaves)
         clearing = _clearing(reading, story) if unlisted else ()
-        advice = f"clear the gradients for each step: {call} {when_clear}"
-        if unlisted:
-            own = f"{join(f'`{one}`' for one in clearing[:2])} " if 0 < len(clearing) <= 2 else ""
-            advice = f"clear them where they are added up: {own}{when_clear}"
-        if given:
-            advice += f"; {call} clears those of its parameters only"
+        advice = _advice(story, summed, clearing if unlisted else None, given=bool(given))
         return Finding(
             self.code, self.name, self.severity, home, message if certain else possible(message), advice,
             tuple(labels), certain,
             facts=StaleGradientFacts(
-                parameters=tuple(leaves), cleared=cleared.span if cleared is not None else None, summed=summed,
-                unlisted=unlisted, clearing=clearing,
+                parameters=tuple(leaves), cleared=cleared, summed=summed, unlisted=unlisted, clearing=clearing
             ),
-            notes=(note,),
+            notes=(note + (in_vain or "nothing clears them"),),
         )  # fmt: skip
+
+
+_WHEN: dict[Fact, str] = {
+    "yes": "right after the step, not in between",
+    "may": "right after the step where several batches come together in it, else before this backward",
+    "no": "before this backward",
+}
+"""When to clear, by whether the gradients of several backward calls come together in a step."""
+
+
+def _advice(story: _Story, summed: Fact, clearing: Sequence[str] | None, *, given: bool) -> str:
+    """Return what to do: `clearing` are the statements that clear gradients which no optimizer has, `given` says that
+    one steps others in their place.
+    """
+    (_, used), (_, again) = story.used, story.again
+    # Of two optimizers over the same parameters the one whose step comes next is at hand where the backward is.
+    call = _clearing_call(again if again.optimizer != used.optimizer else used)
+    if clearing is None:
+        return f"clear the gradients for each step: {call} {_WHEN[summed]}"
+    own = f"{join(f'`{one}`' for one in clearing)} " if 0 < len(clearing) <= 2 else ""
+    besides = f"; {call} clears those of its parameters only" if given else ""
+    return f"clear them where they are added up: {own}{_WHEN[summed]}{besides}"
 
 
 def _clearing(reading: Reading, story: _Story) -> tuple[str, ...]:
@@ -128,33 +125,18 @@ def _moments(gradients: Gradients, leaf: int) -> Sequence[Moment]:
     return sorted([*moments, *by_hand], key=lambda one: one.position) if by_hand else moments
 
 
-def _may_go_otherwise(story: _Story) -> bool:
-    """Return whether the work limit has left a condition untried between the two steps: another way may clear there."""
-    first, last = story.between
-    untried = story.reading.tape.untried
-    return bool(untried) and any(
-        first < position < last and (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
-        for position, decision in story.reading.decisions
-    )
-
-
 def _summed(story: _Story) -> Fact:
     """Return whether the gradients of several runs of a backward come together in a step; they may where that stands
     under a condition which the backward does not hang on.
     """
-    step, place = story.again.at.span, story.run.at.span
+    step, place = story.again[1].at.span, story.run.at.span
     moments = _moments(gradients_of(story.reading), min(story.leaves))
     uses = [moment for moment in moments if moment.kind == "stepped" or moment.at.span == place]
     if any(one.kind == other.kind == "added" for one, other in zip(uses, uses[1:], strict=False)):
         return "yes"
     decisions = (decision for _, decision in story.reading.decisions)
-    apart = any(_decides_about(one, step) and not _decides_about(one, place) for one in decisions)
+    apart = any(one.governs(step) and not one.governs(place) for one in decisions)
     return "may" if apart else "no"
-
-
-def _decides_about(decision: Decision, span: Span) -> bool:
-    """Return whether a condition is that of a statement which a place lies in."""
-    return decision.at.span.file == span.file and decision.at.span.line <= span.line <= decision.end_line
 
 
 def _clearing_call(step: Step) -> str:
@@ -167,58 +149,53 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps.
+    `cleared` is where the program clears one of the leaves at another time.
     """
 
     reading: Reading
     run: Run
-    used: Step
-    again: Step
-    leaves: set[int]
-    between: tuple[int, int]
-    cleared: Site | None = None
-
-
-@dataclass(slots=True)
-class _Found:
-    """What one tape shows of a backward call: that it is stale, or that it ran on cleared gradients after a step."""
-
-    story: _Story | None = None
-    renewed: bool = False
+    used: _Stepped
+    again: _Stepped
+    cleared: Site | None
     leaves: set[int] = field(default_factory=set)
 
+    @property
+    def between(self) -> tuple[int, int]:
+        return self.used[0], self.again[0]
 
-def _stale(reading: Reading) -> dict[Span, _Found]:
-    found: dict[Span, _Found] = {}
+
+def _stale(reading: Reading) -> dict[Span, _Story | None]:
+    """Return the backward calls of a tape that come after a step: those that are stale, and with None those that ran on
+    cleared gradients.
+    """
+    found: dict[Span, _Story | None] = {}
     if not (reading.steps or reading.changes) or len(reading.runs) < 2:
         return found
     gradients = gradients_of(reading)
     for leaf in (*gradients.steppable, *sorted({*gradients.handed, *gradients.by_hand})):
-        moments = _moments(gradients, leaf)
-        since = gradients.unseen_since(leaf)
-        for moment in moments:
-            if moment.run is not None and moment.position > since:
-                found.setdefault(moment.at.span, _Found()).renewed = True
+        moments, since = _moments(gradients, leaf), gradients.unseen_since(leaf)
+        for place in (one.at.span for one in moments if one.run is not None and one.position > since):
+            found.setdefault(place, None)
         seen = [moment for moment in moments if moment.position < since]
-        for place, run, used, again in _uses(reading, seen, whole=len(seen) == len(moments)):
-            one = found.setdefault(place, _Found())
-            if used is None or again is None or used.step is None or again.step is None:
-                one.renewed = one.renewed or used is None
-                continue
-            if one.story is None:
+        for place, use in _uses(reading, seen, whole=len(seen) == len(moments)):
+            story = found.setdefault(place, None)
+            if use is not None:
                 cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
-                between = used.position, again.position
-                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared)
-            one.story.leaves.add(leaf)
-    for one in found.values():
-        if one.story is not None:
-            one.renewed = False
+                story = story or _Story(reading, *use, cleared)
+                story.leaves.add(leaf)
+                found[place] = story
     return found
 
 
-def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterator[_Use]:
-    """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
-    or with None for the first where those were cleared; `whole` says that the moments are all that there are.
+_Stepped = tuple[int, Step]
+"""A step, with its position."""
+_Use = tuple[Run, _Stepped, _Stepped]
+"""A backward after a step, with the step whose gradients it adds to and the one that uses the sum."""
+
+
+def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterator[tuple[Span, _Use | None]]:
+    """Yield the backward calls after a step, with None where the gradients were cleared; `whole` says that the moments
+    are all that there are.
     """
     gradient = _Gradient()
     for moment in moments:
@@ -227,35 +204,32 @@ def _uses(reading: Reading, moments: Sequence[Moment], *, whole: bool) -> Iterat
             continue
         if moment.kind in ("cleared", "set"):
             gradient.clear(sure=moment.kind == "set")
-        elif moment.kind == "added" and moment.run is not None:
+        elif moment.run is not None:
             yield from gradient.add(moment, moment.run)
-        elif moment.kind == "stepped" and moment.step is not None:
-            yield from gradient.step(moment)
+        elif moment.step is not None:
+            yield from gradient.step((moment.position, moment.step))
     if whole and gradient.pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
         run, before = gradient.pending
-        if _comes_again(reading, run.at, before.at):
-            yield run.at.span, run, before, before
-
-
-_Use = tuple[Span, Run, Moment | None, Moment | None]
+        if _comes_again(reading, run.at, before[1].at):
+            yield run.at.span, (run, before, before)
 
 
 @dataclass(slots=True)
 class _Gradient:
     """The gradient of a leaf as time goes by: the step that has `used` what is in it, and what was added since."""
 
-    used: Moment | None = None
+    used: _Stepped | None = None
     stepped: bool = False
     sure: bool = False
     """Whether there surely is something that no step has used."""
-    pending: tuple[Run, Moment] | None = None
+    pending: tuple[Run, _Stepped] | None = None
     """The first backward that added to what a step has used, with that step."""
 
     def clear(self, *, sure: bool) -> None:
         # A step that finds nothing uses nothing.
         self.used, self.pending, self.sure = None, None, self.sure and sure
 
-    def add(self, moment: Moment, run: Run) -> Iterator[_Use]:
+    def add(self, moment: Moment, run: Run) -> Iterator[tuple[Span, None]]:
         if moment.fact != "yes":
             self.clear(sure=False)
         elif self.used is not None:
@@ -263,14 +237,14 @@ class _Gradient:
         else:
             self.sure = True
             if self.stepped:
-                yield moment.at.span, run, None, None
+                yield moment.at.span, None
 
-    def step(self, moment: Moment) -> Iterator[_Use]:
+    def step(self, step: _Stepped) -> Iterator[tuple[Span, _Use]]:
         if self.pending is not None:
             run, before = self.pending
-            yield run.at.span, run, before, moment
+            yield run.at.span, (run, before, step)
         # A step without a backward since the one before it uses the same gradient once more.
-        self.used = moment if self.sure or self.pending is not None or self.used is not None else None
+        self.used = step if self.sure or self.pending is not None or self.used is not None else None
         self.stepped, self.pending, self.sure = self.stepped or self.used is not None, None, False
 
 

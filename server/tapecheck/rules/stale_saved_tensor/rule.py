@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.origin import Origin, trace
 from tapecheck.rules.path import always, path_labels
+from tapecheck.rules.raising import failing
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_saved_tensor.facts import StaleSavedTensorFacts
-from tapecheck.rules.words import SWALLOWED, backward_form, called_from, headline, line, quoted, when
-from tapecheck.tape import InPlace, Problem
+from tapecheck.rules.words import backward_form, called_from, headline, line, quoted, swallowed, when
+from tapecheck.tape import InPlace, Stale
 from tapecheck.tape.changes import BROADCAST
 
 ONLY_IN_PLACE = frozenset({
@@ -32,16 +33,9 @@ class StaleSavedTensor(Rule):
     summary = "A backward needs a tensor that was changed in place after the forward pass saved it"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        findings = []
-        for reading in readings:
-            for run in reading.runs:
-                problem = run.traversal.problem
-                if problem is not None and problem.kind == "stale" and problem.certain == "yes":
-                    findings.append(self._finding(readings, reading, run, problem))
-        return findings
+        return [self._finding(readings, *found) for found in failing(readings, Stale)]
 
-    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
-        assert problem.node is not None and problem.saved is not None and problem.changed_by is not None
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Stale) -> Finding:
         home, node, change = run.at.span, problem.node, problem.changed_by
         origin = trace(reading, run, node, None, change)
         certain = always(readings, reading, run)
@@ -50,32 +44,18 @@ class StaleSavedTensor(Rule):
         by = "" if change.kind == "statement" else f" by {culprit}"
         labels = [
             Label(node.at.span, f"{quoted(saved, 'it')} was saved here", "built"),
-            Label(
-                change.at.span,
-                f"modified in place here{by}{when(change.at, run.at)}",
-                "changed",
-            ),
+            Label(change.at.span, f"modified in place here{by}{when(change.at, run.at)}", "changed"),
         ]
-        if origin.kind == "carried" and origin.at is not None:
-            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
+        labels += origin.labels if origin.kind == "carried" else ()
         labels += called_from(reading, node.at, run.at)
         labels += [
             Label(span, "the change is called from here", "called")
             for span in reading.telling_calls(change.at)[:2]
             if span != home and span not in run.at.stack
         ]
-        if not certain:
-            labels += path_labels(readings, reading, run)
-        retained = next(
-            (
-                other
-                for other in reading.runs
-                if other.position < run.position
-                and node.id in other.traversal.executed
-                and other.backward.retain != "no"
-            ),
-            None,
-        )
+        labels += path_labels(readings, reading, run)
+        earlier = (other for other in reading.runs if other.position < run.position and node.id in other.executed)
+        retained = any(other.backward.retain != "no" for other in earlier)
         return Finding(
             self.code, self.name, self.severity, home, _headline(run, saved, certain),
             _help(reading, run, origin, change, culprit, retained, saved),
@@ -86,7 +66,7 @@ class StaleSavedTensor(Rule):
                 optimizer=_optimizer_name(reading, change),
                 broadcast=change.how == BROADCAST,
             ),
-            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
+            notes=swallowed(reading, run),
         )  # fmt: skip
 
 
@@ -99,13 +79,9 @@ def _headline(run: Run, saved: str, certain: bool) -> str:
     return headline(f"possible in-place modification of {tensor} before {call}", *names)
 
 
-def _saved_name(reading: Reading, problem: Problem) -> str:
-    assert problem.saved is not None and problem.changed_by is not None
-    if problem.saved.of is not None:
-        leaf = reading.ledger.leaves.get(problem.saved.of)
-        if leaf is not None and leaf.name:
-            return leaf.name
-    return problem.changed_by.name or problem.saved.name
+def _saved_name(reading: Reading, problem: Stale) -> str:
+    leaf = reading.ledger.leaves.get(problem.saved.of) if problem.saved.of is not None else None
+    return (leaf.name if leaf is not None else "") or problem.changed_by.name or problem.saved.name
 
 
 def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
@@ -118,8 +94,7 @@ def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
 def _or_sum(reading: Reading, run: Run, change: InPlace) -> str:
     """Return the advice that one step can do for both losses, where the optimizer has parameters of both."""
     optimizer = reading.optimizers.get(change.optimizer) if change.optimizer is not None else None
-    own = reading.ledger.ancestry(run.backward.root_nodes)
-    behind = {leaf for leaf in own if leaf in reading.ledger.leaves}
+    behind = reading.below(run.backward.root_nodes) & reading.ledger.leaves.keys()
     if optimizer is None or not behind or not behind <= set(optimizer.params):
         return ""
     return ", add the losses for one backward and one step"
@@ -149,41 +124,33 @@ def _help(
     origin: Origin,
     change: InPlace,
     culprit: str,
-    retained: Run | None,
+    retained: bool,
     saved: str,
 ) -> str:
-    home = run.at.span
+    home, name = run.at.span, quoted(change.name or saved, "it")
     if change.how == BROADCAST:
         return (
             "wrap with `broadcast_buffers=False`, or run one forward over all that one backward needs; newer versions "
             "of torch no longer write the buffers in place"
         )
     if origin.kind == "carried":
-        advice = f"{origin.between(home)}: `.detach()` what is kept for the next one"
-        if origin.name:
-            advice = f"{origin.between(home)}, {origin.cutting}"
-        if retained is not None:
-            return f"{advice}; `retain_graph=True` keeps the graph but not the values: remove it then"
-        return advice
+        cutting = f", {origin.cutting}" if origin.name else ": `.detach()` what is kept for the next one"
+        then = "; `retain_graph=True` keeps the graph but not the values: remove it then" if retained else ""
+        return f"{origin.between(home)}{cutting}{then}"
     if change.optimizer is not None:
-        advice = (
+        return (
             f"run every backward before the step: move {culprit} ({line(change.at.span, home)}) below this "
             f"line{_or_sum(reading, run, change)}, or do the forward pass again after it"
+            + ("; `retain_graph=True` keeps the graph but not the values" if retained else "")
         )
-        if retained is not None:
-            return f"{advice}; `retain_graph=True` keeps the graph but not the values"
-        return advice
     if "[" in change.name or change.kind == "part":
         return (
-            "do not write into a tensor that the graph still needs: collect the parts in a list and "
-            "`torch.stack` them, "
-            f"or write into a `.clone()` of {quoted(change.name or saved, 'it')}"
+            "do not write into a tensor that the graph still needs: collect the parts in a list and `torch.stack` "
+            f"them, or write into a `.clone()` of {name}"
         )
     if change.how in ONLY_IN_PLACE:
-        name = quoted(change.name or saved, "it")
         return f"make the change after the backward, or `.clone()` {name} first and change the copy"
     return (
-        f"use the form that makes a new tensor instead of changing {quoted(change.name or saved, 'it')} in "
-        "place "
+        f"use the form that makes a new tensor instead of changing {name} in place "
         "(`x = x + 1` for `x += 1`, `torch.relu(x)` for `x.relu_()`), or make the change after the backward"
     )

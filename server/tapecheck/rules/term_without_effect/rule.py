@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, looked_at
-from tapecheck.rules.reading import MERGES, Reading, Run, covered, iteration_in, plain, remembered, with_sources
+from tapecheck.rules.path import undisputed
+from tapecheck.rules.reading import (
+    MERGES,
+    Reading,
+    Run,
+    behind,
+    covered,
+    iteration_in,
+    plain,
+    remembered,
+    search,
+    with_sources,
+)
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.facts import TermWithoutEffectFacts
 from tapecheck.rules.untrained_parameter.rule import forgotten
@@ -34,31 +46,16 @@ class TermWithoutEffect(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         if not any(reading.steps and reading.runs for reading in readings):
             return []
-        dead: dict[_Key, tuple[Reading, Term]] = {}
-        alive: set[_Key] = set()
-        for reading in readings:
-            for run in reading.runs:
-                for term in terms_of(reading, run):
-                    key = run.at.span, term.merge.at.span, term.place
-                    if term.reaches == "yes":
-                        alive.add(key)
-                    elif term.reaches == "no" and reading.complete and not _told_as_cut(reading, term):
-                        dead.setdefault(key, (reading, term))
-        left = {key: found for key, found in dead.items() if key not in alive}
+        left = undisputed(itertools.chain.from_iterable(map(_shown, readings))).values()
         told = forgotten(readings) if left else set()
-        found = [
-            self._finding(reading, term)
-            for reading, term in left.values()
-            if not _told_as_left_out(reading, term, told)
-        ]
-        return found + [self._too_late(late) for late in _too_late(readings)]
+        found = [self._finding(*shown) for shown in left if not _told_as_left_out(*shown, told)]
+        late = undisputed(itertools.chain.from_iterable(map(_merged, readings)))
+        return found + [self._too_late(one) for one in late.values()]
 
     def _too_late(self, late: _Late) -> Finding:
         """Return the finding about a term that is added to a loss whose backward has run."""
         home, run = late.merge.at, late.run
-        root = run.backward.roots[0].name
-        names = [name for name in (late.name, root) if name]
-        what, whole = "`{}`" if late.name else "a term", "`{}`" if root else "the loss"
+        what, whole, names = _named_in(late.name, run)
         labels = [Label(run.at.span, "this backward has run without the term", "path")]
         return Finding(
             self.code, self.name, "info", home.span,
@@ -71,25 +68,19 @@ class TermWithoutEffect(Rule):
 
     def _finding(self, reading: Reading, term: Term) -> Finding:
         home, run = term.merge.at, term.run
-        root = run.backward.roots[0].name
         cut = term.cuts[0] if term.cuts else None
         left_out = _left_out(reading, term.node) if cut is None else []
         said = cut is not None and not (term.node is None and cut.how in _SAID)
         severity: Severity = "warning" if said or left_out else "info"
         # A value that was given a new value of the same name has no name of its own any more.
-        called = term.name if term.name != root else ""
-        names = [name for name in (called, root) if name]
-        what = "`{}`" if called else "a term"
-        forms = [f"{what} in {'`{}`' if root else 'the loss'} has no effect on what its step trains",
-                 f"{what} in {'`{}`' if root else 'the loss'} trains nothing"]  # fmt: skip
+        what, whole, names = _named_in(term.name if term.name != run.backward.roots[0].name else "", run)
+        forms = [f"{what} in {whole} has no effect on what its step trains", f"{what} in {whole} trains nothing"]
         labels = [Label(run.at.span, "this backward adds nothing for the term to what is stepped", "path")]
         labels += [Label(each.at.span, cut_words(each, home.span), "cut") for each in term.cuts]
         labels += called_from(reading, home, home)
-        advice = cut_advice(cut) if cut is not None else ""
+        advice = (cut_advice(cut) if cut is not None else "") or _ADVICE
         if left_out:
             advice = "give them to the optimizer, or take the term out of the loss if they are not to be trained"
-        elif not advice:
-            advice = "compute the term of what is to be trained, or take it out of the loss"
         return Finding(
             self.code, self.name, severity, home.span, headline(forms, *names), advice, tuple(labels),
             facts=TermWithoutEffectFacts(constant=term.node is None),
@@ -97,13 +88,31 @@ class TermWithoutEffect(Rule):
         )  # fmt: skip
 
 
+_ADVICE = "compute the term of what is to be trained, or take it out of the loss"
+
+
+def _named_in(name: str, run: Run) -> tuple[str, str, list[str]]:
+    """Return how a headline names a term, and the loss that it is a part of, with the names to fill that with."""
+    root = run.backward.roots[0].name
+    return "`{}`" if name else "a term", "`{}`" if root else "the loss", [one for one in (name, root) if one]
+
+
+def _shown(reading: Reading) -> Iterator[tuple[_Key, tuple[Reading, Term] | None]]:
+    """Yield the terms of a tape that have no effect, and with None those that have one, by their places."""
+    for term in (term for run in reading.runs for term in terms_of(reading, run)):
+        key = term.run.at.span, term.merge.at.span, term.place
+        if term.reaches == "yes":
+            yield key, None
+        elif term.reaches == "no" and reading.complete and not _told_as_cut(reading, term):
+            yield key, (reading, term)
+
+
 def _trains_nothing(reading: Reading, node: int) -> tuple[str, ...]:
     """Return why the gradients that a term gives to parameters train none of them."""
-    reached, owned = _parameters(reading, node), gradients_of(reading).steppable
     notes = []
-    if any(leaf.id in owned for leaf in reached):
-        notes.append("the gradients it gives to other parameters are cleared before their own step")
     left_out = _left_out(reading, node)
+    if len(left_out) < len(_parameters(reading, node)):
+        notes.append("the gradients it gives to other parameters are cleared before their own step")
     if left_out:
         row = parameters_text(leaf.name for leaf in left_out)
         notes.append(f"it gives gradients to parameters that are in no optimizer{f': {row}' if row else ''}")
@@ -119,8 +128,8 @@ def _left_out(reading: Reading, node: int | None) -> list[Leaf]:
 def _parameters(reading: Reading, node: int | None) -> list[Leaf]:
     """Return the parameters that a term gives gradients to, in the order in which they were made."""
     leaves = reading.ledger.leaves
-    reached = sorted(reading.ledger.ancestry([node]) if node is not None else ())
-    return [leaves[leaf] for leaf in reached if leaf in leaves and leaves[leaf].parameter]
+    reached = reading.below([node]) & leaves.keys() if node is not None else ()
+    return [leaves[leaf] for leaf in sorted(reached) if leaves[leaf].parameter]
 
 
 _Place = tuple[Span, ...]
@@ -157,40 +166,28 @@ class _Late:
     name: str
 
 
-def _too_late(readings: Sequence[Reading]) -> list[_Late]:
-    """Return the terms that no backward of any way walks, since what they are added to has been walked before."""
-    found: dict[Span, _Late] = {}
-    in_time: set[Span] = set()
-    for reading in readings:
-        for merge, late in _merged(reading):
-            if late is None:
-                in_time.add(merge)
-            else:
-                found.setdefault(merge, late)
-    return [late for place, late in found.items() if place not in in_time]
-
-
 @remembered
 def _merged(reading: Reading) -> list[tuple[Span, _Late | None]]:
     """Return for the places where terms are added to the root of a backward whether that comes too late for a term."""
-    single = [run for run in reading.runs if len(run.backward.roots) == 1 and not run.failed]
-    walked = {run.backward.roots[0].node: run for run in single}
+    walked = _from_one_root(reading)
     if not reading.steps or not reading.complete or not walked:
         return []
     nodes = reading.ledger.nodes
     built = [nodes[number] for number in reading.nodes_between(reading.runs[0].position, len(reading.tape.events))]
-    found = [(node.at.span, late) for node in built if (late := _too_late_for(reading, node, walked)) is not None]
-    places = {span for span, _ in found}
-    # Added in another order it is walked: in another iteration, on another side of a condition.
-    used = reading.used
-    return [
-        *found,
-        *(
-            (node.at.span, None)
-            for node in built
-            if node.at.span in places and (node.id in used or not any(one in walked for one in node.inputs))
-        ),
+    late = [one for node in built if (one := _too_late_for(reading, node, walked)) is not None]
+    places = {one.merge.at.span for one in late}
+    return [(one.merge.at.span, one) for one in late] + [
+        (node.at.span, None)
+        for node in built
+        # Added in another order it is walked: in another iteration, on another side of a condition.
+        if node.at.span in places and (node.id in reading.used or walked.keys().isdisjoint(node.inputs))
     ]
+
+
+def _from_one_root(reading: Reading) -> dict[int | None, Run]:
+    """Return the backwards that start from one value, by that."""
+    single = (run for run in reading.runs if len(run.backward.roots) == 1 and not run.failed)
+    return {run.backward.roots[0].node: run for run in single}
 
 
 def _too_late_for(reading: Reading, node: Node, walked: Mapping[int | None, Run]) -> _Late | None:
@@ -202,52 +199,47 @@ def _too_late_for(reading: Reading, node: Node, walked: Mapping[int | None, Run]
     terms = [one for one in node.inputs if one != root]
     if not run.backward.accumulates or not _is_lost(reading, node, terms):
         return None
-    return _Late(reading, run, node, _named(reading, terms[0]))
+    return _Late(reading, run, node, _called(reading, terms[0], _FACTORS)[0])
 
 
 def _is_lost(reading: Reading, merge: Node, terms: Sequence[int]) -> bool:
     """Return whether nothing walks a sum or its terms, which lead to what an optimizer has, and nothing keeps it."""
-    if merge.id in reading.used or not merge.at.iteration or any(_has_walked(reading, term) for term in terms):
+    if merge.id in reading.used or any(_has_walked(reading, term) for term in terms) or _is_kept(reading, merge):
         return False
+    steppable = gradients_of(reading).steppable.keys()
+    return all(not steppable.isdisjoint(reading.below([term])) for term in terms)
+
+
+def _is_kept(reading: Reading, merge: Node) -> bool:
+    """Return whether a sum may be read behind the iteration that it belongs to, if to any."""
+    loop = reading.loops.get(merge.at.iteration[-1][0]) if merge.at.iteration else None
     # What the last iteration leaves may be read behind the loop.
+    if loop is None or (index := iteration_in(merge.at, loop)) >= loop.iterations:
+        return True
     if any("." in bind.name for _, bind in reading.binds.get(merge.id, ())):
-        return False
-    loop = reading.loops.get(merge.at.iteration[-1][0])
-    if loop is None or iteration_in(merge.at, loop) >= loop.iterations:
-        return False
-    if any(
-        merge.id in kept
-        for held in reading.held
-        for index, kept in held.nodes.items()
-        if held.loop.id != loop.id or index > iteration_in(merge.at, loop)
-    ):
-        return False
-    steppable = gradients_of(reading).steppable
-    return all(any(leaf in steppable for leaf in reading.ledger.ancestry([term])) for term in terms)
+        return True
+    held = ((one.loop.id != loop.id or at > index, kept) for one in reading.held for at, kept in one.nodes.items())
+    return any(later and merge.id in kept for later, kept in held)
 
 
 def _has_walked(reading: Reading, term: int) -> bool:
     """Return whether something walks a term, or a term of the sum that it is itself."""
-    waiting, seen = [term], set()
-    while waiting:
-        number = waiting.pop()
-        if number in reading.used:
-            return True
+    nodes = reading.ledger.nodes
+
+    def terms(number: int) -> Sequence[int]:
+        return nodes[number].inputs if number in nodes and plain(nodes[number].op) in MERGES | _FACTORS else ()
+
+    return any(number in reading.used for number in search([term], terms))
+
+
+def _called(reading: Reading, number: int, around: Set[str], before: int | None = None) -> tuple[str, Site | None]:
+    """Return the name of a term and where it was computed, without the operations around it that are none."""
+    while (known := reading.name(number, before)) is None:
         node = reading.ledger.nodes.get(number)
-        if node is not None and number not in seen and plain(node.op) in MERGES | _FACTORS:
-            waiting += node.inputs
-        seen.add(number)
-    return False
-
-
-def _named(reading: Reading, term: int) -> str:
-    """Return the name of a term without the factors around it."""
-    node = reading.ledger.nodes.get(term)
-    while reading.name(term) is None and node is not None and plain(node.op) in _FACTORS and len(set(node.inputs)) == 1:
-        term = node.inputs[0]
-        node = reading.ledger.nodes.get(term)
-    known = reading.name(term)
-    return known[0] if known is not None else ""
+        if node is None or plain(node.op) not in around or len(set(node.inputs)) != 1:
+            return "", reading.site(number)
+        number = node.inputs[0]
+    return known
 
 
 @remembered
@@ -259,11 +251,11 @@ def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
     if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None:
         return ()
     root = backward.roots[0]
-    if root.node is None or root.graph != "yes" or run.traversal.problem is not None:
+    if root.node is None or root.graph != "yes" or run.problem is not None:
         return ()
     gradients = gradients_of(reading)
     ledger = reading.ledger
-    trained = {leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
+    trained = {leaf for leaf in run.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
     terms = _Sum(reading, run, gradients, trained).terms(root.node) if trained else ()
     # Gradients that have a graph are differentiated again, maybe: that leads nowhere from a constant.
     return terms if backward.create == "no" else [term for term in terms if term.node is None]
@@ -272,13 +264,13 @@ def terms_of(reading: Reading, run: Run) -> Sequence[Term]:
 def _of_another_iteration(cut: Cut, merge: Node) -> bool:
     """Return whether a value was cut in another iteration of a loop than that in which it is added."""
     pairs = zip(cut.at.iteration, merge.at.iteration, strict=False)
-    return any(one[0] == other[0] and one[1] != other[1] for one, other in pairs)
+    return any(one[0] == other[0] and one != other for one, other in pairs)
 
 
 def _told_as_cut(reading: Reading, term: Term) -> bool:
     """Return whether what keeps a term from the parameters keeps all of a loss from some of them: TAPE402 says that."""
     behind = set().union(*(covered(reading, cut) for cut in term.cuts)) & gradients_of(reading).steppable.keys()
-    return any(all(leaf not in run.traversal.executed for run in reading.runs) for leaf in behind)
+    return any(all(leaf not in run.executed for run in reading.runs) for leaf in behind)
 
 
 def _told_as_left_out(reading: Reading, term: Term, told: set[Identity]) -> bool:
@@ -286,19 +278,13 @@ def _told_as_left_out(reading: Reading, term: Term, told: set[Identity]) -> bool
     if term.node is None or term.cuts or not told:
         return False
     leaves = reading.ledger.leaves
-    return any(
-        leaf in leaves and identity(reading, leaves[leaf]) in told for leaf in reading.ledger.ancestry([term.node])
-    )
+    return any(identity(reading, leaves[leaf]) in told for leaf in reading.below([term.node]) & leaves.keys())
 
 
 def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
     """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
-    for moment in gradients.after(leaf, run.position):
-        if moment.kind not in ("added", "read"):
-            if moment.shapes:
-                continue
-            return moment.kind == "stepped"
-    return False
+    acts = (one.kind for one in gradients.after(leaf, run.position) if one.kind not in ("added", "read"))
+    return next((kind == "stepped" for kind in acts), False)
 
 
 def _next(gradients: Gradients, leaf: int, run: Run) -> str:
@@ -322,11 +308,13 @@ class _Sum:
         self.run = run
         self.gradients = gradients
         self.trained = trained
+        self._wanted = trained | gradients.steppable.keys()
+        """What this step, or another one, trains."""
         self._differentiated = {
             number
             for one in reading.runs
             if one.backward.call == "grad" and one.backward.create != "no" and one.position < run.position
-            for number in one.traversal.executed
+            for number in one.executed
         }
         """What is differentiated into a graph: it has an effect by its gradients, too, as in a penalty."""
         self._found: list[Term] = []
@@ -356,12 +344,12 @@ class _Sum:
         return "yes" if "yes" in facts else "may" if "may" in facts else "no"
 
     def _term(self, merge: Node, operand: int, reaches: Fact) -> Term:
-        cuts = () if reaches != "no" else self._cutting(self.reading.ledger.ancestry([operand]))
+        cuts = () if reaches != "no" else self._cutting(self.reading.below([operand]))
         # What the optimizer of this step has not is why, unless something of what it has was cut off.
         if cuts and _left_out(self.reading, operand):
             cuts = cuts if any(covered(self.reading, cut) & self.trained for cut in cuts) else ()
-        name, site = self._called(operand)
-        return Term(self.run, merge, operand, name, _place(site, merge.at), cuts, reaches)
+        name, site = _called(self.reading, operand, _FACTORS | MERGES, self.run.position)
+        return Term(self.run, merge, operand, name, _place(site or self.run.at, merge.at), cuts, reaches)
 
     def _constant(self, merge: Node) -> None:
         """Note a term without graph that could have had one."""
@@ -370,50 +358,36 @@ class _Sum:
             return
         # What else went into it, a frozen teacher's values, has nothing to train.
         found = [cut for cut in found if cut.how not in ("frozen", "leaf")]
-        # Detached where it is added, it is meant as a constant.
-        if any(cut.how in _SAID and cut.at.line == merge.at.line and cut.at.file == merge.at.file for cut in found):
-            return
-        # What an earlier iteration left behind is detached because its graph is gone.
-        if any(_of_another_iteration(cut, merge) for cut in found):
-            return
-        # Detached as the target of another term, it is a constant of that as well: the entropy in a divergence.
-        if found and all(cut.how in _SAID for cut in found) and self._enters_beside(merge, found):
-            return
-        wanted = self.trained | self.gradients.steppable.keys()
-        cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
-        if cuts:
+        cuts = tuple(cut for cut in found if covered(self.reading, cut) & self._wanted)
+        if cuts and not self._is_meant(merge, found):
             name = self.reading.constant(merge.cuts, self.run.position)
             self._found.append(Term(self.run, merge, None, name, _place(cuts[0].at, merge.at), cuts[:1], "no"))
 
+    def _is_meant(self, merge: Node, cuts: Sequence[Cut]) -> bool:
+        """Return whether what some cuts give is added as a constant on purpose."""
+        # Detached where it is added, it is meant as one.
+        here = (cut for cut in cuts if (cut.at.file, cut.at.line) == (merge.at.file, merge.at.line))
+        if any(cut.how in _SAID for cut in here):
+            return True
+        # What an earlier iteration left behind is detached because its graph is gone.
+        if any(_of_another_iteration(cut, merge) for cut in cuts):
+            return True
+        # Detached as the target of another term, it is a constant of that as well: the entropy in a divergence.
+        return all(cut.how in _SAID for cut in cuts) and self._enters_beside(merge, cuts)
+
     def _enters_beside(self, merge: Node, found: Sequence[Cut]) -> bool:
         """Return whether what was cut went as a constant into what else is added here."""
-        nodes = self.reading.ledger.nodes
-        beside = {cut for one in self.reading.ledger.ancestry(merge.inputs) if one in nodes for cut in nodes[one].cuts}
+        beside = self.reading.cuts_into(self.reading.below(merge.inputs))
         sources = with_sources(self.reading, sorted(beside))
         return all(cut.id in sources for cut in found)
 
-    def _cutting(self, reached: Iterable[int]) -> tuple[Cut, ...]:
+    def _cutting(self, reached: Set[int]) -> tuple[Cut, ...]:
         """Return the cuts within a term that keep it from what the step, or another one, trains."""
-        nodes, leaves = self.reading.ledger.nodes, self.reading.ledger.leaves
-        wanted = self.trained | self.gradients.steppable.keys()
-        reached = list(reached)
-        numbers = {cut for node in reached if node in nodes for cut in nodes[node].cuts}
-        numbers |= {cut for leaf in reached if leaf in leaves for cut in leaves[leaf].cuts}
-        cuts = with_sources(self.reading, sorted(numbers)).values()
-        found = [cut for cut in cuts if cut.how != "grad" and covered(self.reading, cut) & wanted]
+        leaves = self.reading.ledger.leaves
+        numbers = {cut for leaf in reached & leaves.keys() for cut in leaves[leaf].cuts}
+        cuts = with_sources(self.reading, sorted(numbers | self.reading.cuts_into(reached))).values()
+        found = [cut for cut in cuts if cut.how != "grad" and covered(self.reading, cut) & self._wanted]
         return tuple({cut.at.span: cut for cut in found}.values())
-
-    def _called(self, number: int) -> tuple[str, Site]:
-        """Return the name of a term and where it was computed, without the factors around it."""
-        while True:
-            known = self.reading.name(number, self.run.position)
-            node = self.reading.ledger.nodes.get(number)
-            if known is not None:
-                return known
-            if node is None or plain(node.op) not in _FACTORS | MERGES or len(set(node.inputs)) != 1:
-                site = self.reading.site(number)
-                return "", site if site is not None else self.run.at
-            number = node.inputs[0]
 
     def _used(self, number: int) -> Fact:
         """Return whether something uses a gradient that goes to what is below a node; yes where that is not known."""
@@ -440,12 +414,9 @@ class _Sum:
         """
         if leaf.parameter or not leaf.at.iteration or not leaf.cuts or self.gradients.unseen(leaf.id):
             return False
-        if leaf.id in self.gradients.steppable or any(
-            moment.kind in ("read", "set") for moment in self.gradients.moments(leaf.id)
-        ):
+        if leaf.id in self.gradients.steppable or self.gradients.happens(leaf.id, "read", "set"):
             return False
-        wanted = self.trained | self.gradients.steppable.keys()
-        return any(covered(self.reading, cut) & wanted for cut in with_sources(self.reading, leaf.cuts).values())
+        return not self._wanted.isdisjoint(behind(self.reading, leaf.cuts))
 
     def _matters(self, leaf: int) -> Fact:
         """Return whether what this backward adds to a parameter's gradient is used."""

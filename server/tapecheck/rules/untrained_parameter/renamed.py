@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, name_of
-from tapecheck.rules.reading import Reading, covered, remembered, with_sources
+from tapecheck.rules.reading import Reading, behind, grouped, remembered
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import Leaf, Optimizer, Span, Step
@@ -58,9 +58,7 @@ def _look_for_stories(reading: Reading) -> Iterator[_Renamed]:
     if not gradients.listed or gradients.all_escaped:
         return
     leaves = reading.ledger.leaves
-    anew: dict[int, list[Leaf]] = {}
-    for leaf, base in _made_anew(reading, gradients):
-        anew.setdefault(base, []).append(leaf)
+    anew = grouped((base, leaf) for leaf, base in _made_anew(reading, gradients))
     for base, others in anew.items():
         added = [
             (moment, leaf) for leaf in others for moment in gradients.moments(leaf.id)
@@ -92,14 +90,12 @@ def _made_anew(reading: Reading, gradients: Gradients) -> Iterator[tuple[Leaf, i
         leaf: min(reading.optimizers_made[number][0][0] for number in numbers)
         for leaf, numbers in gradients.steppable.items()
     }
-    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
+    made = {leaf.id: position for position, leaf in reading.leaves_made}
     for leaf in leaves.values():
         if not leaf.cuts or leaf.id in gradients.steppable:
             continue
         names = _names(reading, leaf.id)
-        cuts = with_sources(reading, leaf.cuts).values()
-        behind = sorted(set().union(*(covered(reading, cut) for cut in cuts)) & leaves.keys())
-        for base in (first.get(number, number) for number in behind):
+        for base in (first.get(number, number) for number in sorted(behind(reading, leaf.cuts) & leaves.keys())):
             # What was made before the optimizer is a copy that somebody keeps beside what is trained.
             late = leaf.at.iteration or made.get(leaf.id, 0) > listed.get(base, 0)
             if late and base in gradients.steppable and names & _names(reading, base):

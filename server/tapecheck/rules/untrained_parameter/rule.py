@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identity, name_of, set_by_hand
+from tapecheck.rules.gradients import Gradients, Identity, gradients_of, identities, identity, name_of, set_by_hand
 from tapecheck.rules.reading import MERGES, Reading, Run, plain
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
 from tapecheck.rules.untrained_parameter.renamed import given_up, renamed
-from tapecheck.rules.words import called_from, join, listed
-from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span, Step
+from tapecheck.rules.words import called_from, in_full, listed
+from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Span
 
 _ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
 
@@ -56,30 +57,31 @@ class UntrainedParameter(Rule):
         names = [name_of(reading, leaf.id) for leaf in story.leaves]
         named = [name for name in dict.fromkeys(names) if name]
         plural = len(names) != 1
-        known = (leaf.name for leaf in reading.ledger.leaves.values())
-        verb = "are" if plural else "is"
-        forms = [f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"]
-        message = listed(forms, named, known) if named else "a parameter is in no optimizer: it is never trained"
+        forms = [
+            f"{{}} {'are' if plural else 'is'} in no optimizer: never trained",
+            "{} never trained: in no optimizer",
+        ]
+        message = "a parameter is in no optimizer: it is never trained"
+        message = listed(forms, named, reading.leaf_names) if named else message
         labels += _labels(story, home, optimizer)
         labels += called_from(reading, at, at)
-        siblings = [reading.ledger.leaves[leaf].name for leaf in optimizer.params if leaf in reading.ledger.leaves]
+        siblings = [leaf.name for leaf in made_alike]
         owner = _owner(first.name)
         shared = not owner or any(_owner(name) == owner for name in siblings)
         note, advice = _why(event, optimizer, owner, plural, shared)
-        rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
-        more = [f"never trained: {join(rest)}"] if any(f"`{name}`" not in message for name in named) else []
+        kind: Literal["registered", "unregistered", "loose"] = "unregistered" if event.whole else "loose"
         return Finding(
             self.code, self.name, self.severity, home, message, advice, tuple(labels),
             facts=UntrainedParameterFacts(
                 parameters=tuple(names), backward=story.run.at.span,
                 lacking=Lacking(
-                    kind=("registered" if event.registered else "unregistered" if event.whole else "loose"),
+                    kind="registered" if event.registered else kind,
                     whole=event.whole, siblings=tuple(siblings[:64]), optimizer=optimizer.at.span,
-                    calls=tuple(span for leaf in story.leaves[:1] for span in leaf.at.stack),
+                    calls=first.at.stack,
                     made=tuple(leaf.at.span for leaf in story.leaves),
                 ),
             ),
-            notes=(*more, note),
+            notes=(*in_full(message, named, "never trained"), note),
         )  # fmt: skip
 
 
@@ -103,13 +105,13 @@ def _labels(story: _Story, home: Span, optimizer: Optimizer) -> Iterator[Label]:
 
 def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared: bool) -> tuple[str, str]:
     """Return why the optimizer lacks the leaves, and what to do; `shared` says that it has others of their owner."""
-    they, were = ("they are", "they were") if plural else ("it is", "it was")
+    they, were, them = ("they are", "they were", "them") if plural else ("it is", "it was", "it")
     of = f"`{owner}`" if owner else "the module"
-    frozen = f"; if {'they are' if plural else 'it is'} not to be trained, call `requires_grad_(False)`"
+    frozen = f"; if {they} not to be trained, call `requires_grad_(False)`"
     if not event.registered and not event.whole:
         return (
             f"{they} in no module: `{optimizer.name}` was given the parameters of modules only",
-            f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
+            f"give {them} to the optimizer, too" + frozen,
         )
     if not event.registered:
         missing = "`.parameters()` lists nothing of a plain list or dict, and no tensor that is no `nn.Parameter`"
@@ -128,10 +130,7 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
             "make the optimizer after the model is complete, or call `optimizer.add_param_group`" + frozen,
         )
     given = f"other parts of {of}" if shared else f"the parameters of other modules than {of}"
-    return (
-        f"`{optimizer.name}` was given {given}",
-        f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
-    )
+    return f"`{optimizer.name}` was given {given}", f"give {them} to the optimizer, too" + frozen
 
 
 def _owner(name: str) -> str:
@@ -216,57 +215,52 @@ def _forgotten(reading: Reading, handled: set[Identity]) -> Iterator[tuple[Leaf,
 
 def _handled(reading: Reading) -> set[Identity]:
     """Return the leaves that are trained, or may be, or that the program looks after itself."""
-    gradients = gradients_of(reading)
-    ledger = reading.ledger
+    gradients, leaves = gradients_of(reading), reading.ledger.leaves
     if not gradients.listed or gradients.all_escaped:
-        return {identity(reading, leaf) for leaf in ledger.leaves.values()}
-    numbers = set(gradients.steppable) | gradients.escaped
-    for leaf in gradients.leaves():
-        if any(moment.kind in ("read", "set") for moment in gradients.moments(leaf)):
-            numbers.add(leaf)
+        return identities(reading, leaves)
+    numbers = {*gradients.steppable, *gradients.escaped, *set_by_hand(reading)}
+    numbers.update(leaf for leaf in gradients.leaves() if gradients.happens(leaf, "read", "set"))
     for run in reading.runs:
         # Its gradient is asked for by name, as that of the fixed weight in a penalty on invariance.
         numbers.update(run.backward.inputs or ())
-    numbers |= set_by_hand(reading)
-    for number, event in ledger.leaves.items():
-        if event.copy_of is not None:
-            # What is learned by the copy may come back to the original; a running average of it learns nothing.
-            learns = number in numbers or any(moment.kind == "added" for moment in gradients.moments(number))
-            numbers |= {number, event.copy_of} if learns else {number}
-    for _, escape in reading.escapes:
-        numbers.update(node for node in ledger.ancestry(escape.nodes) if node in ledger.leaves)
-    numbers -= {number for number in numbers if number in gradients.steppable and number not in ledger.leaves}
-    return {identity(reading, ledger.leaves[number]) for number in numbers if number in ledger.leaves}
+    for number, original in ((number, leaf.copy_of) for number, leaf in leaves.items() if leaf.copy_of is not None):
+        # What is learned by the copy may come back to the original; a running average of it learns nothing.
+        if number in numbers or gradients.happens(number, "added"):
+            numbers.add(original)
+        numbers.add(number)
+    given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
+    return identities(reading, numbers | given)
 
 
 def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     """Return a backward that gives a leaf a gradient which nothing uses, None where that is not so each time."""
-    gradients = gradients_of(reading)
-    adds = [moment for moment in gradients.moments(leaf.id) if moment.kind == "added" and moment.run is not None]
+    adds = [moment for moment in gradients_of(reading).moments(leaf.id) if moment.kind == "added"]
     if len(adds) < 2 or any(moment.fact != "yes" for moment in adds):
         return None
+    first, last = adds[0], adds[-1]
+    # Gradients that come at different times are not from losses of one step.
+    apart = first.at.iteration != last.at.iteration or first.at.span != last.at.span
     steps = [step for _, step in reading.steps if step.optimizer == event.optimizer]
-    if len(steps) < 2 or not _apart(steps, adds[0].at, adds[-1].at):
+    if first.run is None or len(steps) < 2 or not apart:
         return None
-    run = adds[0].run
-    if run is None:
-        return None
+    return first.run if _belongs(reading, first.run, leaf, event) else None
+
+
+def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
+    """Return whether a leaf that a backward comes to is a part of what the optimizer that lacks it is to train."""
+    gradients, reached = gradients_of(reading), run.executed.keys()
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
-    reached = run.traversal.executed.keys()
     if not stepped & reached and not _replaces(gradients, event, stepped) and not _alone(gradients, event, reached):
-        return None
-    if not event.whole and not event.registered and not _takes_part(reading, run, leaf):
-        return None
-    if not event.whole and event.registered and not _above(reading, run, leaf.id, stepped):
-        # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
-        return None
-    return run
+        return False
+    if event.whole:
+        return True
+    # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
+    return _above(reading, run, leaf.id, stepped) if event.registered else _takes_part(reading, run, leaf)
 
 
 def _replaces(gradients: Gradients, event: LeftOut, stepped: Iterable[int]) -> bool:
     """Return whether leaves are all that a module has to train: no backward comes to what its optimizer was given."""
-    added = (moment for leaf in stepped for moment in gradients.moments(leaf) if moment.kind == "added")
-    return event.whole and event.registered and not any(added)
+    return event.whole and event.registered and not any(gradients.happens(leaf, "added") for leaf in stepped)
 
 
 def _alone(gradients: Gradients, event: LeftOut, reached: Set[int]) -> bool:
@@ -276,17 +270,12 @@ def _alone(gradients: Gradients, event: LeftOut, reached: Set[int]) -> bool:
     return not event.whole and not event.registered and gradients.steppable.keys().isdisjoint(reached)
 
 
-def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
-    """Return whether gradients came at different times, and not from losses of one step."""
-    return first.iteration != last.iteration or first.span != last.span
-
-
 def _takes_part(reading: Reading, run: Run, leaf: Leaf) -> bool:
     """Return whether a loss hangs on a tensor beside all modules: what a checkpoint is given so that it records a graph
     does nothing, and what is no parameter may begin a sum, `total = torch.zeros(1, requires_grad=True) + loss`.
     """
     nodes = reading.ledger.nodes
-    ops = {nodes[number].op for number in run.traversal.executed if number in nodes and leaf.id in nodes[number].inputs}
+    ops = {nodes[number].op for number in run.executed if number in nodes and leaf.id in nodes[number].inputs}
     if not ops - {"CheckpointFunctionBackward"}:
         return False
     return leaf.parameter or not (leaf.at.iteration or {plain(op) for op in ops} <= MERGES)
@@ -298,7 +287,7 @@ def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:
     """
     nodes = reading.ledger.nodes
     alone = {leaf}
-    for number in sorted(run.traversal.executed):
+    for number in sorted(run.executed):
         node = nodes.get(number)
         if node is None or alone.isdisjoint(node.inputs):
             continue
@@ -307,7 +296,7 @@ def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:
             alone.add(number)
         # A body's features meet the weights of what is trained above it, which are leaves.
         met = others if leaf in node.inputs else [source for source in others if source in nodes]
-        if stepped & reading.ledger.ancestry(met).keys():
+        if stepped & reading.below(met):
             return True
     return False
 

@@ -37,9 +37,12 @@ class UnusedParameter(Rule):
     def _finding(self, reading: Reading, each: Unfinished, certain: bool) -> Finding:
         at, certain = each.call.at, certain and each.wrapper.several == "yes"
         names = [reading.ledger.leaves[leaf].name or "a parameter" for leaf in each.missing]
-        known = (leaf.name for leaf in reading.ledger.leaves.values())
         forms = ["DDP waits for the gradient of {} and raises", "DDP waits for {} and raises"]
-        message = listed(forms, names, known) if certain else "possible wait of DDP for gradients of unused parameters"
+        message = (
+            listed(forms, names, reading.leaf_names)
+            if certain
+            else "possible wait of DDP for gradients of unused parameters"
+        )
         labels = [
             Label(each.run.at.span, "this backward does not come to them", "path"),
             Label(each.wrapper.at.span, f"{wrapped_here(each.wrapper)} without `find_unused_parameters=True`", "built"),
