@@ -40,6 +40,14 @@ class Evidence:
     iteration: int | None = None
     measured: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def confirmed(cls, detail: str, iteration: int | None = None, **measured: Any) -> Evidence:
+        return cls("confirmed", detail, iteration, measured)
+
+    @classmethod
+    def refuted(cls, detail: str, **measured: Any) -> Evidence:
+        return cls("refuted", detail, None, measured)
+
     @property
     def title(self) -> str:
         """Return the verdict in words."""

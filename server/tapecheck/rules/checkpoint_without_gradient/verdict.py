@@ -20,7 +20,5 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         ran, reading = story.count(finding.span), story.reading
         nodes = [node for node in reading.ledger.nodes.values() if node.op.startswith("CheckpointFunction")]
         if ran >= 2 and len(reading.runs) >= 2 and not any(story.at(finding.span, node.at.span) for node in nodes):
-            return Evidence(
-                "confirmed", f"the checkpoint was called {times(ran)} and recorded no graph", None, {"runs": ran}
-            )
+            return Evidence.confirmed(f"the checkpoint was called {times(ran)} and recorded no graph", runs=ran)
     return evidence

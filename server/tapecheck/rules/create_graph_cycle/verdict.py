@@ -20,19 +20,14 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     if growing:
         most = max(growing, key=lambda one: len(one.samples))
         last = most.samples[-1]
-        return Evidence(
-            "confirmed",
-            f"{most.text()} graph nodes were alive after iterations {most.text('index')} "
-            f"of the loop on line {loop_line(story, most.loop)}",
-            last.index, most.measured(),
-        )  # fmt: skip
+        alive = f"{most.text()} graph nodes were alive after iterations {most.text('index')}"
+        loop = f"of the loop on line {loop_line(story, most.loop)}"
+        return Evidence.confirmed(f"{alive} {loop}", last.index, **most.measured())
     flat = [one for one in series if one.flat]
     if flat and len(flat) == len([one for one in series if len(one.samples) > 1]):
         shown = max(flat, key=lambda one: len(one.samples))
-        return Evidence(
-            "refuted",
-            f"the graph nodes alive after each iteration stayed the same: {shown.text()}", None, shown.measured(),
-        )  # fmt: skip
+        same = f"the graph nodes alive after each iteration stayed the same: {shown.text()}"
+        return Evidence.refuted(same, **shown.measured())
     return None
 
 

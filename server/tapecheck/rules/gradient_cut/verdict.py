@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tapecheck.record.places import its_optimizers
@@ -15,43 +16,38 @@ from tapecheck.tape import Optimizer
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     """Return whether the optimizers that a finding is about stepped its parameters without a gradient."""
-    ran = story.count(finding.span)
-    if not ran:
+    if not story.count(finding.span):
         return not_reached(story, finding)
-    if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "zero":
+    how = finding.facts.how if isinstance(finding.facts, GradientCutFacts) else ""
+    if how == "zero":
         # There is a gradient, of zeros: a run does not look at values.
         return None
     mine = its_optimizers(story, finding)
-    if isinstance(finding.facts, GradientCutFacts) and finding.facts.how == "frozen":
-        frozen = _frozen(story, finding, mine)
-        if frozen is not None:
-            return frozen
+    frozen = _frozen(story, finding, mine) if how == "frozen" else None
+    return frozen or _without_gradient(story, finding, mine)
+
+
+def _without_gradient(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Evidence | None:
+    """Return the evidence of how often parameters of these optimizers were stepped without a gradient."""
     leaves = story.reading.ledger.leaves
     others = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
     if not story.whole and not others:
         others = _never_reached(story)
-    never = _of_finding(story, finding, mine, others)
-    if never:
+    if never := _of_finding(story, finding, mine, others):
         names = [leaves[number].name or f"parameter {number}" for number in never]
         steps = max(never.values())
-        return Evidence(
-            "confirmed", f"{names_text(names)} never had a gradient in {steps_text(steps)}", None,
-            {"parameters": names, "steps": steps},
-        )  # fmt: skip
+        shown = f"{names_text(names)} never had a gradient in {steps_text(steps)}"
+        return Evidence.confirmed(shown, parameters=names, steps=steps)
     numbers = {one.id for one in mine}
     if len([step for _, step in story.reading.steps if not mine or step.optimizer in numbers]) >= 2:
         if not others:
-            return Evidence("refuted", "every parameter of every optimizer had a gradient in some step of it")
-        if mine:
-            return Evidence("refuted", "these parameters had a gradient in some step of their optimizer")
+            return Evidence.refuted("every parameter of every optimizer had a gradient in some step of it")
+        return Evidence.refuted("these parameters had a gradient in some step of their optimizer") if mine else None
+    if story.whole:
         return None
-    if not story.whole:
-        return Evidence(
-            "not-reached",
-            f"the line ran {times(ran)}, but the run ended before an optimizer had stepped twice ({end_text(story)})",
-            None, {"runs": ran},
-        )  # fmt: skip
-    return None
+    ran = story.count(finding.span)
+    early = f"the line ran {times(ran)}, but the run ended before an optimizer had stepped twice ({end_text(story)})"
+    return Evidence("not-reached", early, None, {"runs": ran})
 
 
 def _frozen(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Evidence | None:
@@ -62,10 +58,8 @@ def _frozen(story: Story, finding: Finding, mine: Sequence[Optimizer]) -> Eviden
     if steps < 2:
         return None
     some = "1 parameter" if count == 1 else f"{count} parameters"
-    return Evidence(
-        "confirmed", f"at {steps} steps or more, whole parameter groups of an optimizer were frozen: {some}",
-        None, {"parameters": sorted(set(finding.facts.parameters)), "steps": steps},
-    )  # fmt: skip
+    shown = f"at {steps} steps or more, whole parameter groups of an optimizer were frozen: {some}"
+    return Evidence.confirmed(shown, parameters=sorted(set(finding.facts.parameters)), steps=steps)
 
 
 def _of_finding(story: Story, finding: Finding, mine: Sequence[Optimizer], never: Mapping[int, int]) -> dict[int, int]:
@@ -73,7 +67,7 @@ def _of_finding(story: Story, finding: Finding, mine: Sequence[Optimizer], never
     leaves = story.reading.ledger.leaves
     own = {leaf for one in mine for leaf in one.params} if mine else set(leaves)
     named = set(finding.facts.parameters)
-    there = [number for number in own if number in leaves and any(matches(leaves[number].name, name) for name in named)]
+    there = [number for number in own & leaves.keys() if any(matches(leaves[number].name, name) for name in named)]
     if there:
         # Another model's parameters, or other parameters of this one, say nothing of these.
         return {number: never[number] for number in there if number in never}
@@ -81,10 +75,9 @@ def _of_finding(story: Story, finding: Finding, mine: Sequence[Optimizer], never
 
 
 def _never_reached(story: Story) -> dict[int, int]:
-    reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed}
-    stepped: dict[int, int] = {}
-    for _, step in story.reading.steps:
-        optimizer = story.reading.optimizers.get(step.optimizer)
-        for leaf in optimizer.params if optimizer is not None else ():
-            stepped[leaf] = stepped.get(leaf, 0) + 1
+    reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.executed}
+    known = story.reading.optimizers
+    stepped = Counter(
+        leaf for _, step in story.reading.steps if step.optimizer in known for leaf in known[step.optimizer].params
+    )
     return {leaf: steps for leaf, steps in stepped.items() if leaf not in reached and steps >= 2}

@@ -20,10 +20,6 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         # Of a long run most calls are not on the tape: those that are stand for no others.
         seen_of = f"{seen} calls" if story.count(finding.span) <= seen else f"the {seen} calls that were followed"
         times_of = f"in {found[0][2]} of {seen_of}" if used else times(found[0][2])
-        return Evidence(
-            "confirmed", f"what this call gave {names_text(names)} was cleared {times_of} before a step had it",
-            iteration(found[0][1]), {"parameters": names, "calls": found[0][2], "used": used},
-        )  # fmt: skip
-    if used:
-        return Evidence("refuted", f"a step used what this call gave, {times(used)} of the first", None, {"used": used})
-    return None
+        shown = f"what this call gave {names_text(names)} was cleared {times_of} before a step had it"
+        return Evidence.confirmed(shown, iteration(found[0][1]), parameters=names, calls=found[0][2], used=used)
+    return Evidence.refuted(f"a step used what this call gave, {times(used)} of the first", used=used) if used else None

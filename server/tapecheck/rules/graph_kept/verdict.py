@@ -10,33 +10,33 @@ from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
 from tapecheck.report.sizes import bytes_text
 from tapecheck.rules import Evidence, Finding
-from tapecheck.tape import Span
+from tapecheck.rules.reading import grouped
 
 _WORTH_TELLING = 1 << 16
 """So many bytes of kept tensors are more than the numbers of a history."""
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
-    ran = story.count(finding.span)
     mine = [series for series in story.held.values() if holds_there(story, series, finding)]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
         return _confirmed(story, finding, growing)
+    ran = story.count(finding.span)
     if not ran:
         return not_reached(story, finding)
-    if (level := _no_more(story, finding, mine, ran)) is not None:
-        return level
+    return _no_more(story, finding, mine, ran) or _none_alive(story, finding, ran)
+
+
+def _none_alive(story: Story, finding: Finding, ran: int) -> Evidence | None:
+    """Return refuted where what is alive stays the same over the loops around a line."""
     loops = story.loops_of(finding.span)
     levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
-    if levels and ran >= MIN_RUNS and _level(story, levels):
-        series = next((series for series in levels if series.flat), levels[0])
-        return Evidence(
-            "refuted",
-            f"the line ran {times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
-            f"iterations {series.text('index')}",
-            None, {"nodes": [sample.nodes for sample in series.samples]},
-        )  # fmt: skip
-    return None
+    if not levels or ran < MIN_RUNS or not _level(story, levels):
+        return None
+    series = next((series for series in levels if series.flat), levels[0])
+    after = f"{series.text()} graph nodes after iterations {series.text('index')}"
+    shown = f"the line ran {times(ran)} and what is alive stayed the same: {after}"
+    return Evidence.refuted(shown, nodes=[sample.nodes for sample in series.samples])
 
 
 def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evidence:
@@ -62,7 +62,7 @@ def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evi
     detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
     if last.own >= _WORTH_TELLING:
         detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
-    return Evidence("confirmed", detail, last.index, series.measured())
+    return Evidence.confirmed(detail, last.index, **series.measured())
 
 
 def _no_more(story: Story, finding: Finding, mine: Sequence[Series], ran: int) -> Evidence | None:
@@ -75,12 +75,9 @@ def _no_more(story: Story, finding: Finding, mine: Sequence[Series], ran: int) -
     if not all(series.flat or series.level is not None for series in known):
         return None
     last = full.samples[-1]
-    return Evidence(
-        "refuted",
-        f"the line ran {times(ran)} and `{full.holder}` kept no more after iteration {full.level.index}: "
-        f"{last.nodes} graph nodes until iteration {last.index} of the loop on line {loop_line(story, full.loop)}",
-        None, full.measured(),
-    )  # fmt: skip
+    until = f"{last.nodes} graph nodes until iteration {last.index} of the loop on line {loop_line(story, full.loop)}"
+    kept = f"`{full.holder}` kept no more after iteration {full.level.index}"
+    return Evidence.refuted(f"the line ran {times(ran)} and {kept}: {until}", **full.measured())
 
 
 def _level(story: Story, levels: Sequence[Series]) -> bool:
@@ -89,10 +86,8 @@ def _level(story: Story, levels: Sequence[Series]) -> bool:
         return True
     if any(series.grows or series.grows_in_steps for series in levels):
         return False
-    runs: dict[Span | None, list[Series]] = {}
-    for series in levels:
-        known = story.reading.loops.get(series.loop)
-        runs.setdefault(known.event.at.span if known is not None else None, []).append(series)
+    loops = {number: loop.event.at.span for number, loop in story.reading.loops.items()}
+    runs = grouped((loops.get(series.loop), series) for series in levels)
     return all(
         all(series.flat for series in of_loop)
         or (len(of_loop) > 1 and of_loop[-1].flat and of_loop[-1].samples[-1].nodes <= of_loop[0].samples[0].nodes)

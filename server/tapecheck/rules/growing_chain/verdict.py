@@ -21,29 +21,29 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         numbers = {number for number in numbers if story.is_loop(number, loop)}
         runs = [item for item in runs if any(number in numbers for number, _ in item.at.iteration)]
     growth = _growth(story, runs, numbers) or _window(story, finding, numbers)
-    if growth is not None:
-        return growth
-    if not runs:
-        return not_reached(story, finding) if not story.count(finding.span) else None
+    if not runs and growth is None and not story.count(finding.span):
+        return not_reached(story, finding)
+    return growth or (_no_growth(story, finding, runs) if runs else None)
+
+
+def _no_growth(story: Story, finding: Finding, runs: Sequence[Run]) -> Evidence | None:
+    """Return refuted where a call failed instead, or ran often enough."""
     for raised in story.raised:
         if story.at(finding.span, raised.at.span):
             return Evidence("refuted", f"the call failed instead: {short(raised.message)}", raised_in(story, raised))
-    if len(runs) >= MIN_RUNS:
-        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
-        walked = ", ".join(map(str, counts[:5]))
-        return Evidence(
-            "refuted",
-            f"the call ran {times(len(runs))} and walked {walked} graph nodes: no lasting growth",
-            None, {"nodes": counts},
-        )  # fmt: skip
-    return None
+    if len(runs) < MIN_RUNS:
+        return None
+    counts = [len(story.reading.graph_nodes(item.executed)) for item in runs]
+    walked = ", ".join(map(str, counts[:5]))
+    shown = f"the call ran {times(len(runs))} and walked {walked} graph nodes: no lasting growth"
+    return Evidence.refuted(shown, nodes=counts)
 
 
 def _growth(story: Story, runs: Sequence[Run], loops: Collection[int]) -> Evidence | None:
     """Return the evidence of a loop in whose iterations a call walked more nodes each time."""
     walked: dict[int, dict[int, int]] = {}
     for item in runs:
-        size = len(story.reading.graph_nodes(item.traversal.executed))
+        size = len(story.reading.graph_nodes(item.executed))
         for number, index in item.at.iteration:
             if number in loops:
                 sizes = walked.setdefault(number, {})
@@ -52,13 +52,8 @@ def _growth(story: Story, runs: Sequence[Run], loops: Collection[int]) -> Eviden
         counts = list(sizes.values())
         if len(counts) >= MIN_RUNS and all(a < b for a, b in zip(counts, counts[1:], strict=False)):
             shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
-            first, last = min(sizes), max(sizes)
-            return Evidence(
-                "confirmed",
-                f"the call walked {shown} graph nodes in iterations {first} to {last} "
-                f"of the loop on line {loop_line(story, number)}",
-                last, {"nodes": counts},
-            )  # fmt: skip
+            during = f"in iterations {min(sizes)} to {max(sizes)} of the loop on line {loop_line(story, number)}"
+            return Evidence.confirmed(f"the call walked {shown} graph nodes {during}", max(sizes), nodes=counts)
     return None
 
 
@@ -68,10 +63,7 @@ def _window(story: Story, finding: Finding, loops: Collection[int]) -> Evidence 
         last = chain.runs[-1]
         if chain.window and chain.loop.id in loops and story.at(finding.span, last.at.span):
             first, until = (iteration_in(run.at, chain.loop) for run in (chain.runs[0], last))
-            return Evidence(
-                "confirmed",
-                f"the call walked {', '.join(map(str, chain.lengths))} graph nodes in iterations {first} to {until} "
-                f"of the loop on line {loop_line(story, chain.loop.id)}, and fewer after a reset",
-                until, {"nodes": chain.lengths},
-            )  # fmt: skip
+            walked = f"{', '.join(map(str, chain.lengths))} graph nodes in iterations {first} to {until}"
+            loop = f"of the loop on line {loop_line(story, chain.loop.id)}, and fewer after a reset"
+            return Evidence.confirmed(f"the call walked {walked} {loop}", until, nodes=chain.lengths)
     return None

@@ -24,14 +24,9 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     without = [item for item in taken if item.backward.create == "no"]
     if without and any(item.backward.accumulates for item in story.reading.runs):
         lines = ", ".join(sorted({str(item.at.line) for item in without}))
-        return Evidence(
-            "confirmed",
-            f"the gradient that it uses (line {lines}) was taken {times(len(without))} and never had a graph",
-            iteration(without[0].at), {"runs": ran},
-        )  # fmt: skip
-    if taken:
-        return Evidence("refuted", "the gradient was taken with `create_graph=True` each time")
-    return None
+        shown = f"the gradient that it uses (line {lines}) was taken {times(len(without))} and never had a graph"
+        return Evidence.confirmed(shown, iteration(without[0].at), runs=ran)
+    return Evidence.refuted("the gradient was taken with `create_graph=True` each time") if taken else None
 
 
 def _taken(story: Story, finding: Finding) -> list[Run]:

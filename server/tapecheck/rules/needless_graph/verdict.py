@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from tapecheck.record.story import Story
 from tapecheck.record.verdicts import not_reached
 from tapecheck.report.sizes import bytes_text
@@ -18,29 +21,25 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     unused = [each for each in seen if each["recorded-calls"] and not each["walked-graphs"]]
     if unused:
         worst = max(unused, key=lambda each: each["graph-bytes"])
-        calls = _calls(worst["recorded-calls"])
-        return Evidence(
-            "confirmed",
-            f"no backward walked the graphs of the {calls}; each kept up to "
-            f"{bytes_text(worst['graph-bytes'])} of saved tensors",
-            None,
-            {
-                "calls": worst["recorded-calls"],
-                "nodes": worst["graph-nodes"],
-                "saved_bytes": worst["graph-bytes"],
-            },
+        calls, size = worst["recorded-calls"], worst["graph-bytes"]
+        shown = (
+            f"no backward walked the graphs of the {_calls(calls)}; each kept up to {bytes_text(size)} of saved tensors"
         )
+        return Evidence.confirmed(shown, calls=calls, nodes=worst["graph-nodes"], saved_bytes=size)
+    return _walked(finding, seen)
+
+
+def _walked(finding: Finding, seen: Sequence[Mapping[str, Any]]) -> Evidence | None:
+    """Return refuted where a backward walks what modules build, or nothing is recorded."""
     walked, alone = sum(each["walked-graphs"] for each in seen), finding.facts.loop is None
     if alone and 0 < walked < sum(each["recorded-calls"] for each in seen):
         # One line may have a pass that trains and one that evaluates.
         return None
     if walked:
         here = "by this line" if alone else "in this loop"
-        return Evidence("refuted", f"a backward walked {walked} of the graphs that modules built {here}")
-    if seen:
-        calls = _calls(sum(each["module-calls"] for each in seen))
-        return Evidence("refuted", f"the {calls} recorded no graph")
-    return None
+        return Evidence.refuted(f"a backward walked {walked} of the graphs that modules built {here}")
+    calls = _calls(sum(each["module-calls"] for each in seen))
+    return Evidence.refuted(f"the {calls} recorded no graph") if seen else None
 
 
 def _calls(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tapecheck.record.story import MIN_RUNS, Kept, Story, end_text, iteration
 from tapecheck.record.verdicts import not_reached
@@ -14,32 +15,34 @@ from tapecheck.rules.words import line
 
 
 def verdict(story: Story, finding: Finding) -> Evidence | None:
-    runs = [item for item in story.runs_at(finding.span) if item.backward.retain != "no"]
+    ran = story.runs_at(finding.span)
+    runs = [item for item in ran if item.backward.retain != "no"]
     if not runs:
-        ran = story.runs_at(finding.span)
-        if ran:
-            return Evidence("refuted", f"the call ran {times(len(ran))} and retained nothing")
-        return not_reached(story, finding)
+        retained = Evidence.refuted(f"the call ran {times(len(ran))} and retained nothing")
+        return retained if ran else not_reached(story, finding)
     ids = {item.backward.id for item in runs}
     kept = [(item, story.kept[item.backward.id]) for item in runs if item.backward.id in story.kept]
+    if (needed := _needed(story, finding, ids, _kept_measure(kept))) is not None:
+        return needed
+    seen = story.whole or (len(runs) >= MIN_RUNS and story.end.how == "stopped")
+    if not seen or any(raised.backward in ids for raised in story.raised):
+        return None
+    held = len(story.reading.graph_nodes(runs[-1].executed))
+    shown = (
+        f"{_ran(story, finding, runs)} and no later call walked a node with saved tensors of the graph it retained "
+        f"({held} nodes each time)" + _kept_text(story, finding, kept)
+    )
+    return Evidence.confirmed(shown, runs=len(runs), nodes=held, **_kept_measure(kept))
+
+
+def _needed(story: Story, finding: Finding, calls: set[int], kept: dict[str, Any]) -> Evidence | None:
+    """Return refuted where a later call walked what some calls had retained."""
     for later in story.reading.runs:
-        again = [node for node, earlier in later.traversal.retraversed.items() if ids & set(earlier)]
+        again = [node for node, earlier in later.traversal.retraversed.items() if calls & set(earlier)]
         if again:
             place = f"line {later.at.line}" + (" (this same call)" if story.at(finding.span, later.at.span) else "")
-            return Evidence(
-                "refuted", f"the retained graph was needed: the call on {place} walked {len(again)} of its nodes again",
-                iteration(later.at), {"nodes": len(again), **_kept_measure(kept)},
-            )  # fmt: skip
-    if any(raised.backward in ids for raised in story.raised):
-        return None
-    if story.whole or (len(runs) >= MIN_RUNS and story.end.how == "stopped"):
-        held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
-        return Evidence(
-            "confirmed",
-            f"{_ran(story, finding, runs)} and no later call walked a node with saved tensors of the graph it retained "
-            f"({held} nodes each time)" + _kept_text(story, finding, kept),
-            None, {"runs": len(runs), "nodes": held, **_kept_measure(kept)},
-        )  # fmt: skip
+            needed = f"the retained graph was needed: the call on {place} walked {len(again)} of its nodes again"
+            return Evidence("refuted", needed, iteration(later.at), {"nodes": len(again), **kept})
     return None
 
 
@@ -71,11 +74,11 @@ def _until(story: Story, finding: Finding, run: Run, kept: Kept) -> str:
     return f" until {there}"
 
 
-def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, object]:
+def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, Any]:
     """Return the same as data: bytes and seconds are the most of any call."""
     if not kept:
         return {}
-    measured: dict[str, object] = {"kept_bytes": max(one.size for _, one in kept)}
+    measured: dict[str, Any] = {"kept_bytes": max(one.size for _, one in kept)}
     seconds = [one.seconds for _, one in kept if one.seconds is not None]
     if seconds:
         measured["kept_seconds"] = max(seconds)

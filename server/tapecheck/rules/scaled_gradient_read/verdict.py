@@ -13,23 +13,14 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     seen = [(number, scale) for at, number, scale in story.scales if story.at(finding.span, at.span)]
     named = finding.facts.parameters
     leaves, optimizers = story.reading.ledger.leaves, story.reading.optimizers
-    mine = {
-        number
-        for number, optimizer in optimizers.items()
-        if any(leaf in leaves and matches(leaves[leaf].name, name) for leaf in optimizer.params for name in named)
-    }
+    own = {number for number, leaf in leaves.items() if any(matches(leaf.name, name) for name in named)}
+    mine = {number for number, optimizer in optimizers.items() if not own.isdisjoint(optimizer.params)}
     if mine:
         # Of a line in a loop over several optimizers the one with these parameters tells, where it had a number yet.
         seen = [(number, scale) for number, scale in seen if number in mine or number not in optimizers]
     scale = max((scale for _, scale in seen), default=0.0)
     if scale > 1:
-        return Evidence(
-            "confirmed",
-            f"the scaler had a scale of {scale:,.0f}, and had not unscaled this optimizer's gradients, when this line"
-            " ran",
-            None,
-            {"scale": scale},
-        )
-    if seen:
-        return Evidence("refuted", "the gradients had been unscaled, or the scaler was off, when this line ran")
-    return None
+        had = f"the scaler had a scale of {scale:,.0f}, and had not unscaled this optimizer's gradients"
+        return Evidence.confirmed(f"{had}, when this line ran", scale=scale)
+    unscaled = "the gradients had been unscaled, or the scaler was off, when this line ran"
+    return Evidence.refuted(unscaled) if seen else None

@@ -15,14 +15,16 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     leaves = story.reading.ledger.leaves
     found = [(leaf, at) for leaf, at in story.stale if story.at(finding.span, at.span)]
     if found:
-        names = [leaves[leaf].name if leaf in leaves else "" for leaf, _ in found]
-        named = list(dict.fromkeys(name for name in names if name))
-        shown = names_text(named, len(names) - len([name for name in names if name]))
-        had = "had" if len(names) > 1 else "still had"
-        return Evidence(
-            "confirmed", f"{shown} {had} the gradient that a step had used when this backward added to it",
-            iteration(found[0][1]), {"parameters": named},
-        )  # fmt: skip
+        names = [name for leaf, _ in found if (name := leaves[leaf].name if leaf in leaves else "")]
+        named = list(dict.fromkeys(names))
+        had = "had" if len(found) > 1 else "still had"
+        shown = f"{names_text(named, len(found) - len(names))} {had} the gradient that a step had used when this"
+        return Evidence.confirmed(f"{shown} backward added to it", iteration(found[0][1]), parameters=named)
+    return _compared(story, finding)
+
+
+def _compared(story: Story, finding: Finding) -> Evidence | None:
+    """Return refuted where the gradients of steps were compared with those of the next."""
     unlisted = isinstance(finding.facts, StaleGradientFacts) and finding.facts.unlisted
     # What was compared are the gradients of the parameters that an optimizer has.
     steps = [label.span for label in finding.labels if label.role == "step"]
@@ -30,9 +32,6 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     rows = range(steps[-1].line, max(steps[-1].line, steps[-1].end_line) + 1) if steps else ()
     looked = sum(times for at, line, times in story.looked if line in rows and story.at(finding.span, at.span))
     if looked and not unlisted:
-        return Evidence(
-            "refuted",
-            f"the gradients of {steps_text(looked)} were compared with those of the next: none was used twice",
-            None, {"steps": looked},
-        )  # fmt: skip
+        shown = f"the gradients of {steps_text(looked)} were compared with those of the next: none was used twice"
+        return Evidence.refuted(shown, steps=looked)
     return None

@@ -27,20 +27,12 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     merges, found = len(lost), lost.count(True)
     if not merges:
         return None
-    if found and not constant:
-        return Evidence(
-            "confirmed",
-            f"in {found} of {merges} backward calls no gradient of a term came to what was stepped next", None,
-            {"runs": merges, "without": found},
-        )  # fmt: skip
-    if found == merges:
-        return Evidence(
-            "confirmed", f"in {found} of {merges} backward calls a term of the sum had no graph", None,
-            {"runs": merges, "without": found},
-        )  # fmt: skip
+    if found == merges or (found and not constant):
+        lacks = "a term of the sum had no graph" if constant else "no gradient of a term came to what was stepped next"
+        return Evidence.confirmed(f"in {found} of {merges} backward calls {lacks}", runs=merges, without=found)
     if found or None in lost:
         return None
-    return Evidence("refuted", f"every term had a gradient that a step used, {times(merges)}")
+    return Evidence.refuted(f"every term had a gradient that a step used, {times(merges)}")
 
 
 def _lost_constants(story: Story, finding: Finding, runs: Sequence[Run]) -> Iterator[bool | None]:
@@ -51,7 +43,7 @@ def _lost_constants(story: Story, finding: Finding, runs: Sequence[Run]) -> Iter
     nodes = story.reading.ledger.nodes
     sums = _sums(story, finding)
     for run in runs:
-        walked = [nodes[number] for number in run.traversal.executed if number in nodes]
+        walked = [nodes[number] for number in run.executed if number in nodes]
         here = [node for node in walked if plain(node.op) in MERGES and story.at(finding.span, node.at.span)]
         if here:
             alone = sum(len(node.inputs) == 1 for node in here)

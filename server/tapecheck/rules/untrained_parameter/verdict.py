@@ -14,25 +14,32 @@ from tapecheck.rules import Evidence, Finding
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.reading.steps:
         return not_reached(story, finding) if not story.count(finding.span) else None
-    leaves = story.reading.ledger.leaves
     named = [name for name in finding.facts.parameters if name]
     reached = reached_there(story, finding)
-    if mine := _left_out(story, named, reached):
-        names = [leaves[number].name for number in mine if number in leaves and leaves[number].name] or named
-        verb = "was" if len(mine) == 1 else "were"
-        shown = names_text(names, max(len(mine) - len(names), 0))
-        return Evidence(
-            "confirmed",
-            f"{shown} had a gradient at {max(mine.values())} steps or more, "
-            f"{verb} in no optimizer and did not change",
-            None, {"parameters": names, "steps": max(mine.values())},
-        )  # fmt: skip
+    return _idle(story, named, reached) or _trained(story, named, reached)
+
+
+def _idle(story: Story, named: Sequence[str], reached: Container[int] | None) -> Evidence | None:
+    """Return confirmed where parameters of some names had gradients, and nothing stepped or changed them."""
+    leaves = story.reading.ledger.leaves
+    mine = _left_out(story, named, reached)
+    if not mine:
+        return None
+    names = [leaves[number].name for number in mine if number in leaves and leaves[number].name] or [*named]
+    verb = "was" if len(mine) == 1 else "were"
+    shown, steps = names_text(names, max(len(mine) - len(names), 0)), max(mine.values())
+    idle = f"{shown} had a gradient at {steps} steps or more, {verb} in no optimizer and did not change"
+    return Evidence.confirmed(idle, parameters=names, steps=steps)
+
+
+def _trained(story: Story, named: Sequence[str], reached: Container[int] | None) -> Evidence | None:
+    """Return refuted where parameters of all of some names were looked at."""
     # Leaves that are no parameters are not looked at where the program reads no gradient.
-    looked_at = [one for one in leaves.values() if one.parameter and (reached is None or one.id in reached)]
-    seen = all(any(matches(one.name, name) for one in looked_at) for name in named)
-    if story.compared >= 2 and seen:
-        return Evidence("refuted", "what had gradients was stepped by an optimizer, or changed in another way")
-    return None
+    parameters = (one for one in story.reading.ledger.leaves.values() if one.parameter)
+    looked_at = [one.name for one in parameters if reached is None or one.id in reached]
+    if story.compared < 2 or not all(any(matches(own, name) for own in looked_at) for name in named):
+        return None
+    return Evidence.refuted("what had gradients was stepped by an optimizer, or changed in another way")
 
 
 def _left_out(story: Story, named: Sequence[str], reached: Container[int] | None) -> dict[int, int]:
