@@ -46,6 +46,16 @@ class Candidate:
     doubt: str = ""
 
 
+def offered(
+    title: str, effect: str, *changes: Change | None, safe: bool = False, group: str = "", fallback: bool = False,
+    acts: bool = True, doubt: str = "",
+) -> Iterator[Candidate]:  # fmt: skip
+    """Yield the candidate of some changes, where there are any and each of them can be made."""
+    made = [change for change in changes if change is not None]
+    if made and len(made) == len(changes):
+        yield Candidate(title, effect, made, safe, group, fallback, acts, doubt)
+
+
 def and_dropping(candidate: Candidate, drop: list[Change], title: str) -> Iterator[Candidate]:
     """Yield a candidate, and before it the one that drops a `retain_graph` as well, where there is one."""
     if drop:
@@ -149,6 +159,11 @@ class Context:
     def at_place(self, at: Site) -> bool:
         """Return whether an event's own place is the line of the finding, or the one that it is about."""
         return at.file == self.place.file and self.place.line <= at.line <= self.place.end_line
+
+    def calls(self, site: Site) -> Iterator[tuple[ast.Call, Span]]:
+        """Yield the calls of an event and those that led to it, innermost first, each with its place."""
+        found = ((self.call_at(frame), frame) for frame in frames(site))
+        return ((call, frame) for call, frame in found if call is not None)
 
     def call_at(self, span: Span) -> ast.Call | None:
         """Return the call with exactly this span."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.tape import Span
 
@@ -19,8 +19,7 @@ def not_reentrant(context: Context) -> Iterator[Candidate]:
 def other_kind(context: Context, checkpoints: Sequence[Span], effect: str) -> Iterator[Candidate]:
     """Pass `use_reentrant=False` to calls of `checkpoint`; `effect` says what comes of it."""
     changes = with_keyword(context, checkpoints, "use_reentrant", "False")
-    if changes:
-        yield Candidate("Checkpoint with `use_reentrant=False`", effect, changes)
+    yield from offered("Checkpoint with `use_reentrant=False`", effect, *changes)
 
 
 STRATEGIES: tuple[Strategy, ...] = (not_reentrant,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy, append
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, append, offered
 from tapecheck.fixes.code import Code, last_part, stored_pairs
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, effect_of, remove_cut, switch_off_within, ways_out
@@ -30,7 +30,7 @@ def detach_for_the_first(context: Context) -> Iterator[Candidate]:
     """Take the cut out, and detach the value where the loss before its own uses it: a GAN's discriminator."""
     code = context.code
     done: set[Span] = set()
-    for tape in context.tapes:
+    for tape in context.tapes[:1]:
         for cut in cuts_of_finding(context, tape):
             if cut.how not in ("detach", "no_grad") or cut.at.span in done:
                 continue
@@ -38,20 +38,13 @@ def detach_for_the_first(context: Context) -> Iterator[Candidate]:
             for span in frames(cut.at):
                 made = code.statement_at(span)
                 name = _name_made(code, made, span)
-                if made is None or name is None:
+                uses = _used_before_backward(code, tape, made, name) if made is not None and name is not None else []
+                if not uses or any(_starts_backward(code, use) for use in uses):
                     continue
-                uses = _used_before_backward(code, tape, made, name)
-                changes = [append(code, use, ".detach()") for use in uses]
-                if not changes or None in changes or any(_starts_backward(code, use) for use in uses):
-                    continue
+                detached = [append(code, use, ".detach()") for use in uses]
+                title = f"Detach `{name}` on line {uses[0].lineno} instead: this loss alone has no use for its graph"
                 for way in ways_out(code, cut):
-                    yield Candidate(
-                        f"Detach `{name}` on line {uses[0].lineno} instead: this loss alone has no use for its graph",
-                        effect_of(False),
-                        [*way, *(change for change in changes if change is not None)],
-                        group="detach elsewhere",
-                    )
-        break
+                    yield from offered(title, effect_of(False), *way, *detached, group="detach elsewhere")
 
 
 def _name_made(code: Code, statement: ast.stmt | None, span: Span) -> str | None:
@@ -65,15 +58,11 @@ def _name_made(code: Code, statement: ast.stmt | None, span: Span) -> str | None
 
 def _used_before_backward(code: Code, tape: Tape, made: ast.stmt, name: str) -> list[ast.expr]:
     """Return where a variable is read between the statement that makes it and the first backward call after it."""
-    ends = []
-    for event in tape.events:
-        statement = code.statement_at(event.at.span) if isinstance(event, Backward) else None
-        if statement is not None and code.function(statement) is code.function(made) and statement.lineno > made.lineno:
-            ends.append(statement.end_lineno or statement.lineno)
-    if not ends:
-        return []
-    last = made.end_lineno or made.lineno
-    return [use for use in code.loads(code.function(made), name) if last < use.lineno <= min(ends)]
+    function, last = code.function(made), made.end_lineno or made.lineno
+    statements = [code.statement_at(event.at.span) for event in tape.events if isinstance(event, Backward)]
+    here = (one for one in statements if one is not None and code.function(one) is function)
+    end = min((one.end_lineno or one.lineno for one in here if one.lineno > made.lineno), default=0)
+    return [use for use in code.loads(function, name) if last < use.lineno <= end]
 
 
 STRATEGIES: tuple[Strategy, ...] = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.rules.backward_twice.fixes import sum_losses
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
-from tapecheck.source.nodes import attr_of, of_kind
+from tapecheck.source.nodes import of_kind
 
 
 def call_wrapper(context: Context) -> Iterator[Candidate]:
@@ -17,15 +17,10 @@ def call_wrapper(context: Context) -> Iterator[Candidate]:
     call = context.call_at(context.finding.span)
     if call is None or not isinstance(facts, GradientNotReducedFacts) or facts.cause != "bypass":
         return
-    bypasses = [node for node in of_kind(code.function(call), ast.Call) if attr_of(node.func) == "module"]
-    if bypasses:
-        inner = [node.func for node in bypasses]
-        changes = [code.replace(func, code.segment(func.value)) for func in inner if isinstance(func, ast.Attribute)]
-        yield Candidate(
-            "Call the wrapped model instead of `.module`",
-            "Its backward averages the gradients between the processes.",
-            changes,
-        )
+    inner = (node.func for node in of_kind(code.function(call), ast.Call) if isinstance(node.func, ast.Attribute))
+    changes = [code.replace(func, code.segment(func.value)) for func in inner if func.attr == "module"]
+    effect = "Its backward averages the gradients between the processes."
+    yield from offered("Call the wrapped model instead of `.module`", effect, *changes)
 
 
 STRATEGIES: tuple[Strategy, ...] = (call_wrapper, sum_losses)

@@ -19,37 +19,28 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
     if statement is None or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return
     torch, needed = code.torch()
-    runs = [[statement]]
     together = _run(code, statement)
-    if len(together) > 1:
-        runs.append(together)
     everywhere = _runs(code)
     here = [run for run in everywhere if code.function(run[0]) is code.function(statement)]
-    for group in ([runs[0]], runs[1:], here, everywhere):
+    for group in ([[statement]], [together] if len(together) > 1 else [], here, everywhere):
         wrapped = [code.wrap(run[0], run[-1], f"with {torch}.no_grad():") for run in group]
-        changes = [change for made in wrapped for change in made or ()]
         if not wrapped or None in wrapped:
             continue
-        several = len(group) > 1 or len(group[0]) > 1
-        lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for run in group for member in run))
-        yield Candidate(
-            f"Change the leaves under `{torch}.no_grad()` (line{'s' * (',' in lines)} {lines})"
-            if several
-            else f"Change the leaf under `{torch}.no_grad()`",
-            "The value changes as written; autograd does not record the change.",
-            [*changes, *needed],
-            safe=context.stops,
-            group="no_grad",
-        )
+        members = [member for run in group for member in run]
+        lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for member in members))
+        several = f"Change the leaves under `{torch}.no_grad()` (line{'s' * (',' in lines)} {lines})"
+        title = several if len(members) > 1 else f"Change the leaf under `{torch}.no_grad()`"
+        effect = "The value changes as written; autograd does not record the change."
+        changes = [*(change for made in wrapped for change in made or ()), *needed]
+        yield Candidate(title, effect, changes, safe=context.stops, group="no_grad")
 
 
 def _runs(code: Code) -> list[list[ast.stmt]]:
     """Return every change of its kind in the file, in runs that can have a header of their own each."""
     runs: list[list[ast.stmt]] = []
-    for other in of_kind(code.tree, ast.stmt):
-        if _changes_leaf(code, other) and not _quiet(code, other):
-            if not any(other in run for run in runs):
-                runs.append(_run(code, other))
+    for other in (one for one in of_kind(code.tree, ast.stmt) if _changes_leaf(code, one) and not _quiet(code, one)):
+        if not any(other in run for run in runs):
+            runs.append(_run(code, other))
     return runs
 
 
@@ -66,23 +57,28 @@ def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:
 
 def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
     """Return whether a statement changes in place what may be a leaf: `x[i] = y`, `x.mul_(y)`, or `x -= y` where the
-    text
-    shows that `x` has a gradient or belongs to an object.
+    text shows that `x` has a gradient or belongs to an object.
     """
-    target: ast.expr | None = None
-    if isinstance(statement, ast.AugAssign):
-        target = statement.target
-        if isinstance(target, ast.Name):
-            name = target.id
-            return any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement)))
-    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0] if isinstance(statement.targets[0], ast.Subscript) else None
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        if isinstance(called, ast.Attribute) and called.attr.endswith("_") and not called.attr.endswith("__"):
-            target = called.value
+    match statement:
+        case ast.AugAssign(target=ast.Name(id=name)):
+            return _reads_gradient(code, statement, name)
+        case ast.AugAssign(target=target) | ast.Assign(targets=[ast.Subscript() as target]):
+            changed = target
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=called, value=changed))) if _is_in_place(called):
+            pass
+        case _:
+            return False
     # `init.zeros_(x)` switches autograd off itself, and a gradient is no leaf.
-    return target is not None and last_part(target) not in ("grad", "init")
+    return last_part(changed) not in ("grad", "init")
+
+
+def _is_in_place(method: str) -> bool:
+    return method.endswith("_") and not method.endswith("__")
+
+
+def _reads_gradient(code: Code, statement: ast.stmt, name: str) -> bool:
+    """Return whether the function around a statement reads the gradient of a variable."""
+    return any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement)))
 
 
 def _quiet(code: Code, statement: ast.stmt) -> bool:
@@ -101,7 +97,7 @@ def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
         return
     name = statement.target.id
     # A leaf whose gradient is read, or that an optimizer holds, must stay the tensor it is.
-    if any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement))):
+    if _reads_gradient(code, statement, name):
         return
     here = ((tape, event) for tape in context.tapes for event in tape.events if isinstance(event, InPlace))
     if any(_trained(tape, event.leaf) for tape, event in here if context.at_place(event.at)):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
-from tapecheck.fixes.code import last_part, walk
+from tapecheck.fixes.code import Code, last_part, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.arguments import passes_retain, take_gradient, with_create_graph
@@ -22,37 +22,28 @@ _LEARNED = (
 def create_graph(context: Context) -> Iterator[Candidate]:
     """Put `create_graph=True` in the grad call whose result goes into the loss, or in all on the way to it."""
     code = context.code
-    calls: list[ast.Call] = []
-    changes: list[Change] = []
+    changes: dict[ast.Call, Change] = {}
     for call in _grad_calls(context):
-        change = with_create_graph(code, call)
-        if change is None:
-            continue
-        calls.append(call)
-        changes.append(change)
-        yield Candidate(
-            f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from",
-            _LEARNED,
-            [change],
-            group="create",
-        )
+        if (change := with_create_graph(code, call)) is not None:
+            changes[call] = change
+            title = f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from"
+            yield Candidate(title, _LEARNED, [change], group="create")
     # A derivative of a derivative: each of them needs a graph.
     statement = code.statement_at(context.finding.span)
-    if statement is not None:
-        for node in walk(code.function(statement)):
-            if isinstance(node, ast.Call) and last_part(node.func) == "grad":
-                change = with_create_graph(code, node) if node not in calls else None
-                if change is not None and node.lineno <= (statement.end_lineno or 0):
-                    calls.append(node)
-                    changes.append(change)
-    if len(calls) > 1:
-        lines = ", ".join(map(str, sorted({call.lineno for call in calls})))
-        yield Candidate(
-            f"Take the gradients on lines {lines} with `create_graph=True`: they are then learned from",
-            _LEARNED,
-            changes,
-            group="create",
-        )
+    others = (call for call in _taken_around(code, statement) if call not in changes)
+    for call in (call for call in others if statement is not None and call.lineno <= (statement.end_lineno or 0)):
+        if (change := with_create_graph(code, call)) is not None:
+            changes[call] = change
+    if len(changes) > 1:
+        lines = ", ".join(map(str, sorted({call.lineno for call in changes})))
+        title = f"Take the gradients on lines {lines} with `create_graph=True`: they are then learned from"
+        yield Candidate(title, _LEARNED, list(changes.values()), group="create")
+
+
+def _taken_around(code: Code, statement: ast.stmt | None) -> list[ast.Call]:
+    """Return the calls that take gradients in the function of a statement."""
+    nodes = walk(code.function(statement)) if statement is not None else ()
+    return [node for node in nodes if isinstance(node, ast.Call) and last_part(node.func) == "grad"]
 
 
 def _grad_calls(context: Context) -> list[ast.Call]:
@@ -66,12 +57,7 @@ def _grad_calls(context: Context) -> list[ast.Call]:
         if call not in calls and (name == "grad" or passes_retain(call) is not None):
             calls.append(call)
     # Nothing on the tapes: the gradients taken in the function of the finding.
-    statement = code.statement_at(context.finding.span)
-    if not calls and statement is not None:
-        for node in walk(code.function(statement)):
-            if isinstance(node, ast.Call) and last_part(node.func) == "grad":
-                calls.append(node)
-    return calls
+    return calls or _taken_around(code, code.statement_at(context.finding.span))
 
 
 def _taken_at(context: Context, lines: set[int]) -> Iterator[Span]:

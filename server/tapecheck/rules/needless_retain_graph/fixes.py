@@ -9,7 +9,6 @@ from tapecheck.fixes.between import hides_uses
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, remove_argument, retain_position
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import frames
 from tapecheck.source.nodes import id_of, of_kind
 
 
@@ -43,19 +42,16 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
     seen: set[ast.Call] = set()
     shown = not hides_uses(context)
     for _, backward in context.backwards_here():
-        for frame in frames(backward.at):
-            call = context.call_at(frame)
-            if call is None or call in seen:
-                continue
-            seen.add(call)
-            position = retain_position(call) if frame == backward.at.span else None
-            change = remove_argument(code, call, "retain_graph", position)
+        for on_way, frame in context.calls(backward.at):
+            position = retain_position(on_way) if frame == backward.at.span else None
+            change = remove_argument(code, on_way, "retain_graph", position) if on_way not in seen else None
+            seen.add(on_way)
             if change is not None:
-                yield _dropped(title, effect, change, _is_written(code, call, position), shown)
-    for call in code.calls_in(context.finding.span):
-        change = remove_argument(code, call, "retain_graph")
+                yield _dropped(title, effect, change, _is_written(code, on_way, position), shown)
+    for one in code.calls_in(context.finding.span):
+        change = remove_argument(code, one, "retain_graph")
         if change is not None:
-            yield _dropped(title, effect, change, _is_written(code, call, None), shown)
+            yield _dropped(title, effect, change, _is_written(code, one, None), shown)
     for _, backward in context.backwards_here():
         call = context.call_at(backward.at.span)
         place = retain_position(call) if call is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.gradients import steps_here
@@ -59,12 +59,9 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
 
 
 def _before(code: Code, backward: Backward, lines: Sequence[str], group: str) -> Iterator[Candidate]:
-    for frame in frames(backward.at):
-        statement = code.statement_at(frame)
-        change = code.insert_before(statement, lines) if statement is not None else None
-        if change is not None:
-            shown = join(f"`{line}`" for line in lines)
-            yield Candidate(f"Clear before the backward: {shown}", _EFFECT, [change], group=group)
+    title = f"Clear before the backward: {join(f'`{line}`' for line in lines)}"
+    for statement in filter(None, map(code.statement_at, frames(backward.at))):
+        yield from offered(title, _EFFECT, code.insert_before(statement, lines), group=group)
 
 
 def _after(code: Code, step: Step, line: str) -> Iterator[Candidate]:
@@ -72,9 +69,9 @@ def _after(code: Code, step: Step, line: str) -> Iterator[Candidate]:
         statement = code.statement_at(span)
         if statement is None or not steps_here(statement, span):
             continue
-        change = code.insert_after(statement, [line])
-        if change is not None:
-            yield Candidate(f"Clear after the step: `{line}`", _SUMMED, [change], group="clear")
+        yield from offered(
+            f"Clear after the step: `{line}`", _SUMMED, code.insert_after(statement, [line]), group="clear"
+        )
         return
 
 

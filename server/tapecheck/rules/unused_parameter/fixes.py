@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tapecheck.fixes.candidate import Candidate, Context, Strategy
+from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.fixes.strategies.arguments import with_keyword
 from tapecheck.rules.unused_parameter.facts import UnusedParameterFacts
 
@@ -14,9 +14,8 @@ def find_unused(context: Context) -> Iterator[Candidate]:
     facts = context.finding.facts
     spans = [facts.wrapped] if isinstance(facts, UnusedParameterFacts) else []
     changes = with_keyword(context, spans, "find_unused_parameters", "True")
-    if changes:
-        effect = "Each forward looks for parameters that its outputs do not lead to, which takes time."
-        yield Candidate("Wrap with `find_unused_parameters=True`", effect, changes)
+    effect = "Each forward looks for parameters that its outputs do not lead to, which takes time."
+    yield from offered("Wrap with `find_unused_parameters=True`", effect, *changes)
 
 
 STRATEGIES: tuple[Strategy, ...] = (find_unused,)
