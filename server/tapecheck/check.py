@@ -310,7 +310,7 @@ def check(
     project = project.of(source.path) if project is not None else Setup().project_of(source.path)
     wanted = project.rules(selected)
     codes = [rule.code for rule in ALL if wanted.wants(rule.code, rule.name)]
-    unfinished = [rule.code for rule in ALL if rule.code in codes and rule.unfinished]
+    unfinished = [rule for rule in ALL if rule.code in codes and rule.unfinished]
     resting = [rule.code for rule in ALL if rule.code in codes and not rule.stands_alone]
 
     readings: dict[int, Reading] = {}
@@ -326,7 +326,12 @@ def check(
         return resting_on(judge(list(tapes), select=resting, read=read))
 
     def lacks(tapes: Sequence[Tape]) -> Iterator[bool]:
-        return (one.certain for code in unfinished for one in judge(list(tapes), select=[code], read=read))
+        # What stays as it is does so for all that two conditions do; what never comes may come by that.
+        return (
+            one.certain and rule.of_absence
+            for rule in unfinished
+            for one in judge(list(tapes), select=[rule.code], read=read)
+        )
 
     facts = facts_for(project)
     asked = (tuple(codes), facts, project.setup.effort)

@@ -14,8 +14,8 @@ Lines = set[tuple[str, int]]
 Ask = Callable[[Sequence[Tape]], Lines]
 """What gives the lines that the findings over some tapes rest on."""
 Lacks = Callable[[Sequence[Tape]], Iterator[bool]]
-"""What gives, for each finding over some tapes that something never comes, whether it is certain. Further ways may
-bring what is missing.
+"""What gives each finding over some tapes that further ways may disprove: whether it is certain that something never
+comes.
 """
 
 
