@@ -108,6 +108,13 @@ CHOSEN = {
     "a filter": "losses = [h.sum() * k for k in filter(lambda _: random.random() > 2, range(3))]",
     "a filled list": "losses = []\nfor k in range(3):\n    if random.random() > 2: losses.append(h.sum() * k)",
     "a list that is extended": "losses = []\nif random.random() > 2: losses.extend([h.sum(), h.prod()])",
+    "a list behind a condition": "losses = []\nif random.random() > 2: losses = [h.sum() * k for k in range(3)]",
+    "a list added to": "losses = []\nfor k in range(3):\n    if random.random() > 2: losses += [h.sum() * k]",
+    "rounds left out": "losses = []\nfor k in range(3):\n    if random.random() < 2: continue\n    losses.append(h)",
+    "of chosen ones": "some = []\nfor k in range(3):\n    if random.random() > 2: some.append(k)\n"
+    "losses = []\nfor k in some: losses.append(h.sum() * k)",
+    "filled on both sides": "losses = []\nfor k in range(3):\n"
+    "    if random.random() > 2: losses.append(h.sum())\n    else: losses.append(h.prod())",
     "a full list": "losses = [h.sum() * k for k in range(3)]",
     "a list filled at any rate": "losses = []\nfor k in range(3): losses.append(h.sum() * k)",
 }
@@ -183,7 +190,7 @@ def test_one_backward_for_several_computes_what_several_would(tmp_path: Path) ->
         assert meant["exception"] is None, f"{after}\n{meant['message']}"
         assert now["exception"] is None, f"{title}\n{after}\n{now['message']}"
         assert _is_same(meant["output"], now["output"]), f"{title}\n{after}\n{meant['output']}\n{now['output']}"
-    assert titles["a full list"] and titles["a list filled at any rate"]
+    assert titles["a full list"] and titles["a list filled at any rate"] and titles["filled on both sides"]
     long = ("a display", "as many as a range", "a split")
     for name in ("nothing", "print", "a loop of losses", "a loop of heads", *(f"a loop over {one}" for one in long)):
         assert titles[name], name

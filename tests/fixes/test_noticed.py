@@ -59,6 +59,11 @@ ENDS = {
     "a key": "places = dict.fromkeys(kept, 1)\nprint(places.get(loss))",
     "a key of its own": "places = {loss: 1}\nprint([places.get(k) for k in kept])",
     "an index": "places = {}\nplaces[loss] = 1\nprint([k in places for k in kept])",
+    "noted by a function": "places = {}\ndef note(x, n): places[x] = n\nnote(loss, 1)\n"
+    "print([places.get(k) for k in kept])",
+    "a part of a key": "places = {(loss, 1): 1}\nprint([places.get((k, 1)) for k in kept])",
+    "told apart": "seen = set(kept)\nseen.add(loss)\nprint(len(seen))",
+    "the best": "best = loss\nprint([k is best for k in kept])",
     "counted": "import collections\nprint(collections.Counter(kept)[loss])",
     "asked by name": "print([getattr(k, 'requires' '_grad') for k in (*kept, torch.as_tensor(total))])",
     "asked for its graph": "print(getattr(total, 'shape', 0), any(k.requires_grad for k in kept), hasattr(total, 'x'))",
@@ -66,6 +71,10 @@ ENDS = {
     "unpacked": "t, n = total, 3; print(round(t.item(), 2) if t else 0)",
     "divided by": "try:\n    print(f'{1 / (total - total):.2f}')\nexcept ZeroDivisionError:\n    print('by zero')",
     "made of it": "rest = total * 0\ntry:\n    print(float(3 % rest))\nexcept ArithmeticError:\n    print(0)",
+    "a rate of none": "seen = 0\ntry:\n    print(float(total / seen))\nexcept ZeroDivisionError:\n    print(0)",
+    "divided in place": "rest = 1.0\ntry:\n    rest /= total * 0\nexcept ZeroDivisionError:\n    print(0)",
+    "a mean": "print(round(float(total / (step + 1)), 3))",
+    "a power": "rest = total * 0\ntry:\n    print(float(rest ** -1))\nexcept ZeroDivisionError:\n    print(0)",
     "a rate": "optimizer.param_groups[0]['lr'] = float(total); (w * 3).sum().backward(); optimizer.step()",
 }
 EVALUATED = """\
@@ -131,7 +140,7 @@ def test_what_reads_a_stored_number(tmp_path: Path) -> None:
         for store in stores
     }
     safe = _held_against_torch(texts, tmp_path)
-    for name in ("formatted", "shown"):
+    for name in ("formatted", "shown", "a mean"):
         assert any("number" in title for title in safe[name, "total += loss"])
         assert any("detached" in title for title in safe[name, "kept.append(loss)"])
 

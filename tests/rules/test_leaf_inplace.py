@@ -8,6 +8,7 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tests.fixes.support import fixes_of
 
 CODE = "TAPE104"
 
@@ -95,3 +96,33 @@ average.update(net)
 def test_a_copy_is_told_from_the_argument_of_its_name(layer: str, message: str) -> None:
     report = check(from_text(AVERAGE.format(layer=layer), "average.py"))
     assert [finding.message for finding in report.findings if finding.code == CODE] == [message]
+
+
+_ADAPTED = """\
+import torch
+from torch import nn
+import hidden
+
+model = nn.Sequential(LAYER, nn.Linear(4, 1))
+losses = []
+for task in range(2):
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    GRADS
+    for p, g in zip(model[1].parameters(), grads):
+        p -= 0.05 * g
+    losses.append(model(torch.randn(8, 4)).pow(2).mean())
+"""
+
+
+_KEPT = "grads = torch.autograd.grad(loss, list(model[1].parameters()), retain_graph=True)"
+_FREED = "loss.backward(); grads = [p.grad for p in model[1].parameters()]"
+
+
+@pytest.mark.parametrize(
+    ("layer", "grads", "safe"),
+    [("hidden.layer()", _KEPT, False), ("hidden.layer()", _FREED, True), ("nn.Linear(4, 4)", _FREED, True)],
+)
+def test_a_graph_of_hidden_code_may_have_saved_the_leaf(layer: str, grads: str, safe: bool) -> None:
+    program = _ADAPTED.replace("LAYER", layer).replace("GRADS", grads)
+    fixes = [fix for fix in fixes_of(program, CODE) if "no_grad" in fix.title]
+    assert [fix.applicability == "safe" for fix in fixes[:1]] == [safe]

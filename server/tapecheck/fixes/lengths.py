@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Sequence
 
 from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.fixes.ops import op_called
-from tapecheck.source.nodes import last_name, method_called, of_kind
+from tapecheck.source.nodes import last_name, of_kind
 
 _SAME_LENGTH = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
 _OF_DICTS = frozenset(("items", "keys", "values"))
 _IN_PIECES = frozenset(("chunk", "split", "tensor_split"))
 """Ops of torch that give one tensor at least, even of one that has no elements."""
 _SHRINKING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_GIVING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_BY_SEVERAL = frozenset(("extend", "update"))
 _FILLING = frozenset(("add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"))
 _MOST_NAMES = 4
 """Names followed from the loop to what they are given."""
@@ -37,24 +41,57 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
     name = dotted(values)
     if name is None or names == 0:
         return False
-    stores = [one for one in code.stores(code.tree, name) if isinstance(one, (ast.Assign, ast.AnnAssign))]
-    given = [one.value for one in stores if one.value is not None]
-    puts = _put_into(code, name)
-    if puts:
-        return not any(_has_some(code, one, names - 1) for one in given) and all(
-            _on_condition(code, one) for one in puts
-        )
-    return any(_is_chosen(code, one, names - 1) for one in given)
+    home = code.statement(values)
+    fills: list[tuple[ast.AST, ast.expr | None]] = [
+        (store, store.value) for store in code.stores(code.tree, name) if isinstance(store, _GIVING)
+    ]
+    fills += [
+        (node, node.args[-1] if node.args and node.func.attr in _BY_SEVERAL else None)
+        for node in of_kind(code.tree, ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING and dotted(node.func.value) == name
+    ]
+    # What starts empty is filled by what comes later.
+    fills = [(node, given) for node, given in fills if not _is_empty(given)]
+    places = [node for node, _ in fills]
+    return bool(fills) and all(
+        (home is not None and _on_condition(code, node, home, places))
+        or (given is not None and _is_chosen(code, given, names - 1))
+        or any(_is_chosen(code, loop.iter, names - 1) for loop in code.loops(node) if isinstance(loop, ast.For))
+        for node, given in fills
+    )
 
 
-def _put_into(code: Code, name: str) -> list[ast.Attribute]:
-    """Return the methods that put something into what has a name."""
-    methods = (node.func for node in of_kind(code.tree, ast.Call) if method_called(node) in _FILLING)
-    return [one for one in methods if isinstance(one, ast.Attribute) and dotted(one.value) == name]
+def _is_empty(values: ast.expr | None) -> bool:
+    if isinstance(values, (ast.List, ast.Tuple, ast.Set)):
+        return not values.elts
+    if isinstance(values, ast.Dict):
+        return not values.keys
+    return isinstance(values, ast.Call) and not values.args and not isinstance(values.func, ast.Attribute)
 
 
-def _on_condition(code: Code, node: ast.AST) -> bool:
-    return any(isinstance(one, (ast.If, ast.IfExp, ast.Match, ast.Try)) for one in code.parents(node))
+def _on_condition(code: Code, node: ast.AST, home: ast.stmt, places: Sequence[ast.AST]) -> bool:
+    """Return whether it depends on a condition that one of some places is run before the program comes to a statement,
+    and not only which of them.
+    """
+    around = set(map(id, code.parents(home)))
+    inner: ast.AST = node
+    for outer in code.parents(node):
+        if id(outer) in around:
+            return False
+        sides = (outer.body, outer.orelse) if isinstance(outer, ast.If) else ()
+        either = sides and all(any(code.inside(one, part) for one in places for part in side) for side in sides)
+        if isinstance(outer, (ast.If, ast.IfExp, ast.Match, ast.Try)) and not either:
+            return True
+        if isinstance(outer, (ast.For, ast.While)) and _is_left_before(outer, inner):
+            return True
+        inner = outer
+    return False
+
+
+def _is_left_before(loop: ast.For | ast.While, child: ast.AST) -> bool:
+    """Return whether a round may end before it comes to one of the statements of its loop."""
+    before = itertools.takewhile(lambda statement: statement is not child, loop.body)
+    return any(isinstance(one, (ast.Continue, ast.Break)) for part in before for one in of_kind(part, ast.stmt))
 
 
 def _has_some(code: Code, values: ast.expr, names: int) -> bool:

@@ -27,8 +27,9 @@ REFUSING = frozenset(("numpy", "requires_grad_", "__array__"))
 _OF_OBJECTS = frozenset(("builtins.id", "operator.is_", "operator.is_not", "weakref.ref", "weakref.proxy"))
 """Functions that are about an object, whatever its value."""
 _HASHING = frozenset(("builtins.dict.fromkeys", "builtins.frozenset", "builtins.set", "collections.Counter"))
-_BY_ELEMENT = frozenset(("count", "discard", "index", "remove"))
+_BY_ELEMENT = frozenset(("add", "count", "discard", "index", "remove"))
 """Methods of lists and sets that look for an element."""
+_MODULE = "<module>"
 _SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
 _STORING = frozenset(("add", "append", "appendleft", "extend", "insert", "popleft", "setdefault", "update"))
 _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
@@ -133,22 +134,55 @@ def _telling_apart(code: Code) -> Iterator[ast.AST]:
     yield from (node for node in of_kind(code.tree, ast.Call) if code.path(node.func) in _OF_OBJECTS)
 
 
-def _with_graphs(context: Context) -> frozenset[str]:
-    """Return the names of tensors that have a graph, and of what holds them."""
+def _with_graphs(context: Context) -> frozenset[tuple[str, str]]:
+    """Return the names of tensors that have a graph, and of what holds them, each with the function that gave it."""
     return frozenset(
-        event.holder if isinstance(event, Hold) else event.name
+        (event.at.function.rpartition(".")[2], event.holder if isinstance(event, Hold) else event.name)
         for tape in context.tapes
         for event in tape.events
         if isinstance(event, Hold) or (isinstance(event, Bind) and event.node is not None)
     )
 
 
-def _finding(code: Code, names: frozenset[str]) -> Iterator[ast.AST]:
+def _finding(code: Code, names: frozenset[tuple[str, str]]) -> Iterator[ast.AST]:
     """Yield what looks values with such names up: a set, the keys of a dict and `in` tell tensors by their identity."""
+    known = _handed_on(code, set(names))
     for node in of_kind(code.tree, ast.AST):
-        parts = [part for part in _looked_up(code, node) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
-        if any(dotted(part) in names or root_name(part) in names for part in parts):
+        if any(_is_known(code, part, known) for key in _looked_up(code, node) if key for part in _parts(key)):
             yield node
+
+
+def _handed_on(code: Code, known: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return names with those of the parameters that the file's own functions are given them by, three calls deep."""
+    functions = {one.name: one for one in of_kind(code.tree, ast.FunctionDef)}
+    calls = [
+        (functions[name], one) for one in of_kind(code.tree, ast.Call) if (name := last_name(one.func)) in functions
+    ]
+    for _ in range(3):
+        for function, call in calls:
+            plain = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            given = [*zip(plain[code.owner(function) is not None :], call.args, strict=False)]
+            given += [(one.arg, one.value) for one in call.keywords if one.arg is not None]
+            known |= {(function.name, name) for name, value in given if _is_known(code, value, known)}
+    return known
+
+
+def _is_known(code: Code, value: ast.expr, known: set[tuple[str, str]]) -> bool:
+    """Return whether a value is one of some names, each of a function, or an element of one."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    name, function = dotted(value), code.function(value)
+    if name is None:
+        return False
+    if not isinstance(value, ast.Name):
+        return any(name == one for _, one in known)
+    own = code.stores(function, name) or any(one.arg == name for one in of_kind(function, ast.arg))
+    return (getattr(function, "name", _MODULE) if own else _MODULE, name) in known
+
+
+def _parts(key: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple, which has their hashes; else the key itself."""
+    return [part for one in key.elts for part in _parts(one)] if isinstance(key, ast.Tuple) else [key]
 
 
 def _looked_up(code: Code, node: ast.AST) -> Iterable[ast.expr | None]:
@@ -174,7 +208,9 @@ def _is_no_tensor(code: Code, node: ast.expr, defined: set[str]) -> bool:
         return True
     if isinstance(node, ast.Call):
         return code.path(node.func) in ("builtins.object", "builtins.type")
-    return bool(code.path(node)) or id_of(node) in defined
+    path = code.path(node)
+    # What a call gave has the path of what was called.
+    return bool(path and "(" not in path) or id_of(node) in defined
 
 
 def refuses_graphs(context: Context) -> bool:

@@ -108,9 +108,7 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
     if verdict:
         return dataclasses.replace(finding, evidence=evidence)
     if alone and finding.code == GradientNotReduced.code:
-        return _noted(
-            finding, "one process was recorded: whether the gradients of several differ is seen with `--ranks 2`"
-        )
+        return _noted(finding, _ONE_PROCESS)
     note = _too_little(story, finding) if finding.notes == notes else ""
     return _noted(finding, *([f"too little was seen: {note}"] if note else ()))
 

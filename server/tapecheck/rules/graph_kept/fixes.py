@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, appended
@@ -411,8 +411,12 @@ def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
             # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
             return [node]
         case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod()) if code.path(node.left) != "builtins.str":
-            # A number raises where it is zero, a tensor gives infinity.
-            return [node.right]
+            # By zero a number raises, where a tensor gives infinity.
+            return [node.right] if _counts(code, node.right) else [node]
+        case ast.AugAssign(target=target, op=ast.Div() | ast.FloorDiv() | ast.Mod(), value=value):
+            return [value] if _counts(code, value) else [target, value]
+        case ast.BinOp(op=ast.Pow(), left=base, right=power):
+            return [power] if isinstance(power, ast.Constant) else [base, power]
         case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
             # The caller may want the tensor.
             return [value]
@@ -423,6 +427,33 @@ def _handed_on(code: Code, node: ast.AST) -> Sequence[ast.expr]:
         case ast.Assign(value=value) | ast.AugAssign(value=value):
             return [value] if any(isinstance(target, ast.Subscript) for target in targets(node)) else []
     return []
+
+
+def _counts(code: Code, value: ast.expr, names: int = 2) -> bool:
+    """Return whether a number is no zero, as far as the text shows, unless nothing was added up either: a constant, a
+    length, or what each round of a loop adds to. `names` are followed to what they are given.
+    """
+    if isinstance(value, ast.Constant):
+        return bool(value.value)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult)):
+        both = [_counts(code, part, names) for part in (value.left, value.right)]
+        return any(both) if isinstance(value.op, ast.Add) else all(both)
+    if isinstance(value, ast.Call):
+        return code.path(value.func) in ("builtins.len", "builtins.max")
+    name = dotted(value)
+    if name is None or not names:
+        return False
+    scope = code.function(value) if isinstance(value, ast.Name) else code.owner(value)
+    stores = [one for one in of_kind(scope or code.tree, ast.stmt) if name in map(dotted, targets(one))]
+    added = [one for one in stores if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)]
+    if any(isinstance(parent, (ast.If, ast.Try)) for one in added for parent in _within_loop(code, one)):
+        return False
+    given = [one.value for one in stores if isinstance(one, ast.Assign)]
+    return bool(added) or (bool(given) and all(_counts(code, one, names - 1) for one in given))
+
+
+def _within_loop(code: Code, node: ast.AST) -> Iterator[ast.AST]:
+    return takewhile(lambda one: not isinstance(one, (ast.For, ast.While)), code.parents(node))
 
 
 def _is_shown_by(code: Code, call: ast.Call) -> bool:

@@ -11,6 +11,11 @@ from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.source.nodes import of_kind
 from tapecheck.tape import InPlace, Optimizer, Tape
 
+_ASKED = (
+    "Check that no later backward runs through a graph from before the change: code that is not visible may have saved "
+    "the leaf."
+)
+
 
 def under_no_grad(context: Context) -> Iterator[Candidate]:
     """Wrap the change in `with torch.no_grad():`, alone or with the changes next to it."""
@@ -19,6 +24,7 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
     if statement is None or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return
     torch, needed = code.torch()
+    doubt = _ASKED if _may_be_saved(context) else ""
     together = _run(code, statement)
     everywhere = _runs(code)
     here = [run for run in everywhere if code.function(run[0]) is code.function(statement)]
@@ -32,7 +38,19 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
         title = several if len(members) > 1 else f"Change the leaf under `{torch}.no_grad()`"
         effect = "The value changes as written; autograd does not record the change."
         changes = [*(change for made in wrapped for change in made or ()), *needed]
-        yield Candidate(title, effect, changes, safe=context.stops, group="no_grad")
+        yield Candidate(title, effect, changes, safe=context.stops, group="no_grad", doubt=doubt)
+
+
+def _may_be_saved(context: Context) -> bool:
+    """Return whether a graph that code which is not visible built is still there at the change: it may have saved the
+    leaf, and a later backward then fails.
+    """
+    return any(
+        node.linked != "yes" and node.keeps != "no" and reading.ledger.freed_by(number) is None
+        for reading in context.readings
+        if any(isinstance(event, InPlace) and context.at_place(event.at) for event in reading.tape.events)
+        for number, node in reading.ledger.nodes.items()
+    )
 
 
 def _runs(code: Code) -> list[list[ast.stmt]]:
