@@ -10,6 +10,7 @@ import random
 import pytest
 
 from tapecheck.check import check
+from tapecheck.interpret import limits
 from tapecheck.source import from_text
 
 _PROGRAM = """\
@@ -86,3 +87,32 @@ def test_an_argument_that_some_answers_need_is_not_safely_dropped() -> None:
     assert 20 < len(needed) < len(programs) - 20
     assert sorted(told & needed) == []
     assert len(told) > 0.9 * (len(programs) - len(needed))
+
+
+_MANY = """\
+import random
+import torch
+from torch import nn
+
+net = nn.Linear(2, 1)
+a = b = c = d = None
+for x in torch.ones(6, 1, 2):
+    loss = net(x).pow(2).sum()
+    loss.backward(retain_graph=True)
+    if random.random() < 0.5:
+        a = loss
+    if random.random() < 0.5:
+        b = loss
+    if random.random() < 0.5:
+        c = loss
+    if random.random() < 0.5:
+        d = loss
+"""
+
+
+@pytest.mark.parametrize("times", range(3, 12))
+def test_pairs_that_no_work_is_left_for_make_nothing_less_certain(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FURTHER_WORK", 0)
+    monkeypatch.setattr(limits, "FURTHER_TIMES", times)
+    found = check(from_text(_MANY, "program.py")).findings
+    assert [one.certain for one in found if one.code == "TAPE301"] == [True]

@@ -44,8 +44,8 @@ class Queue:
 
     @property
     def waiting(self) -> set[Place]:
-        """The conditions that ways in the queue answer otherwise."""
-        return {way.turned for way in self._waiting if way.turned is not None}
+        """The conditions that ways in the queue answer otherwise, which none has answered so alone."""
+        return {way.turned for way in self._waiting if way.turned is not None and not way.together}
 
     @property
     def missed(self) -> set[Place]:
