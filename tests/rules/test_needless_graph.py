@@ -608,10 +608,10 @@ for step in range(9):
     ("use", "told"),
     [
         ("hidden.log([score.item()])", True),
-        ("hidden.log({'score': score.item(), 'step': [step]})", True),
-        ("kept.append(score.item()); hidden.log(kept)", True),
-        ("hidden.log(kept); kept.insert(0, score.item())", True),
-        # From when something else is put into a list, who has it has that, too.
+        ("hidden.log({'score': score.item(), 'step': step})", True),
+        # Who has a list that others have, too, has what is put into it, and may put into it what others then have.
+        ("hidden.log(kept)", False),
+        ("kept.append(score.item()); hidden.log(kept)", False),
         ("hidden.log(kept); kept.append(net)", False),
         ("hidden.log(kept); kept.insert(0, net)", False),
         ("hidden.log(kept); kept[0] = net", False),
@@ -622,7 +622,7 @@ for step in range(9):
         ("shared = {'score': 1}; hidden.log(shared)", False),
     ],
 )
-def test_a_list_of_data_leads_hidden_code_to_no_graph(use: str, told: bool) -> None:
+def test_a_display_of_data_leads_hidden_code_to_no_graph(use: str, told: bool) -> None:
     assert bool(found(LENT.format(use=use))) == told
 
 

@@ -517,8 +517,7 @@ def test_unknown_code_that_comes_later_has_cleared_nothing(where: str, shows: st
     for place in ("BEFORE", "WITHIN", "BEHIND"):
         program = program.replace(place, shows if place == where else "pass")
     found = [one.code for one in check(from_text(program, "program.py")).findings]
-    # A list of numbers leads nobody to the gradient.
-    assert ("TAPE403" in found) == (where == "BEHIND" or shows == "plots.lines(shown)")
+    assert ("TAPE403" in found) == (where == "BEHIND")
 
 
 _WORKED_OUT = """\

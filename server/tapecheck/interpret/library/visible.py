@@ -27,7 +27,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
-    holds_no_tensor,
     is_parameter,
     may_carry,
 )
@@ -63,22 +62,17 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     """Note what the dry run takes for granted of a call of opaque code."""
     about: dict[int, None] = {}
     anything = data = False
-    text = f"`{name}` leaves what it is given as it is"
-    lent: list[List] = []
     args = list(args)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.
         inside = tuple(behaviour(arg).children()) if isinstance(written, _DISPLAYS) and _is_whole(arg) else arg
-        kind = _reach(torch, inside, about, lent)
+        kind = _reach(torch, inside, about)
         anything, data = anything or kind == "anything", data or kind == "data"
     if anything or about:
         nodes = () if anything else tuple(about)
-        torch.world.assumptions.note("effect", text, node, nodes)
+        torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
-    if not anything:
-        for one in lent:
-            torch.world.assumptions.lend(one, text)
 
 
 def may_freeze(args: Iterable[Value]) -> None:
@@ -103,12 +97,8 @@ def _is_whole(value: Value) -> bool:
     return isinstance(value, (List, Set, Dict)) and not value.more
 
 
-def _reach(
-    torch: Torch, value: Value, about: dict[int, None], lent: list[List]
-) -> Literal["anything", "listed", "data", "nothing"]:
-    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`, lists
-    of numbers and texts to `lent`.
-    """
+def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anything", "listed", "data", "nothing"]:
+    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
     if isinstance(value, (Bound, Native)):
         value = value.receiver
     if may_carry(value):
@@ -124,19 +114,16 @@ def _reach(
     if isinstance(value, Instance):
         if _is_data(value):
             state = state_of(value, DatasetState)
-            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about, lent)
+            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
         found = leaves.within(torch, value)
         about.update(dict.fromkeys(found))
         only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)
         return "listed" if only_leaves and found else "anything"
     if isinstance(value, tuple):
-        kinds = {_reach(torch, one, about, lent) for one in value}
+        kinds = {_reach(torch, one, about) for one in value}
         return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
-    if isinstance(value, List) and _is_whole(value) and all(map(holds_no_tensor, value.items)):
-        # What a list holds when it is given away says nothing of what is put into it.
-        lent.append(value)
-        return "nothing"
     if isinstance(value, (List, Set, Dict, Function, Class, Generator)):
+        # What a list holds when it is given away says nothing of what is put into it, here or there.
         return "anything"
     return "nothing"
 

@@ -60,7 +60,6 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
             machine.world.assumptions.note("option", "`maxlen` leaves room for all that is stored", node, held)
     if not all(map(is_constant, items)):
         target.stored_at = machine.world.position.site(node)
-        machine.world.assumptions.filled(target, items, node)
 
 
 TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))

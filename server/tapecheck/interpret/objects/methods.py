@@ -201,7 +201,6 @@ def _list_append(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 def _list_appendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items[:0] = args[:1]
     owner.stored_at = m.world.position.site(node)
-    m.world.assumptions.filled(owner, args[:1], node)
     if owner.bound is not None:
         del owner.items[owner.bound :]
     return None
@@ -215,7 +214,6 @@ def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items.insert((known_int(args[0]) if args else 0) or 0, positional(args, 1, Unknown()))
     owner.stored_at = m.world.position.site(node)
-    m.world.assumptions.filled(owner, args[1:2], node)
     return None
 
 

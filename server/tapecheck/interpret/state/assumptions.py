@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret.state.position import Position
 from tapecheck.interpret.state.writer import TapeWriter
-from tapecheck.interpret.values import Value, holds_no_tensor
+from tapecheck.interpret.values import Value
 from tapecheck.tape import NOTHING, Assumed, AssumptionKind, Backward, InPlace, Leaf, Node, Site, Span
 
 
@@ -33,21 +32,10 @@ class Assumptions:
         self.decorated: dict[int, str] = {}
         """The functions that a decorator which is not visible was given, by the id of their node."""
         self._entered: list[tuple[object, Begun]] = []
-        self._lent: dict[int, tuple[Value, str]] = {}
-        """The lists that opaque code was given while they held nothing but data, by id, and what is said of it."""
 
     def note(self, kind: AssumptionKind, text: str, node: ast.AST, about: tuple[int, ...] = ()) -> None:
         """Note that the dry run goes on with one of several answers; `text` completes "assumes that"."""
         self._writer.emit(Assumed(self._position.site(node), kind, text, about))
-
-    def lend(self, held: Value, text: str) -> None:
-        """Remember that opaque code has a list of numbers: what is put into it from then on, it has, too."""
-        self._lent[id(held)] = held, text
-
-    def filled(self, held: Value, items: Iterable[Value], node: ast.AST) -> None:
-        """Note what opaque code has from now on, by a list that it was given."""
-        if id(held) in self._lent and not all(map(holds_no_tensor, items)):
-            self.note("effect", self._lent.pop(id(held))[1], node)
 
     def note_exception(self, kind: str, node: ast.AST) -> None:
         """Note that the dry run goes on past an exception of Python's own that it expects here."""

@@ -308,9 +308,6 @@ class List(Container):
             self.items.append(value)
         if not is_constant(value):
             self.stored_at = machine.world.position.site(node)
-            # What is stored to a slice is more than one value.
-            put = self.items if isinstance(index, slice) else (value,)
-            machine.world.assumptions.filled(self, put, node)
 
     def _set_slice(self, machine: Interpreter, parts: list[Value], value: Value, node: ast.AST) -> None:
         items = behaviour(value).known_items(machine, node)

@@ -522,11 +522,6 @@ def _steady(part: Value) -> bool:
     return is_constant(part)
 
 
-def holds_no_tensor(value: Value) -> bool:
-    """Return whether a value is known to be no tensor, and nothing with a tensor in it: a number, a text."""
-    return is_constant(value) or (isinstance(value, Unknown) and value.kind in _DATA)
-
-
 def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
     """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
     if isinstance(value.concrete, int):
