@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ _NEUTRAL = Path(os.__file__).parent
 """Where the standard library lies: what is found there by the name of one of its modules is that module."""
 
 _SAFE_PATH = "PYTHONSAFEPATH"
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_DIE = 5.0
 _MOST = 61  # Windows waits for no more processes at once.
 
@@ -50,10 +52,32 @@ def _end(executor: ProcessPoolExecutor) -> None:
 
 @contextlib.contextmanager
 def sheltered() -> Iterator[None]:
-    """Let processes start in a neutral directory and off the working directory's modules."""
-    if multiprocessing.get_start_method() == "fork":
+    """Let processes start in a neutral directory, off the working directory's modules and undisturbed by signals."""
+    with _undisturbed(), contextlib.nullcontext() if multiprocessing.get_start_method() == "fork" else _neutral():
+        yield
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off what ends the command while processes start: one that is half started is known to nobody who could end
+    it, or says in a traceback that it was interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _neutral() -> Iterator[None]:
     folder, safe = _present(), os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     if folder is not None:
