@@ -1937,3 +1937,29 @@ for _ in range(3):
 def test_what_is_detached_beside_what_has_no_gradient_is_meant() -> None:
     _, fixes = _fixes(QUANTIZED, "TAPE402")
     assert not any("detach" in fix.title or "cut" in fix.title or "torch" in fix.title for fix in fixes)
+
+
+def test_all_values_that_one_line_cuts_get_their_graphs_back() -> None:
+    text, fixes = _fixes(
+        """
+        encoder, decoder = nn.Linear(4, 4), nn.Linear(2, 4)
+        opt = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+
+        def divergence(mu, logvar):
+            mu, logvar = mu.detach(), logvar.detach()
+            return (logvar.exp() + mu.pow(2) - logvar).sum()
+
+        def bound(rebuilt, x, mu, logvar):
+            rec, kl = (rebuilt - x).pow(2).mean(), divergence(mu, logvar)
+            return rec + 0.1 * kl, {"rec": rec.item(), "kl": kl.item()}
+
+        for x in torch.randn(20, 8, 4):
+            mu, logvar = encoder(x).chunk(2, dim=1)
+            loss, logs = bound(decoder(mu + torch.exp(logvar / 2)), x, mu, logvar)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE407",
+    )
+    assert "    mu, logvar = mu, logvar\n" in fixed(text, fixes[0])

@@ -60,6 +60,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
         for cut, ways in zip(cuts, choices, strict=True)
         for way in ways
     ]
+    alone = [*_of_one_line(code, cuts, choices, effect), *alone]
     together = list(_all_taken_out(context, cuts, choices, safe, effect))
     # What is never trained for want of several ways is trained by any of them; a root without a graph may want all.
     yield from (*together, *alone) if raises else (*alone, *together)
@@ -122,6 +123,15 @@ def _all_taken_out(
     for combined in together:
         changes = list(dict.fromkeys(combined))
         yield Candidate(_title(context.code, cuts, changes), effect, changes, safe, "all cuts")
+
+
+def _of_one_line(code: Code, cuts: list[Cut], choices: list[list[list[Change]]], effect: str) -> Iterator[Candidate]:
+    """Take all cuts of a line out where it has several: with one of them left, a part would go on learning nothing."""
+    for line in dict.fromkeys(cut.at.line for cut in cuts):
+        here = [(cut, ways) for cut, ways in zip(cuts, choices, strict=True) if cut.at.line == line]
+        if 1 < len(here) < len(cuts) and all(ways for _, ways in here):
+            changes = list(dict.fromkeys(change for _, ways in here for change in ways[0]))
+            yield Candidate(_title(code, [cut for cut, _ in here], changes), effect, changes, group=f"cut {line}")
 
 
 def all_cuts(context: Context) -> list[Cut]:
