@@ -134,26 +134,31 @@ def _telling_apart(code: Code) -> Iterator[ast.AST]:
     yield from (node for node in of_kind(code.tree, ast.Call) if code.path(node.func) in _OF_OBJECTS)
 
 
-def _with_graphs(context: Context) -> frozenset[tuple[str, str]]:
-    """Return the names of tensors that have a graph, and of what holds them, each with the function that gave it."""
-    return frozenset(
-        (event.at.function.rpartition(".")[2], event.holder if isinstance(event, Hold) else event.name)
-        for tape in context.tapes
-        for event in tape.events
-        if isinstance(event, Hold) or (isinstance(event, Bind) and event.node is not None)
-    )
+_Scopes = dict[str, set[str]]
+"""Names, each with the functions that it is one of."""
 
 
-def _finding(code: Code, names: frozenset[tuple[str, str]]) -> Iterator[ast.AST]:
+def _with_graphs(context: Context) -> _Scopes:
+    """Return the names of tensors that have a graph, and of what holds them."""
+    found: _Scopes = {}
+    for tape in context.tapes:
+        for event in tape.events:
+            if isinstance(event, Hold) or (isinstance(event, Bind) and event.node is not None):
+                name = event.holder if isinstance(event, Hold) else event.name
+                found.setdefault(name, set()).add(event.at.function.rpartition(".")[2])
+    return found
+
+
+def _finding(code: Code, names: _Scopes) -> Iterator[ast.AST]:
     """Yield what looks values with such names up: a set, the keys of a dict and `in` tell tensors by their identity."""
-    known = _handed_on(code, set(names))
+    _hand_on(code, names)
     for node in of_kind(code.tree, ast.AST):
-        if any(_is_known(code, part, known) for key in _looked_up(code, node) if key for part in _parts(key)):
+        if any(_is_known(code, part, names) for key in _looked_up(code, node) if key for part in _parts(key)):
             yield node
 
 
-def _handed_on(code: Code, known: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return names with those of the parameters that the file's own functions are given them by, three calls deep."""
+def _hand_on(code: Code, names: _Scopes) -> None:
+    """Add the parameters that the file's own functions are given such values by, three calls deep."""
     functions = {one.name: one for one in of_kind(code.tree, ast.FunctionDef)}
     calls = [
         (functions[name], one) for one in of_kind(code.tree, ast.Call) if (name := last_name(one.func)) in functions
@@ -163,21 +168,23 @@ def _handed_on(code: Code, known: set[tuple[str, str]]) -> set[tuple[str, str]]:
             plain = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
             given = [*zip(plain[code.owner(function) is not None :], call.args, strict=False)]
             given += [(one.arg, one.value) for one in call.keywords if one.arg is not None]
-            known |= {(function.name, name) for name, value in given if _is_known(code, value, known)}
-    return known
+            for name, value in given:
+                if _is_known(code, value, names):
+                    names.setdefault(name, set()).add(function.name)
 
 
-def _is_known(code: Code, value: ast.expr, known: set[tuple[str, str]]) -> bool:
-    """Return whether a value is one of some names, each of a function, or an element of one."""
+def _is_known(code: Code, value: ast.expr, names: _Scopes) -> bool:
+    """Return whether a value has one of some names where it stands, or is an element of one that has."""
     while isinstance(value, ast.Subscript):
         value = value.value
-    name, function = dotted(value), code.function(value)
-    if name is None:
+    name = dotted(value)
+    if name is None or name not in names:
         return False
     if not isinstance(value, ast.Name):
-        return any(name == one for _, one in known)
+        return True
+    function = code.function(value)
     own = code.stores(function, name) or any(one.arg == name for one in of_kind(function, ast.arg))
-    return (getattr(function, "name", _MODULE) if own else _MODULE, name) in known
+    return (getattr(function, "name", _MODULE) if own else _MODULE) in names[name]
 
 
 def _parts(key: ast.expr) -> list[ast.expr]:

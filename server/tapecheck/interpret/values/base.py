@@ -105,7 +105,7 @@ class Loops(Protocol):
 
 
 class Assumptions(Protocol):
-    """What is taken for granted where code is not visible, as far as values say so."""
+    """What is taken for granted while a context manager is entered, as far as values say so."""
 
     def enter(self, manager: object, kind: Literal["context"], text: str, node: ast.AST) -> None: ...
     def leave(self, manager: object) -> None: ...
