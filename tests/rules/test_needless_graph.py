@@ -38,6 +38,13 @@ def found(text: str) -> list[Finding]:
     return [finding for finding in check(from_text(text, "train.py")).findings if finding.code == "TAPE302"]
 
 
+def told_of(text: str) -> list[str]:
+    """Return the expressions of a program that are told, as they are written."""
+    lines = text.splitlines()
+    spans = [one.span for one in found(text)]
+    return [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans]
+
+
 def lines(body: str) -> list[str]:
     text = HEAD + body
     return [text.splitlines()[finding.span.line - 1].strip() for finding in found(text)]
@@ -519,9 +526,7 @@ for epoch in range(4):
 )
 def test_a_single_pass_in_a_loop_that_trains(body: str, after: str, told: list[str]) -> None:
     text = PASSES.format(body=body, after=after)
-    lines = text.splitlines()
-    spans = [one.span for one in found(text)]
-    assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
+    assert told_of(text) == told
 
 
 AGAIN = """\
@@ -556,9 +561,7 @@ for episode in range(3):
 )
 def test_a_pass_of_an_inner_loop_is_told(act: str, pick: str, told: list[str]) -> None:
     text = AGAIN.format(act=act, pick=pick)
-    lines = text.splitlines()
-    spans = [one.span for one in found(text)]
-    assert [lines[span.line - 1][span.column - 1 : span.end_column - 1] for span in spans] == told
+    assert told_of(text) == told
 
 
 SHARED = """\
