@@ -13,7 +13,7 @@ from tapecheck.fixes.ops import may_write, op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.nodes import attr_of, id_of, is_read, last_name, method_called, name_called, of_kind, walk
-from tapecheck.tape import Bind, Hold, Span
+from tapecheck.tape import Bind, Hold, Leaf, Span
 
 _ASKING = frozenset((
     "grad_fn", "is_grad_enabled", "is_inference", "is_inference_mode_enabled", "is_leaf", "register_hook",
@@ -59,6 +59,9 @@ def _noticing(context: Context, code: Code) -> Iterator[tuple[ast.AST, str]]:
     yield from ((node, "asks whether there is a graph") for node in _asking(code.tree))
     yield from ((node, "asks which object a value is") for node in _telling_apart(code))
     yield from ((node, "finds a tensor by which object it is") for node in _finding(code, _with_graphs(context)))
+    yield from (
+        (node, "gives a tensor other memory, which one without a graph has not") for node in _moving(context, code)
+    )
     yield from ((node, "goes on where something refuses a value with a graph") for node in _surviving(code))
 
 
@@ -138,15 +141,31 @@ _Scopes = dict[str, set[str]]
 """Names, each with the functions that it is one of."""
 
 
-def _with_graphs(context: Context) -> _Scopes:
-    """Return the names of tensors that have a graph, and of what holds them."""
+def _with_graphs(context: Context, *, leaves: bool = True) -> _Scopes:
+    """Return the names of tensors that have a graph, leaves among them if they are wanted, and of what holds them."""
     found: _Scopes = {}
     for tape in context.tapes:
+        left_out = set() if leaves else {event.id for event in tape.events if isinstance(event, Leaf)}
         for event in tape.events:
-            if isinstance(event, Hold) or (isinstance(event, Bind) and event.node is not None):
+            if isinstance(event, Hold) or (
+                isinstance(event, Bind) and event.node is not None and event.node not in left_out
+            ):
                 name = event.holder if isinstance(event, Hold) else event.name
                 found.setdefault(name, set()).add(event.at.function.rpartition(".")[2])
     return found
+
+
+def _moving(context: Context, code: Code) -> Iterator[ast.AST]:
+    """Yield what gives a computed tensor other memory: one that was detached from it before keeps the old memory."""
+    names = _with_graphs(context, leaves=False)
+    _hand_on(code, names)
+    stored = (one for one in of_kind(code.tree, ast.Attribute) if one.attr == "data" and not is_read(one))
+    yield from (one for one in stored if _is_known(code, one.value, names))
+    for call in of_kind(code.tree, ast.Call):
+        moved = [call.func.value] if isinstance(call.func, ast.Attribute) and call.func.attr == "set_" else []
+        moved += call.args if last_name(call.func) == "swap_tensors" else []
+        if any(_is_known(code, one, names) for one in moved):
+            yield call
 
 
 def _finding(code: Code, names: _Scopes) -> Iterator[ast.AST]:

@@ -193,6 +193,11 @@ class Library(Protocol):
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
 
+    def unseen_type(self, value: Value) -> str:
+        """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one
+        of anything else.
+        """
+
     def unseen_maker(self, maker: Value) -> str:
         """Return the name of a metaclass, or of a decorator of classes, that is not visible; an empty one of others."""
 

@@ -226,7 +226,11 @@ class Machine:
 
     def stream(self, value: Value, node: ast.AST) -> Stream:
         """Return anything that can be iterated as a stream of elements."""
-        return behaviour(value).stream(self, node)
+        made = behaviour(value).stream(self, node)
+        if made is not value and not made.over and not isinstance(value, Dict):
+            # Of a dict only the keys are gone over.
+            made.over = (value,)
+        return made
 
     test = conditions.test
     known_truth = conditions.known_truth

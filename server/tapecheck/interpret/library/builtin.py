@@ -14,7 +14,7 @@ from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
-from tapecheck.interpret.objects.namespaces import Attributes
+from tapecheck.interpret.objects.namespaces import Attributes, Names
 from tapecheck.interpret.objects.unknowns import (
     default_of,
     derived,
@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
+    Env,
     Generator,
     Instance,
     Kind,
@@ -38,6 +39,7 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Mark,
+    Module,
     Native,
     NotPlain,
     Range,
@@ -262,7 +264,7 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         known = [length() for length in lengths]
         return None if None in known else min(size for size in known if size is not None)
 
-    return Stream(length, item, any(stream.sequential for stream in streams), sources=(*streams,))
+    return Stream(length, item, any(stream.sequential for stream in streams), sources=(*streams,), over=(args[0],))
 
 
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -571,7 +573,10 @@ def _delattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    found = behaviour(concrete(args[0]) if args else None).type_of()
+    given = concrete(args[0]) if args else None
+    if hidden_type := m.library.unseen_type(given):
+        return Unknown.plain(hidden_type)
+    found = behaviour(given).type_of()
     if not isinstance(found, str):
         return found
     return NAMES.get(found.rpartition(".")[2], Lib(found)) if found else Unknown.plain("type")
@@ -651,11 +656,30 @@ def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args and isinstance(args[0], Instance):
+    if not args:
+        return _locals(m, args, kwargs, node)
+    if isinstance(args[0], Instance):
         return Dict(Attributes(args[0]), slots=args[0].slots)
-    if args and isinstance(args[0], Unknown) and args[0].data and args[0].attrs:
+    if isinstance(args[0], Module):
+        return _names_of(m, args[0].env)
+    if isinstance(args[0], Unknown) and args[0].data and args[0].attrs:
         return args[0].by_name()
     return Unknown("vars")
+
+
+def _names_of(m: Engine, env: Env) -> Dict:
+    """Return the dict that a module has its names in."""
+    m.world.modes.breaks += 1
+    return Dict(Names(env), slots=env.slots, more=bool(env.starred))
+
+
+def _globals(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _names_of(m, m.envs[-1].globals)
+
+
+def _locals(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    env = m.envs[-1]
+    return _names_of(m, env) if env is env.globals else Dict(dict(env.vars.items()))
 
 
 def _wrap(kind: Wrapping) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
@@ -674,7 +698,7 @@ NAMES: dict[str, Value] = {
         "round": _round, "isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr,
         "setattr": _setattr, "type": _type, "iter": _iter, "next": _next, "reversed": _reversed,
         "sorted": _sorted, "any": _quantified(True), "all": _quantified(False), "callable": _callable,
-    "vars": _vars, "locals": unknown, "globals": unknown,
+    "vars": _vars, "locals": _locals, "globals": _globals,
     "property": lambda m, a, k, n: Wrapped("property", positional(a, 0), positional(a, 1)),
         "staticmethod": _wrap("staticmethod"), "classmethod": _wrap("classmethod"), "id": unknown,
     "hash": unknown, "open": unknown, "input": unknown, "divmod": _computed(divmod),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -120,10 +121,17 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
         # A function of torch's own has no model but the one that it is given.
         if not name.startswith("torch.") or _computes_any(args, kwargs) or requires_any(values) != "no":
             result.data, result.returned = False, True
-    result.kept = Kept(given)
+    result.kept = Kept(given, values=_led_to(name, args, kwargs))
     if not name.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
         _reworked(torch, (*args, *kwargs.values()), node, name)
     return result
+
+
+def _led_to(path: str, args: Args, kwargs: Kwargs) -> tuple[Value, ...]:
+    """Return what whoever has the result of a function of Python's own can come to: what it is made of."""
+    if path.partition(".")[0] not in sys.stdlib_module_names or path.startswith((*_GENERIC_DATA, *leaves.LOOKING)):
+        return ()
+    return tuple(one for one in (*args, *kwargs.values()) if not is_constant(one))
 
 
 def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
@@ -262,7 +270,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         torch.world.assumptions.passed[id(computed)] = computed
     if computed.node is not None:
         graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
-        whole.kept = Kept(whole.kept.leaves, graphs)
+        whole.kept = whole.kept._replace(graphs=graphs)
     return computed
 
 
@@ -344,7 +352,7 @@ def _computed(
     result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
-    result.kept = Kept(given)
+    result.kept = Kept(given, values=unknowns.root(function).kept.values)
     # A part of a model that is asked for a result computes it.
     if keeps == "yes" or owner is None:
         acts = torch.world.position.is_discarded(node)

@@ -207,6 +207,13 @@ class Libraries:
         name = self._unseen(maker)
         return "" if visible.decorator_modelled(name) else name
 
+    def unseen_type(self, value: Value) -> str:
+        """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one
+        of anything else.
+        """
+        name = self._unseen(value) if isinstance(value, (Class, Lib)) else ""
+        return f"{name}.__class__" if name else ""
+
     def _unseen(self, value: Value) -> str:
         """Return the name of the code behind a value that is not visible; an empty one where all of it is."""
         if isinstance(value, Instance) and value.cls is not None:

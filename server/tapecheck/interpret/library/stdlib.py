@@ -245,14 +245,14 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
     if items:
-        return Stream(lambda: None, lambda index: items[index % len(items)], endless=True)
+        return Stream(lambda: None, lambda index: items[index % len(items)], endless=True, over=(args[0],))
     return m.stream(positional(args, 0, Unknown()), node)
 
 
 def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = positional(args, 0)
     times = known_int(argument(args, kwargs, 1, "times"))
-    return Stream(lambda: times, lambda index: value, endless=len(args) + len(kwargs) == 1)
+    return Stream(lambda: times, lambda index: value, endless=len(args) + len(kwargs) == 1, over=(value,))
 
 
 def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -268,7 +268,7 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     bounds = [concrete(arg) for arg in args[1:]]
     part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
     if part is None:
-        return Stream(lambda: None, inner.item, inner.sequential, inner.next)
+        return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,))
     base, start, stop, step = inner.next, part.start or 0, part.stop, 1 if part.step is None else part.step
 
     def length() -> int | None:
@@ -285,7 +285,7 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         inner.next = max(inner.next, place + 1)
         return value
 
-    return Stream(length, item, inner.sequential)
+    return Stream(length, item, inner.sequential, over=(inner,))
 
 
 def _combined(
@@ -429,6 +429,11 @@ def _exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     raise Signal("SystemExit")
 
 
+def _weak(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`weakref.ref`: the object is not gone as long as the program asks for it."""
+    return Native("ref", lambda m2, given, named, at: args[0], receiver=args[0])
+
+
 def _namespace(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "types.SimpleNamespace", born=m.world.position.clock)
     for key, value in kwargs.items():
@@ -499,7 +504,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     **records.FUNCTIONS,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
-    "collections.Counter": counter,
+    "collections.Counter": counter, "weakref.ref": _weak, "weakref.proxy": lambda m, a, k, n: a[0],
     "queue.Queue": queues.made("first"), "queue.SimpleQueue": queues.made("first"),
     "queue.LifoQueue": queues.made("last"), "queue.PriorityQueue": queues.made("least"),
     "heapq.heappush": queues.push, "heapq.heappop": queues.pop, "heapq.heappushpop": queues.push_and_pop,

@@ -14,16 +14,18 @@ from tapecheck.interpret.library.states import DatasetState, OptimizerState, sta
 from tapecheck.interpret.objects.unknowns import has_default, root
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
+    BaseValue,
     Bound,
-    Class,
+    Context,
     Dict,
-    Function,
-    Generator,
     Instance,
     Lib,
     List,
     Native,
+    PythonValue,
+    Range,
     Set,
+    Stream,
     Unknown,
     Value,
     behaviour,
@@ -110,6 +112,8 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
         if value.parameter:
             # It is frozen now, and need not be afterwards.
             return "anything"
+        if isinstance(value, Unknown) and (made_of := root(value).kept.values):
+            return _reach(torch, made_of, about)
         return "data" if value.itself() is value else "nothing"
     if isinstance(value, Instance):
         if _is_data(value):
@@ -122,10 +126,12 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anyth
     if isinstance(value, tuple):
         kinds = {_reach(torch, one, about) for one in value}
         return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
-    if isinstance(value, (List, Set, Dict, Function, Class, Generator)):
-        # What a list holds when it is given away says nothing of what is put into it, here or there.
-        return "anything"
-    return "nothing"
+    if isinstance(value, Stream):
+        return _reach(torch, tuple(value.reached()), about)
+    if isinstance(value, (Context, Lib, PythonValue, Range)):
+        return "nothing"
+    # What a list holds when it is given away says nothing of what is put into it, here or there.
+    return "anything" if isinstance(value, BaseValue) else "nothing"
 
 
 def _is_data(value: Instance) -> bool:

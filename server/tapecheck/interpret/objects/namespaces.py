@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, MutableMapping
 
-from tapecheck.interpret.values import Instance, Value
+from tapecheck.interpret.values import Env, Instance, Value
 
 
 class Attributes(MutableMapping[Hashable, Value]):
@@ -49,3 +49,29 @@ class Attributes(MutableMapping[Hashable, Value]):
 
     def _names(self) -> list[str]:
         return [name for name, value in self.attrs.items() if self.holds(name, value)]
+
+
+class Names(MutableMapping[Hashable, Value]):
+    """The names of a module as `globals()`: every change of one is a change of the other."""
+
+    def __init__(self, env: Env) -> None:
+        self.names = env.vars
+
+    def __getitem__(self, key: Hashable) -> Value:
+        if not isinstance(key, str):
+            raise KeyError(key)
+        return self.names[key]
+
+    def __setitem__(self, key: Hashable, value: Value) -> None:
+        if isinstance(key, str):
+            self.names[key] = value
+
+    def __delitem__(self, key: Hashable) -> None:
+        self[key]
+        self.names.pop(str(key))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self.names))
+
+    def __len__(self) -> int:
+        return len(self.names)

@@ -118,7 +118,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         _not_read(machine, called.value)
     function = machine.eval(called, env)
     args, kwargs = _given(machine, node, env)
-    if type(called) is ast.Name and function is machine.library.builtins.get("locals"):
+    if function is machine.library.builtins.get("locals") and env is not env.globals:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
         receiver = machine.eval(called.value, env)

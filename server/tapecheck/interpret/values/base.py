@@ -573,6 +573,8 @@ class Stream(BaseValue):
     """Whether nobody knows its length: the dry run settled on one."""
     lengthen: Callable[[int], None] | None = None
     """Settles on a length with so many more elements; None where something may reckon with the one that it has."""
+    over: tuple[Value, ...] = ()
+    """What it goes over, and what it calls: whoever has the iterator can come to these."""
 
     @property
     def length_settled(self) -> bool:
@@ -586,6 +588,13 @@ class Stream(BaseValue):
 
     is_iterator: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = ("Iterator", "Iterable", "map", "filter", "zip", "enumerate")
+
+    def reached(self) -> Iterable[Value]:
+        return (*self.over, *self.sources)
+
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        for one in self.reached():
+            each(one)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         return self

@@ -190,6 +190,9 @@ class View(List):
     def more(self, more: bool) -> None:
         self.of.more = more
 
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        self.of.replace_held(each)
+
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         # Python does not let a dict grow while it is gone over.
         return List(self.items, self.more).stream(machine, node)

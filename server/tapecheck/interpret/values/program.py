@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeGuard
 
@@ -18,6 +18,7 @@ from tapecheck.interpret.values.base import (
     Value,
     behaviour,
     can_hold,
+    replace_values,
     stored,
 )
 from tapecheck.interpret.values.callable import Bound, Lib, Wrapped
@@ -179,6 +180,12 @@ class Module(BaseValue):
     def set_attribute(self, machine: Interpreter, name: str, value: Value, node: ast.AST) -> None:
         machine.touched(self.env)
         self.env.vars[name] = value
+
+    def reached(self) -> Iterable[Value]:
+        return self.env.vars.values()
+
+    def replace_held(self, each: Callable[[Value], Value]) -> None:
+        replace_values(self.env.vars, each)
 
     def has_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> bool | None:
         return name in self.env.vars or None

@@ -81,11 +81,13 @@ class Question(NamedTuple):
 
 class Kept(NamedTuple):
     """What the unknown code behind a value may keep: the `leaves` that it was given when it made the value, and the
-    `graphs` that calls of it and of its methods gave, each with what was called.
+    `graphs` that calls of it and of its methods gave, each with what was called. Whoever has what a library made of
+    some `values` can come to these by it.
     """
 
     leaves: tuple[int, ...] = ()
     graphs: tuple[tuple[Unknown, int], ...] = ()
+    values: tuple[Value, ...] = ()
 
 
 NO_WHOLE = Whole()
@@ -331,7 +333,7 @@ class Unknown(BaseValue):
         return self if self.concrete is None else self.concrete
 
     def reached(self) -> Iterable[Value]:
-        return () if self.leaf is None else (self.leaf,)
+        return self.kept.values if self.leaf is None else (self.leaf, *self.kept.values)
 
     def kind_as_index(self) -> str:
         if self.node is not None:
