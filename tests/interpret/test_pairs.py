@@ -1,5 +1,5 @@
-"""Conditions that show nothing one by one: what two of them do together, or one in turns, is looked for before anything
-is said never to come.
+"""Conditions that show nothing one by one, and loops that may not go round: what they do together, or one in turns, is
+looked for before anything is said never to come.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _LETS_GO = {
     "the list": "if COIN:\n    again.clear()",
     "both": "if COIN:\n    held, again = None, []",
     "the entry": 'if COIN:\n    both["loss"] = None',
+    "while it lasts": "while COIN:\n    held, again = None, []",
+    "so many times": 'for one in range(int(2 * random.random())):\n    held, again, both["loss"] = None, [], None',
+    "by three": "other = loss if COIN else None\nif COIN:\n    other = None\nif other is None:\n    held = None",
 }
 _WALKS = {
     "the tensor": "if held is not None and held.requires_grad:\n    held.backward(); held = None",
@@ -65,10 +68,12 @@ def _written() -> dict[str, str]:
 
 def _raises(program: str) -> bool:
     """Whether torch needs the argument for some answers to the conditions."""
-    code = compile(program.replace("retain_graph=True", "").replace("COIN", "coins.random() < 0.5"), "program", "exec")
+    program = program.replace("import random\n", "").replace("retain_graph=True", "")
+    code = compile(program.replace("COIN", "coins.random() < 0.5"), "program", "exec")
     for seed in range(24):
         try:
-            exec(code, {"coins": random.Random(seed)})
+            coins = random.Random(seed)
+            exec(code, {"coins": coins, "random": coins})
         except RuntimeError as error:
             assert "second time" in str(error)
             return True

@@ -67,9 +67,14 @@ def judge(
 
 def _found(rule: Rule, readings: Sequence[Reading]) -> list[Finding]:
     """Return the findings of a rule over the tapes of one program, with what they rest on."""
-    found = weigh(rule, merged(rule.judge(readings)), readings)
-    weigh_conditions(rule, found, readings)
-    explain(rule, found, readings)
+    entering = [reading for reading in readings if not reading.tape.passes_by]
+    found = merged(rule.judge(entering))
+    if found and rule.of_absence and len(entering) < len(readings):
+        shown = {finding.key for finding in found}
+        found = [finding for finding in merged(rule.judge(readings)) if finding.key in shown]
+    found = weigh(rule, found, entering)
+    weigh_conditions(rule, found, entering)
+    explain(rule, found, entering)
     for finding in found:
         finding.docs = rule.docs
     return found

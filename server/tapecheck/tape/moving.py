@@ -160,7 +160,7 @@ class MovedTape(Tape):
 
     def __init__(self, tape: Tape, moves: Moves) -> None:
         self.producer = tape.producer
-        self.started, self.by_default = tape.started, tape.by_default
+        self.started, self.by_default, self.passes_by = tape.started, tape.by_default, tape.passes_by
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity

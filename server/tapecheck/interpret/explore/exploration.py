@@ -106,7 +106,7 @@ class Exploration:
     """What can depend on the conditions that a path is to answer otherwise, as the last path showed it."""
 
     def __post_init__(self) -> None:
-        self.queue = Queue(self.wanted)
+        self.queue = Queue(self.wanted, self.by_default)
         self.told = Told(index_of(self.source).numbers)
 
     @property
@@ -139,7 +139,7 @@ class Exploration:
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.dull, names)
-        self.queue.note(single_ways(way, world, watcher, following))
+        self.queue.note(single_ways(way, world, watcher, following), world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)
@@ -214,9 +214,12 @@ class Exploration:
     def _keep(self, world: World) -> bool:
         """Keep a tape that says something new; return whether the rules read it."""
         tape = world.writer.tape
+        if world.choices.passed_by and not tape.complete:
+            # A program that fails where a loop is passed by is one whose loop goes round.
+            return False
         if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
             return False
-        tape.ledger = world.writer.ledger
+        tape.ledger, tape.passes_by = world.writer.ledger, world.choices.passed_by
         self.found.tapes.append(tape)
         self.wanted.look(self.found.tapes)
         return True
@@ -349,7 +352,7 @@ def _run(
             module = Module("__main__", source.path, Env(None, None), source)
             machine.modules[source.path] = module
             machine.run_module(module, source.tree, "__main__" if entry is None else "module")
-            if entry is not None and not world.writer.tape.events:
+            if entry is not None and not world.writer.tape.events and not world.choices.entered:
                 project.settle(module)
         machine.modules[source.path] = module
         if entry is not None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
-from tapecheck.interpret.explore.ways import Way, together
+from tapecheck.interpret.explore.ways import Way, all_turned, together
 from tapecheck.interpret.state import Place
+from tapecheck.interpret.state.choices import Asked
 
 
 @dataclass(slots=True)
@@ -20,6 +21,8 @@ class Queue:
     """The ways to try, in the order in which they are tried: what answers one condition otherwise comes first."""
 
     wanted: Wanted
+    by_default: bool = False
+    """Whether options that loops count by keep their defaults in its ways."""
     _waiting: deque[Way] = field(default_factory=deque)
     _tried: set[Hashable] = field(default_factory=set)
     """The policies of ways that were run or are in the queue."""
@@ -31,6 +34,8 @@ class Queue:
     """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
     _single: dict[Place, Way] = field(default_factory=dict)
     """The ways that answer one condition otherwise, for good."""
+    _asked: dict[Place, bool] = field(default_factory=dict)
+    """The likelier answers to all conditions that were asked."""
     _combined: bool = False
     """Whether these were tried together, too."""
 
@@ -74,8 +79,10 @@ class Queue:
         elif watched is not None and only_certainty:
             self._deferred.append((way, watched))
 
-    def note(self, ways: Iterable[Way]) -> None:
-        """Note ways that answer one condition otherwise, whether or not they are tried alone."""
+    def note(self, ways: Iterable[Way], asked: Mapping[Place, Asked]) -> None:
+        """Note ways that answer one condition otherwise, whether or not they are tried alone, and what was asked."""
+        for place, one in asked.items():
+            self._asked.setdefault(place, one.default)
         for way in ways:
             assert way.turned is not None
             self._single.setdefault(way.turned, way)
@@ -109,9 +116,11 @@ class Queue:
             self._last = True
             self._take_up()
         if not self._waiting and self._single and not self._combined and self.wanted.claiming:
-            # What is said never to come may take what two conditions do, of which neither shows anything alone.
+            # What is said never to come may take what several conditions do, of which none shows anything alone.
             self._combined = True
-            untried = filter(self.add, together(self._single.values()))
+            single = self._single.values()
+            ways = itertools.chain(single, all_turned(self._asked, self.by_default), together(single))
+            untried = filter(self.add, ways)
             deque(itertools.islice(untried, limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:

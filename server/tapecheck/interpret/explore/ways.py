@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
@@ -81,6 +81,16 @@ def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[
         if place in places or watcher.stake(place) is not Stake.NOTHING:
             policy = Policy({place: (not asked.default,)}, way.policy.by_default)
             yield Way(policy, place, asked.default, asked.times > 1)
+    for place in world.choices.entered:
+        yield Way(Policy({place: (False,)}, way.policy.by_default), place)
+
+
+def all_turned(asked: Mapping[Place, bool], by_default: bool) -> Iterator[Way]:
+    """Yield the way that answers all conditions otherwise than `asked` says, where these are more than two."""
+    if len(asked) > 2:
+        *_, last = asked
+        policy = Policy({place: (not answer,) for place, answer in asked.items()}, by_default)
+        yield Way(policy, last, asked[last], together=True)
 
 
 def in_turns(way: Way) -> Iterator[Way]:

@@ -210,7 +210,9 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     index = stream.next
     usual, unseen = (value.usual, value.hidden) if isinstance(value, Range) else (None, False)
     leaving: dict[ast.AST, bool] = {}
-    while not leaving:
+    unknown = stream.length() is None or stream.length_settled
+    empty = unknown and machine.world.choices.pass_by(node, syntax.text_of(node.iter))
+    while not (leaving or empty):
         following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
             break
@@ -238,7 +240,10 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         length = stream.length()
         if not _of_layers(loop, stream, length, element):
             loop.compare(goes_on=length is not None and length > index)
-    _leave_for(loop, node, stream, signal)
+    if empty:
+        loop.leave("no")
+    else:
+        _leave_for(loop, node, stream, signal)
     if signal is None:
         return (yield from machine.block(node.orelse, env))
     return signal.beyond_loop()
@@ -361,8 +366,10 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
         answer, by_default = _truth(machine, node.test, env)
-        if answer is not None and not loop.done:
+        if not loop.done and answer is not None:
             guards.note_cutting(machine, node, answer, env)
+        elif not loop.done and machine.world.choices.pass_by(node, syntax.text_of(node.test)):
+            answer = False
         if answer is False:
             known = True
             break

@@ -47,6 +47,10 @@ class Choices:
         self._writer = writer
         self._position = position
         self.asked: dict[Place, Asked] = {}
+        self.entered: dict[Place, ast.stmt] = {}
+        """The loops that were entered though nobody knows whether they go round at all."""
+        self.passed_by = False
+        """Whether the path has passed by one of these."""
         self.answered: list[Place] = []
         """The undecided conditions that were answered, in order."""
         self.passed: dict[ast.AST, str] = {}
@@ -108,6 +112,25 @@ class Choices:
         given = setting(answer) if setting is not None else None
         self._writer.emit(Decision(self._position.site(node), text, answer, last or 0, counted, cuts, hangs_on, given))
         return answer
+
+    def pass_by(self, loop: ast.stmt, text: str) -> bool:
+        """Whether the path passes by a loop of which nobody knows whether it goes round at all.
+
+        A path does where its policy says so; that one enters it makes nothing less certain. `text` is what it goes by.
+        """
+        site = self._position.site(loop)
+        place = (site.span.file, site.span.line, site.span.column)
+        self.entered.setdefault(place, loop)
+        pattern = self.policy.patterns.get(place)
+        if pattern is None:
+            return False
+        asked = self.asked.setdefault(place, Asked())
+        enters = pattern[min(asked.times, len(pattern) - 1)]
+        asked.times += 1
+        self.answered.append(place)
+        self._writer.emit(Decision(site, text, enters, loop.end_lineno or 0))
+        self.passed_by = self.passed_by or not enters
+        return not enters
 
     def answers(self, unknowns: Iterable[object]) -> None:
         """Note which unknown values the last answer was about, by their identity: who asks keeps them alive."""
