@@ -288,11 +288,28 @@ for step in range(4):
     head(torch.randn(8, 3) @ w.detach()).sum().backward()
     opt.step()
 """
+REMEMBERED = """\
+import torch
+from torch import nn
+
+policy, memory = nn.Linear(4, 2), []
+opt = torch.optim.Adam(policy.parameters())
+for episode in range(20):
+    for t in range(10):
+        logp = torch.log_softmax(policy(torch.randn(4)), -1)[0]
+        memory.append((logp, t))
+    loss = -sum(logp * reward for logp, reward in memory)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "code", "said", "unsaid"),
     [
+        # The name of what comes out of a container that was never emptied carries nothing.
+        (REMEMBERED, "TAPE101", "`memory.clear()`", "logp = logp.detach()"),
         (BY_OPTION, "TAPE404", "clear where the step is made", "clear first"),
         (CUT, "TAPE402", "if it is not to be trained, leave it out of the optimizer", "they are"),
         (TWO_FAKES, "TAPE101", "give this loss `fake_a.detach()` and `fake_b.detach()`", "add the losses"),

@@ -611,9 +611,13 @@ class Reading:
         holds = [hold for position, hold in self._holds if position < before]
         later = (hold for hold in holds if hold.loop == loop.id and hold.index >= iteration)
         binds = [bind for position, bind in self.binds.get(node, ()) if position < before]
-        # A container that a loop inside this iteration filled.
-        within = (hold for hold in reversed(holds) if (loop.id, iteration) in hold.at.iteration)
-        return self._keeps(node, later) or _carrying(binds, loop.event.at, reader) or self._keeps(node, within)
+        if (kept := self._keeps(node, later)) is not None:
+            return kept
+        # A container that a loop inside this iteration filled: what a later one binds of it comes out of there.
+        within = self._keeps(node, (hold for hold in reversed(holds) if (loop.id, iteration) in hold.at.iteration))
+        name = _carrying(binds, loop.event.at, reader)
+        came_later = name is not None and dict(name[1].iteration).get(loop.id, 0) > iteration
+        return within if name is None or (within is not None and came_later) else name
 
     def _keeps(self, node: int, holds: Iterable[Hold]) -> tuple[str, Site] | None:
         """Return the first holder of a node, with where it stored that."""
