@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.source import from_text
@@ -576,3 +577,40 @@ ONE, TWO = "nn.Linear(4, 4)", "nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Line
 def test_what_lies_above_all_that_is_trained_is_left_out(below: str, above: str, given: str, told: int) -> None:
     text = PARTS.replace("BELOW", below).replace("ABOVE", above).replace("GIVEN", given)
     assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE405"] * told
+
+
+LISTED = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+LISTS
+model[2] = nn.Linear(8, 3)
+optimizer = torch.optim.SGD(GIVEN, lr=0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 3, (8,)))
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lists", "given", "told"),
+    [
+        ("params = list(model.parameters())", "params", ["TAPE405"]),
+        ("params = [{'params': model.parameters()}]", "params", ["TAPE405"]),
+        ("params = dict(model.named_parameters())", "params.values()", ["TAPE405"]),
+        # What was counted was never given, or the head was not to be trained.
+        ("print(len(list(model.parameters())))", "model.parameters()", []),
+        ("print(len(list(model.parameters())))", "model[0].parameters()", []),
+        ("params = list(model[0].parameters())", "params", []),
+    ],
+)
+def test_a_layer_replaced_once_the_parameters_were_listed_is_told(lists: str, given: str, told: list[str]) -> None:
+    report = check(from_text(LISTED.replace("LISTS", lists).replace("GIVEN", given), "train.py"))
+    assert [one.code for one in report.findings] == told
+    for finding in report.findings:
+        assert "the parameters that `model` had before" in finding.notes[-1]
+        [fix] = fixes_for(report, finding)
+        assert "List the parameters after line 6" in fix.title

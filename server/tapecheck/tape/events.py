@@ -328,7 +328,8 @@ class LeftOut:
     or are not `registered` as parameters of the module (in a plain list, or a tensor that is no `nn.Parameter`).
     Without it, the optimizer was given other submodules whole, or they are parameters in no module at all. `lost_in`
     is the class whose attributes lead to what is not registered. `sharded` says that `fully_shard` has put them in the
-    place of the parameters that the module had.
+    place of the parameters that the module had, `listed` that the module had them when the optimizer was made, which
+    was given those that it had before.
     """
 
     at: Site
@@ -338,6 +339,7 @@ class LeftOut:
     registered: bool
     lost_in: Span | None = None
     sharded: bool = False
+    listed: bool = False
 
 
 @built_directly

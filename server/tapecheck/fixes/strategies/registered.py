@@ -6,16 +6,18 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
+from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Span
 
 EFFECT = "The optimizer has the parameters from now on, and trains them."
 
 
 def make_optimizer_later(context: Context) -> Iterator[Candidate]:
-    """Make the optimizer once the model is complete."""
+    """Make the optimizer, or list its parameters, once the model is complete."""
     code, lacking = context.code, lacking_of(context)
     if lacking is None or lacking.kind != "registered" or not lacking.whole:
         return
@@ -27,15 +29,29 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
         place = code.beside(making, adding) if adding is not None else None
         if place is None:
             continue
-        lines, gone = code.lines_of(making), code.delete(making)
+        # Where the optimizer is in time, the list of its parameters is not.
+        in_time = place.lineno < making.lineno
+        early = _listing(code, making, place) if in_time else making
+        lines, gone = (code.lines_of(early), code.delete(early)) if early is not None else (None, None)
         change = code.insert_after(place, [line.strip() for line in lines]) if lines and len(lines) == 1 else None
         if gone is not None and change is not None:
-            yield Candidate(
-                f"Make the optimizer after line {place.lineno}: the model is complete there",
-                EFFECT,
-                [gone, change],
-                group="later",
-            )
+            what = "List the parameters" if in_time else "Make the optimizer"
+            title = f"{what} after line {place.lineno}: the model is complete there"
+            yield Candidate(title, EFFECT, [gone, change], group="later")
+
+
+def _listing(code: Code, making: ast.Assign, place: ast.stmt) -> ast.stmt | None:
+    """Return the statement of a block that stores what the making of an optimizer reads, where it stands before a place
+    in the block and nothing reads the name up to there.
+    """
+    scope = code.function(making)
+    for name in sorted({one.id for one in of_kind(making.value, ast.Name)}):
+        match code.stores(scope, name):
+            case [stored] if stored.lineno < place.lineno and stored in code.block(place):
+                loads = (load.lineno for load in code.loads(scope, name))
+                if not any(stored.lineno < load <= place.lineno for load in loads):
+                    return stored
+    return None
 
 
 def lacking_of(context: Context) -> Lacking | None:

@@ -23,16 +23,30 @@ _AS_TORCH = (
 
 
 def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
-    """Return the modules whose parameters were asked for and all given to an optimizer that is being made."""
+    """Return the modules whose parameters were asked for and all given to an optimizer that is being made: those that
+    they have, or had as they were asked, where one of these is theirs no longer.
+    """
     given = {id(tensor) for tensor in params}
     found = []
-    for owner in list(torch.nn.asked.values())[-limits.MOST_MODULES :]:
+    for owner, asked in list(torch.nn.asked.values())[-limits.MOST_MODULES :]:
         every = [tensor for _, tensor in torch.nn.named_parameters(owner)]
-        # What is frozen need not be given, unless all of it is.
-        own = [tensor for tensor in every if tensor.node is not None] or every
-        if own and all(id(tensor) in given for tensor in own):
+        own = {id(tensor) for tensor in every}
+        replaced = any(id(tensor) not in own for tensor in asked)
+        if _all_given(every, given) or (replaced and _all_given(asked, given)):
             found.append(owner)
     return found
+
+
+def _all_given(params: list[Tensor], given: set[int]) -> bool:
+    """Whether an optimizer is given all of some parameters: what is frozen it need not be, unless all of it is."""
+    own = [tensor for tensor in params if tensor.node is not None] or params
+    return bool(own) and all(id(tensor) in given for tensor in own)
+
+
+def passed_over(torch: Torch, owners: Iterable[Instance], params: Iterable[Tensor]) -> set[int]:
+    """Return the parameters of modules, by identity, that an optimizer is not given which is being made."""
+    given = {id(tensor) for tensor in params}
+    return {id(tensor) for owner in owners for _, tensor in torch.nn.named_parameters(owner)} - given
 
 
 def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
@@ -77,12 +91,14 @@ def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, regist
     """Tell which leaves of a module that an optimizer was given whole it does not have."""
     top = owner.layer.top if owner.layer is not None else None
     later: list[int] = []
+    early: list[int] = []
     unregistered: dict[Class | None, list[int]] = {}
     for path, tensor, holder in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
         # What was frozen and is switched on later is another story.
         if tensor.node is None or tensor.node in torch.optimizers.listed or id(tensor) in state.frozen:
             continue
-        found = later if id(tensor) in registered else unregistered.setdefault(holder, [])
+        came = early if id(tensor) in state.passed_over else later
+        found = came if id(tensor) in registered else unregistered.setdefault(holder, [])
         found.append(tensor.node)
         if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
             # It came into the module when that had its name already.
@@ -90,6 +106,7 @@ def _tell_of_module(torch: Torch, state: OptimizerState, owner: Instance, regist
             tensor.name = f"{owner.layer.path}.{path}"
             torch.world.writer.emit(Named(tensor.node, tensor.name))
     _tell(torch, state, node, later, True, True)
+    _tell(torch, state, node, early, True, True, listed=True)
     for cls, leaves in unregistered.items() if _registers_as_torch(owner) else ():
         _tell(torch, state, node, leaves, True, False, cls)
 
@@ -167,6 +184,8 @@ def _tell(
     whole: bool,
     registered: bool,
     cls: Class | None = None,
+    *,
+    listed: bool = False,
 ) -> None:
     if leaves:
         within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
@@ -174,7 +193,7 @@ def _tell(
         tensors = (torch.world.graph.leaf_tensors.get(leaf) for leaf in leaves)
         sharded = all(one is not None and one.storage.id in torch.world.modes.sharded for one in tensors)
         told = tuple(dict.fromkeys(leaves))
-        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded))
+        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded, listed))
 
 
 def _leaves_of(

@@ -69,8 +69,8 @@ class Modules:
         self.machine = torch.machine
         self.world = torch.world
         self.facts = load()
-        self.asked: dict[int, Instance] = {}
-        """The modules whose parameters were asked for."""
+        self.asked: dict[int, tuple[Instance, list[Tensor]]] = {}
+        """The modules whose parameters were asked for, each with those that it had then."""
         self.made: list[Instance] = []
         """The modules of the user's classes."""
         self.loose_hooks: list[Value] = []
@@ -291,12 +291,16 @@ class Modules:
         return None
 
     def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        self.asked.setdefault(id(owner), owner)
-        return List([tensor for _, tensor in self.named_parameters(owner)], self.open_ended(owner))
+        return List([tensor for _, tensor in self._asked_for(owner)], self.open_ended(owner))
 
     def _module_named_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        self.asked.setdefault(id(owner), owner)
-        return List(list(self.named_parameters(owner)), self.open_ended(owner))
+        return List(list(self._asked_for(owner)), self.open_ended(owner))
+
+    def _asked_for(self, owner: Instance) -> list[tuple[str, Tensor]]:
+        """Return the parameters of a module, by name, for a program that asks for them."""
+        named = list(self.named_parameters(owner))
+        self.asked[id(owner)] = owner, [tensor for _, tensor in named]
+        return named
 
     def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([v for _, module in self.modules(owner) for v in module.attrs.values() if is_buffer(v)])

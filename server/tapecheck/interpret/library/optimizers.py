@@ -73,6 +73,7 @@ class Optimizers:
             number, tensors, complete, kwargs.get("fused"), argument(args, kwargs, 2, "max_iter"),
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
+        owner.state.passed_over = left_out.passed_over(self.torch, owner.state.whole, tensors)
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
         second = argument(args, kwargs, 1, "defaults")

@@ -16,7 +16,8 @@ class OptimizerState:
 
     `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
     `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at, and
-    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made, `at` is where.
+    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made,
+    `passed_over` what it was not given of its modules, `at` is where.
     """
 
     number: int
@@ -29,6 +30,7 @@ class OptimizerState:
     looked: int = 0
     leaves: int = -1
     frozen: set[int] = field(default_factory=set)
+    passed_over: set[int] = field(default_factory=set)
     at: Site | None = None
 
 

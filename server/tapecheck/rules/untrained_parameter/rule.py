@@ -124,6 +124,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
             f"`fully_shard` puts new parameters into {of}: `{optimizer.name}` has those from before",
             "make the optimizer after `fully_shard`",
         )
+    if event.listed:
+        return (
+            f"`{optimizer.name}` was given the parameters that {of} had before {them}",
+            "list the parameters for the optimizer once the model is complete" + frozen,
+        )
     if event.whole:
         return (
             f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
