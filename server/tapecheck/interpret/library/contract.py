@@ -105,7 +105,7 @@ class Modules(Protocol):
 
     machine: Engine
     world: World
-    asked: dict[int, Instance]
+    asked: dict[int, tuple[Instance, list[Tensor]]]
     made: list[Instance]
     loose: list[Tensor]
     loose_hooks: list[Value]
