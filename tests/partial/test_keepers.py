@@ -268,6 +268,24 @@ FREEZING = {
     "for one in net:\n    if str(one) in {choice}:\n        freeze(one)",
     "left out": "for name, one in net.named_parameters():\n    if name not in {choice}:\n        continue\n"
     "    one.requires_grad = False",
+    "counted": "for number in range({choice}):\n    net[number].requires_grad_(False)",
+    "counted down": "for number in range({choice}):\n    net[len(net) - 1 - number].requires_grad_(False)",
+    "counted beside": "for number, one in zip(range({choice}), net):\n    one.requires_grad_(False)",
+    "counted up": "number = 0\nwhile number < {choice}:\n    net[number].requires_grad_(False)\n    number += 1",
+    "broken off": "for number, one in enumerate(net):\n    if number == {choice}:\n        break\n"
+    "    one.requires_grad_(False)",
+    "in a range": "for number, one in enumerate(net):\n    if number in range({choice}):\n"
+    "        one.requires_grad_(False)",
+    "part": "for one in net[:{choice}]:\n    one.requires_grad_(False)",
+    "part at once": "net[:{choice}].requires_grad_(False)",
+    "part of a list": "for one in list(net.children())[:{choice}]:\n    one.requires_grad_(False)",
+    "part of the parameters": "for one in list(net.parameters())[:{choice}]:\n    one.requires_grad = False",
+    "first few": "import itertools\nfor one in itertools.islice(net, {choice}):\n    one.requires_grad_(False)",
+    "as it says": "for one in net:\n    one.requires_grad_({choice})",
+    "each as it says": "for one in net.parameters():\n    one.requires_grad = {choice}",
+    "by name": "getattr(net, {choice}).requires_grad_(False)",
+    "in a function": "def freeze(count):\n    for number in range(count):\n        net[number].requires_grad_(False)\n"
+    "freeze({choice})",
     "pattern": "import re\nfor name, one in net.named_parameters():\n    if re.match({choice}, name):\n"
     "        one.requires_grad = False",
 }
@@ -297,6 +315,30 @@ def test_what_data_freezes_need_not_be_all(kind: str, tmp_path: Path) -> None:
 def test_what_is_frozen_in_any_case_is_told(tmp_path: Path) -> None:
     report = _checked(FROZEN.format(freezing="for one in net.parameters():\n    one.requires_grad = False"), tmp_path)
     assert [one.split()[0] for one in _sure(report)] == ["TAPE103"]
+
+
+@pytest.mark.parametrize("kind", FREEZING)
+def test_what_may_be_frozen_need_not_be_trained(kind: str, tmp_path: Path) -> None:
+    """A part of which a setting says whether it is frozen, and which a cut keeps from being trained in any case."""
+    cut = FROZEN.replace("net(torch", "net[1:](net[0](torch").replace("3)).pow", "3)).detach()).pow")
+    for choice in ("settings['frozen']", "settings", "settings.get('frozen', [])"):
+        report = _checked(cut.format(freezing=FREEZING[kind].format(choice=choice)), tmp_path)
+        assert _sure(report) == [], choice
+    assert any("TAPE402" in one for one in _sure(_checked(cut.format(freezing=""), tmp_path)))
+
+
+STEPPED = {
+    "chosen": "[one for name, one in net.named_parameters() if name in settings['trained']]",
+    "filtered": "filter(lambda one: one.numel() > settings['least'], net.parameters())",
+}
+
+
+@pytest.mark.parametrize("kind", STEPPED)
+def test_what_an_optimizer_may_not_have_need_not_be_trained(kind: str, tmp_path: Path) -> None:
+    cut = (
+        FROZEN.replace("net(torch", "net[1:](net[0](torch").replace("3)).pow", "3)).detach()).pow").format(freezing="")
+    )
+    assert _sure(_checked(cut.replace("net.parameters()", STEPPED[kind]), tmp_path)) == []
 
 
 @pytest.mark.parametrize("most", ("settings['window']", "int(settings['window'])", "max(2, settings['window'])"))

@@ -168,9 +168,14 @@ def _cut_short(tape: Tape) -> bool:
     return isinstance(end, End) and end.how == "budget"
 
 
-def _rest_on(finding: Finding, span: Span, text: str) -> None:
-    finding.rests_on += (Assumption("limit", span, text),)
+def rest_on(finding: Finding, assumption: Assumption) -> None:
+    """Call a finding possible that takes something for granted which no tape says."""
+    finding.rests_on += (assumption,)
     _call_possible(finding)
+
+
+def _rest_on(finding: Finding, span: Span, text: str) -> None:
+    rest_on(finding, Assumption("limit", span, text))
 
 
 def _call_possible(finding: Finding) -> None:

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     Env,
     Generator,
     Instance,
+    Kept,
     Kind,
     Kwargs,
     Lib,
@@ -531,7 +532,13 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         # A layer by its name, a model by its name: whichever it is, it has parameters and goes on with a graph.
         if library == "torch.nn":
             return Lib(ANY_LAYER)
-        return Lib(f"{library}.model") if library == "torchvision.models" else Unknown("getattr")
+        if library == "torchvision.models":
+            return Lib(f"{library}.model")
+        made = Unknown("getattr")
+        if isinstance(args[0], Instance):
+            # Whichever of its attributes it is, whoever has it can come to that.
+            made.kept = Kept(values=(args[0],))
+        return made
     if len(args) > 2 and behaviour(args[0]).has_attribute(m, name, node) is False:
         return args[2]
     return m.get_attribute(args[0], name, node)

@@ -452,6 +452,7 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
         # It may be one of the parameters that its maker was given.
         held = map(torch.world.graph.leaf_tensors.get, unknowns.root(owner).kept.leaves)
         visible.may_freeze(leaf for leaf in held if leaf is not None)
+        _freezes_any(torch, owner, node)
     if owner.leaf is not None or not owner.data:
         if owner.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
@@ -465,6 +466,16 @@ def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: 
     torch.world.graph.make_leaf(made, node, owner.name)
     owner.node, owner.data, owner.certain = made.node, False, True
     return made
+
+
+def _freezes_any(torch: Torch, owner: Unknown, node: ast.AST) -> None:
+    """Note that one of the attributes of an object is frozen, and nobody knows which."""
+    within = [leaf for value in unknowns.root(owner).kept.values for leaf in leaves.within(torch, value)]
+    held = [leaf for leaf in map(torch.world.graph.leaf_tensors.get, within) if leaf is not None]
+    if held:
+        visible.may_freeze(held)
+        text = f"`{owner.name}` is none that is to be trained"
+        torch.world.assumptions.note("option", text, node, tuple(within))
 
 
 def _parameters(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

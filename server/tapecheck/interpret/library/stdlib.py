@@ -268,7 +268,7 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     bounds = [concrete(arg) for arg in args[1:]]
     part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
     if part is None:
-        return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,))
+        return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,), settled=True)
     base, start, stop, step = inner.next, part.start or 0, part.stop, 1 if part.step is None else part.step
 
     def length() -> int | None:

@@ -75,12 +75,18 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
     if place is not None and -len(known) <= place < len(known):
         return owner.attrs[known[place]]
     if isinstance(index := concrete(index), slice):
-        part = known_slice(parts_of_slice(index))
+        part = known_slice(_bounds(parts_of_slice(index), len(known)))
         if stands_still(index):
             modules.machine.wrong("ValueError", node)
             part = None
         return _another(owner, [owner.attrs[name] for name in (known if part is None else known[part])])
     return owner.attrs[known[0]] if known else Unknown("module")
+
+
+def _bounds(parts: list[Value], count: int) -> list[Value]:
+    """Return a slice's bounds: a number that nobody knows is a place with entries on both sides, if there are two."""
+    start, stop, step = (max(count - 1, 1) if isinstance(part, Unknown) else part for part in parts)
+    return [None if isinstance(parts[0], Unknown) and isinstance(parts[1], Unknown) else start, stop, step]
 
 
 def stream(owner: Instance) -> Stream:

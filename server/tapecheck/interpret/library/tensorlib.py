@@ -151,6 +151,7 @@ def _freeze(torch: Torch, owner: Tensor, node: ast.AST) -> None:
         owner.graph, owner.node, owner.of_leaf = "no", None, None
         owner.cuts = torch.world.graph.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
         owner.note(Mark.FROZEN_LEAF, leaf)
+        torch.world.graph.frozen.append(owner)
 
 
 def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:
@@ -162,6 +163,8 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
             owner.node = owner.of_leaf = leaf
             owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
+        elif owner.graph == "may" and owner.is_leaf:
+            owner.graph = "yes"
         elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
                 owner.cuts = torch.world.graph.derived_cut("leaf", node, owner.cuts, owner.name)
@@ -169,6 +172,10 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             _kept_beside(torch, owner)
     elif wanted is False:
         _freeze(torch, owner, node)
+    elif isinstance(wanted, Unknown) and owner.graph == "yes" and owner.is_leaf and owner.node is not None:
+        owner.graph = "may"
+        text = f"`{owner.name or 'it'}` requires grad"
+        torch.world.assumptions.note("option", text, node, (owner.node,))
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:

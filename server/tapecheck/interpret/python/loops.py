@@ -77,6 +77,7 @@ class _Loop:
         self.varying, self.guarded = world.comparisons.varying, world.comparisons.guarded
         self.first_graphs = world.comparisons.first_graphs
         self.inner = _Inner(world)
+        self.frozen = len(world.graph.frozen)
         self.number = world.enter_loop(node, env)
         self.rounds = repeats.Rounds(machine, self.key, self.number)
         self.done = 0
@@ -187,12 +188,22 @@ class _Loop:
         elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
+    def perhaps_freezes(self) -> None:
+        """Note that what it has frozen need not be: nobody knows how often it goes round."""
+        leaves = self.world.graph.perhaps_frozen(self.frozen)
+        if leaves:
+            head = self.node.test if isinstance(self.node, ast.While) else self.node.iter
+            text = f"the loop over `{self.world.position.notes.of(head, syntax.text_of)}` does not freeze it"
+            self.world.assumptions.note("option", text, head, leaves)
+
     def leave(self, more: Fact, *, settled: bool = False, ahead: bool = False) -> None:
         """Leave it; `more` says whether the program's own loop goes on, `settled` that nobody knows its length, `ahead`
         that there is something which it has not come to.
         """
         machine, world = self.machine, self.world
         world.assumptions.leave(self)
+        if settled:
+            self.perhaps_freezes()
         if not self.outside:
             del world.comparisons.counted[:]
         world.history.leave(self.key, self.before - world.budget.work)
@@ -390,7 +401,10 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.compare(goes_on=always)
     if not known and signal is None:
         _forget_counters(loop, None)
-    loop.leave("no" if known or signal is not None else "may")
+    unsure = not known and signal is None
+    if unsure and not always:
+        loop.perhaps_freezes()
+    loop.leave("may" if unsure else "no")
     if signal is None:
         return (yield from machine.block([] if always else node.orelse, env))
     return signal.beyond_loop()

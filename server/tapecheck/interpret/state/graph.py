@@ -37,6 +37,8 @@ class GraphBuilder:
         self._modes = modes
         self._unknown_source: Tensor | None = None
         self.leaf_tensors: dict[int, Tensor] = {}
+        self.frozen: list[Tensor] = []
+        """The leaves whose gradients were switched off, in order."""
         self.leaves_changed = False
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.gradients_cut = False
@@ -45,6 +47,19 @@ class GraphBuilder:
         self.clipped_late = False
         """Whether the program has limited gradients after their step."""
         """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
+
+    def perhaps_frozen(self, first: int) -> tuple[int, ...]:
+        """Note that a loop has switched off gradients, from the place `first` of `frozen` on, of which nobody knows how
+        often it goes round; return the leaves.
+        """
+        found: dict[int, None] = {}
+        for leaf in self.frozen[first:]:
+            number = leaf.frozen_leaf()
+            if leaf.graph == "no" and number is not None:
+                leaf.node = leaf.of_leaf = number
+                leaf.graph, leaf.is_leaf, leaf.cuts, leaf.oldest = "may", True, (), None
+                found[number] = None
+        return tuple(found)
 
     @property
     def unknown_made(self) -> bool:

@@ -629,7 +629,11 @@ class Range(BaseValue):
         return len(self)
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        return item in range(self.start, self.stop, self.step) if isinstance(item, int) else None
+        if not isinstance(item, int):
+            return None
+        found = item in range(self.start, self.stop, self.step)
+        # Where nobody knows the end, only what is before the beginning is out of it.
+        return None if self.open and (found or item >= self.start) else found
 
     def known_truth(self, machine: Interpreter) -> bool | None:
         return len(self) > 0

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
@@ -37,7 +38,7 @@ from tapecheck.rules.words import (
     listed,
     off_labels,
 )
-from tapecheck.tape import Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
+from tapecheck.tape import Assumption, Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
 
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
@@ -64,6 +65,7 @@ class GradientCut(Rule):
         written = set().union(*map(_written, readings))
         fed = set().union(*(identities(reading, _fed(reading)) for reading in readings))
         reached = fed.union(*map(_reached, readings))
+        meant = set().union(*map(_switched_off, readings))
         told = replaced(readings)
         successors = forgotten(readings)
         findings: list[Finding] = []
@@ -74,11 +76,17 @@ class GradientCut(Rule):
                 leaves = reading.ledger.leaves
                 known = {leaf for leaf, other in others.items() if identity(reading, leaves[other]) in successors}
                 known |= {number for number, leaf in leaves.items() if identity(reading, leaf) in told}
-                findings += self._of(reading, reached, written, fed, known)
+                findings += self._of(reading, reached, written, fed, known, meant)
         return findings
 
     def _of(
-        self, reading: Reading, reached: set[Identity], written: set[Identity], fed: set[Identity], known: set[int]
+        self,
+        reading: Reading,
+        reached: set[Identity],
+        written: set[Identity],
+        fed: set[Identity],
+        known: set[int],
+        meant: set[Identity],
     ) -> Iterable[Finding]:
         trained = reached | written
         owner, useless = _untrained(reading, reached, trained)
@@ -97,7 +105,10 @@ class GradientCut(Rule):
         for story in _stories(reading, places.values()):
             told = max(story, key=lambda causes: _blame(reading, causes, trained)) if len(story) > 1 else story[0]
             others = [causes[0] for causes in story if causes is not told]
-            yield self._finding(reading, told, owner, others)
+            finding = self._finding(reading, told, owner, others)
+            if text := _may_be_meant(reading, _lost_by(told), meant):
+                rest_on(finding, Assumption("condition", finding.span, text))
+            yield finding
 
     def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]) -> Finding:
         cut = causes[0]
@@ -125,6 +136,24 @@ class GradientCut(Rule):
             ),
             notes=(*in_full(message, named, "given zeros" if cut.how == "zero" else "without a gradient"), _note(cut)),
         )  # fmt: skip
+
+
+@remembered
+def _switched_off(reading: Reading) -> frozenset[Identity]:
+    """Return the leaves whose `requires_grad` is switched off on a way."""
+    leaves = (leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves)
+    return frozenset(identities(reading, leaves))
+
+
+def _may_be_meant(reading: Reading, lost: set[int], meant: set[Identity]) -> str:
+    """Return what parameters have to be for it to be no intention that they are not trained, if that is not known."""
+    elsewhere = meant - _switched_off(reading)
+    if all(identity(reading, reading.ledger.leaves[leaf]) in elsewhere for leaf in lost):
+        return "nothing freezes them"
+    holding = [one for one in reading.optimizers.values() if not lost.isdisjoint(one.params)]
+    if holding and all(one.complete == "may" for one in holding):
+        return "the optimizer is given them"
+    return ""
 
 
 def _note(cut: _Cause) -> str:
