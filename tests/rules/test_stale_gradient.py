@@ -587,3 +587,58 @@ def test_the_optimizer_that_steps_next_is_named(other: str) -> None:
     (finding,) = report.findings
     assert "`second.zero_grad()` before this backward" in finding.help
     assert all("first" not in fix.title for fix in fixes_for(report, finding))
+
+
+HANDED = """\
+import torch
+from torch import nn
+
+common, local = nn.Linear(4, 2), nn.Linear(4, 2)
+optimizer = torch.optim.SGD(common.parameters(), lr=0.1)
+for step in range(5):
+    local.load_state_dict(common.state_dict())
+    FIRST
+    local(torch.randn(8, 4)).pow(2).mean().backward()
+    for mine, shared in zip(local.parameters(), common.parameters()):
+        HANDS
+    optimizer.step()
+    LAST
+"""
+ONCE = "if shared.grad is None:\n            shared.grad = mine.grad"
+
+
+@pytest.mark.parametrize(
+    ("first", "hands", "last", "line"),
+    [
+        ("local.zero_grad()", ONCE, "pass", 12),
+        ("local.zero_grad()", "if step == 0:\n            shared.grad = mine.grad", "pass", 12),
+        ("pass", ONCE, "local.zero_grad()", 12),
+        ("for one in local.parameters(): one.grad = None", ONCE, "pass", 12),
+        # What one of two drops is not what both were to keep.
+        ("optimizer.zero_grad()", ONCE, "pass", 9),
+        ("local.zero_grad()", "shared.grad = mine.grad", "pass", 0),
+        ("local.zero_grad(); optimizer.zero_grad()", ONCE, "pass", 0),
+        ("local.zero_grad(set_to_none=False)", ONCE, "pass", 0),
+        ("local.zero_grad()", "shared.grad = mine.grad.clone()", "pass", 0),
+        ("local.zero_grad()", ONCE.replace("mine.grad", "mine.grad.clone()"), "optimizer.zero_grad()", 0),
+        ("local.zero_grad()", "shared.grad = mine.grad if step % 2 else mine.grad + 0", "pass", 0),
+    ],
+)
+def test_a_gradient_that_is_handed_over_once_is_used_again(first: str, hands: str, last: str, line: int) -> None:
+    torch = pytest.importorskip("torch")
+    text = HANDED.replace("FIRST", first).replace("HANDS", hands).replace("LAST", last)
+    found = [one for one in check(from_text(text, "train.py")).findings if one.code == "TAPE403"]
+    assert [one.span.line for one in found] == ([line] if line else [])
+    # What each step uses is what the backward before it has added, and nothing else.
+    alone = """before = nn.Linear(4, 2)
+    before.load_state_dict(local.state_dict())
+    state = torch.get_rng_state()
+    before(torch.randn(8, 4)).pow(2).mean().backward()
+    torch.set_rng_state(state)
+    local("""
+    uses = """optimizer.step()
+    used += [(one.grad.clone(), own.grad) for one, own in zip(common.parameters(), before.parameters())]"""
+    used: list[tuple[object, object]] = []
+    exec(text.replace("local(", alone, 1).replace("optimizer.step()", uses), {"used": used})
+    assert len(used) == 10
+    assert all(torch.equal(one, own) for one, own in used) is (not line)

@@ -12,10 +12,12 @@ from tapecheck.tape import Fact, Span
 class StaleGradientFacts(Facts):
     """`cleared` is a call that clears them, at the wrong time. `summed` says whether the gradients of several batches
     come together in a step. `unlisted` says that no optimizer has the parameters, whose gradients the program gives to
-    others or steps by itself; `clearing` are statements that clear them then, where that can be written.
+    others or steps by itself; `clearing` are statements that clear them then, where that can be written. `dropped` is
+    where those that were given to others are dropped, so that the next backward makes new ones.
     """
 
     cleared: Span | None = None
     summed: Fact = "no"
     unlisted: bool = False
     clearing: tuple[str, ...] = ()
+    dropped: Span | None = None

@@ -58,6 +58,21 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
         break
 
 
+def keep_what_is_shared(context: Context) -> Iterator[Candidate]:
+    """Fill with zeros what two parameters share, in the place of dropping it for one of them."""
+    code, facts = context.code, context.finding.facts
+    dropped = facts.dropped if isinstance(facts, StaleGradientFacts) else None
+    call = code.expression_at(dropped) if dropped is not None else None
+    if isinstance(call, ast.Call) and attr_of(call.func) == "zero_grad" and not (call.args or call.keywords):
+        written = f"{code.segment(call.func)}(set_to_none=False)"
+        yield Candidate(
+            f"Keep the tensors on line {call.lineno}: `{written}`",
+            "The next backward adds to the tensors that both parameters share, so that each step uses new gradients.",
+            [code.replace(call, written)],
+            group="keep",
+        )
+
+
 def _before(code: Code, backward: Backward, lines: Sequence[str], group: str) -> Iterator[Candidate]:
     title = f"Clear before the backward: {join(f'`{line}`' for line in lines)}"
     for statement in filter(None, map(code.statement_at, frames(backward.at))):
@@ -122,5 +137,6 @@ def _alone(tape: Tape, step: Step, backward: Backward) -> bool:
 STRATEGIES: tuple[Strategy, ...] = (
     call_zero_grad,
     clear_in_time,
+    keep_what_is_shared,
 )
 """What is proposed, preferred first."""

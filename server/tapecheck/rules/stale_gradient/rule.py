@@ -12,12 +12,13 @@ from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.stale_gradient.left_behind import left_behind
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, parameters_text, possible, when
 from tapecheck.tape import Fact, Site, Span, Step
 
 
 class StaleGradient(Rule):
-    """A backward adds to gradients that a step has used already."""
+    """A backward adds to gradients that a step has used already, or a step uses them again."""
 
     code = "TAPE403"
     name = "stale-gradient"
@@ -31,7 +32,8 @@ class StaleGradient(Rule):
         # Where some way clears in time, it hangs on a condition that nobody has decided.
         stories = undisputed(found for reading in readings for found in _stale(reading).items()).values()
         # Another way may clear between the two steps.
-        return [self._finding(one) for one in stories if not one.reading.untried_between(*one.between)]
+        found = [self._finding(one) for one in stories if not one.reading.untried_between(*one.between)]
+        return found + left_behind(readings, self.code, self.name)
 
     def _finding(self, story: _Story) -> Finding:
         reading, run = story.reading, story.run

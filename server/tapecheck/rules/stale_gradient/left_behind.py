@@ -1,0 +1,114 @@
+"""Gradients that are handed from one parameter to another once, and that the next backward does not add to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.path import undisputed
+from tapecheck.rules.reading import Reading
+from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
+from tapecheck.rules.words import called_from, line, parameters_text, possible, when
+from tapecheck.tape import GradientSet, Span
+
+
+@dataclass(slots=True)
+class _Story:
+    """A hand-over of gradients that were used twice: `used` and `again` are the steps, `cleared` is where the parameter
+    that they came from lost them, and `added` the backward that gave it new ones.
+    """
+
+    reading: Reading
+    handed: GradientSet
+    used: Moment
+    again: Moment
+    cleared: Moment
+    added: Moment
+    leaves: list[int] = field(default_factory=list)
+
+
+def left_behind(readings: Sequence[Reading], code: str, name: str) -> list[Finding]:
+    """Return a finding for each place that hands a gradient over which the steps after it use again and again."""
+    stories = undisputed(found for reading in readings for found in _stories(reading).items()).values()
+    between = ((story, story.used.position, story.again.position) for story in stories)
+    return [_finding(story, code, name) for story, *steps in between if not story.reading.untried_between(*steps)]
+
+
+def _stories(reading: Reading) -> dict[Span, _Story | None]:
+    """Return the hand-overs of a tape, by place: with None those whose gradient is replaced in time."""
+    found: dict[Span, _Story | None] = {}
+    events = ((at, event) for at, event in reading.gradient_events if isinstance(event, GradientSet))
+    handed = [(at, event) for at, event in events if event.source is not None and not event.how]
+    gradients = gradients_of(reading) if handed else None
+    for position, event in handed:
+        assert gradients is not None
+        if event.leaf not in gradients.steppable:
+            continue
+        told = _used_again(gradients, position, event)
+        story = found.setdefault(event.at.span, None)
+        if told is not None:
+            story = story or _Story(reading, event, *told)
+            story.leaves.append(event.leaf)
+            found[event.at.span] = story
+    return found
+
+
+def _used_again(
+    gradients: Gradients, position: int, handed: GradientSet
+) -> tuple[Moment, Moment, Moment, Moment] | None:
+    """Return the step that uses a gradient first, the one that uses it again, where the parameter that it came from
+    lost it before that, and the backward that gave it a new one; None where there is no such step.
+    """
+    assert handed.source is not None
+    if gradients.unseen_since(handed.leaf) < position or gradients.unseen_since(handed.source) < position:
+        return None
+    steps = list(_steps_with(gradients, handed.leaf, position))
+    theirs = [one for one in gradients.after(handed.source, position) if one.kind in ("cleared", "added", "set")]
+    if len(steps) < 2 or not theirs or theirs[0].kind != "cleared" or not theirs[0].to_none:
+        return None
+    cleared, *later = theirs
+    added = next(iter(later), None)
+    if added is None or added.kind != "added" or added.fact != "yes" or cleared.position < steps[0].position:
+        return None
+    again = next((step for step in steps if step.position > added.position), None)
+    return (steps[0], again, cleared, added) if again is not None else None
+
+
+def _steps_with(gradients: Gradients, leaf: int, position: int) -> Iterator[Moment]:
+    """Yield the steps that use the gradient which a leaf has from a position on, until it has another one."""
+    for moment in gradients.after(leaf, position):
+        if moment.kind == "stepped":
+            yield moment
+        elif moment.kind != "read":
+            return
+
+
+def _finding(story: _Story, code: str, name: str) -> Finding:
+    reading, handed = story.reading, story.handed
+    home = handed.at.span
+    mine = [name_of(reading, leaf) for leaf in story.leaves]
+    shown = parameters_text(mine) or "these parameters"
+    message = "steps use this gradient again and again: it is handed over once"
+    again = when(story.used.at, story.again.at)
+    cleared = story.cleared.at.span
+    labels = [
+        Label(story.again.at.span, f"this step uses what it has used{again}", "step"),
+        Label(cleared, "the parameters that the gradients came from get rid of them here", "path"),
+        Label(story.added.at.span, "these gradients are new tensors, which no step uses", "path"),
+        *called_from(reading, handed.at, handed.at),
+    ]
+    note = (
+        f"{shown} keep the gradients of one backward: clearing with `set_to_none=True`, the default since torch 2.0, "
+    )
+    note += "makes the next backward write to new tensors"
+    certain = reading.by_default(handed.at)
+    return Finding(
+        code, name, "warning", home, message if certain else possible(message),
+        "hand the gradients over after each backward, whether or not there are any from before; or keep the tensors "
+        f"that both share on {line(cleared, home)}: `zero_grad(set_to_none=False)`",
+        tuple(labels), certain,
+        facts=StaleGradientFacts(parameters=tuple(mine), unlisted=True, dropped=cleared),
+        notes=(note,),
+    )  # fmt: skip
