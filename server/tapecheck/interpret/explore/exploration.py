@@ -21,7 +21,7 @@ from tapecheck.interpret.explore.results import Condition, CutShort, Explored, I
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
-from tapecheck.interpret.explore.ways import Way, names_that_matter, single_ways, ways_after
+from tapecheck.interpret.explore.ways import Way, names_that_matter, passing_ways, single_ways, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
@@ -139,7 +139,7 @@ class Exploration:
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
         following = ways_after(way, world, watcher, self.dull, names)
-        self.queue.note(single_ways(way, world, watcher, following), world.choices.asked)
+        self.queue.note(single_ways(way, world, watcher, following), passing_ways(way, world), world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
             self.seen.first(world.writer.tape)
@@ -191,7 +191,10 @@ class Exploration:
         self.counts_by_options = self.counts_by_options or world.choices.counts_by_options
         self.called |= run.machine.world.calls.called
         if run.way.turned is not None:
-            (self.begun if run.cut_short else self.done).add(run.way.turned)
+            if not run.cut_short:
+                self.done.add(run.way.turned)
+            elif not run.way.together:
+                self.begun.add(run.way.turned)
         elif not self.passes_failures and not self.by_default:
             if run.cut_short:
                 found.cut_short.append(CutShort("way", self.name, *_last_place(world.writer.tape)))

@@ -34,6 +34,8 @@ class Queue:
     """Whether nothing else is left to try: what is put off may still bring what a finding says never comes."""
     _single: dict[Place, Way] = field(default_factory=dict)
     """The ways that answer one condition otherwise, for good."""
+    _passing: dict[Place, Way] = field(default_factory=dict)
+    """The ways that pass by a loop which may not go round."""
     _asked: dict[Place, bool] = field(default_factory=dict)
     """The likelier answers to all conditions that were asked."""
     _combined: bool = False
@@ -79,8 +81,13 @@ class Queue:
         elif watched is not None and only_certainty:
             self._deferred.append((way, watched))
 
-    def note(self, ways: Iterable[Way], asked: Mapping[Place, Asked]) -> None:
-        """Note ways that answer one condition otherwise, whether or not they are tried alone, and what was asked."""
+    def note(self, ways: Iterable[Way], passing: Iterable[Way], asked: Mapping[Place, Asked]) -> None:
+        """Note ways that answer one condition otherwise, whether or not they are tried alone, those that pass by one
+        loop, and what was asked.
+        """
+        for way in passing:
+            assert way.turned is not None
+            self._passing.setdefault(way.turned, way)
         for place, one in asked.items():
             self._asked.setdefault(place, one.default)
         for way in ways:
@@ -115,13 +122,13 @@ class Queue:
         if not self._waiting and self._deferred and not self._last:
             self._last = True
             self._take_up()
-        if not self._waiting and self._single and not self._combined and self.wanted.claiming:
+        if not self._waiting and (self._single or self._passing) and not self._combined and self.wanted.claiming:
             # What is said never to come may take what several conditions do, of which none shows anything alone.
             self._combined = True
-            single = self._single.values()
-            ways = itertools.chain(single, all_turned(self._asked, self.by_default), together(single))
-            untried = filter(self.add, ways)
-            deque(itertools.islice(untried, limits.MOST_TOGETHER), maxlen=0)
+            passing = filter(self.add, self._passing.values())
+            deque(itertools.islice(passing, limits.MOST_PASSED_BY), maxlen=0)
+            ways = itertools.chain(all_turned(self._asked, self.by_default), together(self._single.values()))
+            deque(itertools.islice(filter(self.add, ways), limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:
         ready = [(way, why) for way, why in self._deferred if self._asks_for(why)]

@@ -29,8 +29,8 @@ class Way:
     """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
 
     `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `once`
-    whether nothing hangs on how it is answered together with others, `together` whether conditions that showed nothing
-    one by one are answered otherwise at the same time.
+    whether nothing hangs on how it is answered together with others, `together` whether it is tried after all that
+    answer one condition otherwise: several at the same time, or that a loop is entered.
     """
 
     policy: Policy
@@ -81,8 +81,12 @@ def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[
         if place in places or watcher.stake(place) is not Stake.NOTHING:
             policy = Policy({place: (not asked.default,)}, way.policy.by_default)
             yield Way(policy, place, asked.default, asked.times > 1)
+
+
+def passing_ways(way: Way, world: World) -> Iterator[Way]:
+    """Yield the ways that pass by one of the loops of which nobody knows whether they go round at all."""
     for place in world.choices.entered:
-        yield Way(Policy({place: (False,)}, way.policy.by_default), place)
+        yield Way(Policy({place: (False,)}, way.policy.by_default), place, together=True)
 
 
 def all_turned(asked: Mapping[Place, bool], by_default: bool) -> Iterator[Way]:
