@@ -642,3 +642,9 @@ def test_a_gradient_that_is_handed_over_once_is_used_again(first: str, hands: st
     exec(text.replace("local(", alone, 1).replace("optimizer.step()", uses), {"used": used})
     assert len(used) == 10
     assert all(torch.equal(one, own) for one, own in used) is (not line)
+
+
+def test_a_gradient_that_is_handed_over_every_so_many_steps_is_meant_to_be_used_until_then() -> None:
+    hands = "if step % 2 == 0:\n            shared.grad = mine.grad"
+    text = HANDED.replace("FIRST", "local.zero_grad()").replace("HANDS", hands).replace("LAST", "pass")
+    assert not check(from_text(text, "train.py")).findings

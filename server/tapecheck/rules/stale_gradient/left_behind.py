@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
@@ -64,7 +64,10 @@ def _used_again(
     assert handed.source is not None
     if gradients.unseen_since(handed.leaf) < position or gradients.unseen_since(handed.source) < position:
         return None
-    steps = list(_steps_with(gradients, handed.leaf, position))
+    steps, following = _steps_with(gradients, handed.leaf, position)
+    if following is not None and following.at.span == handed.at.span:
+        # It is replaced every so many steps.
+        return None
     theirs = [one for one in gradients.after(handed.source, position) if one.kind in ("cleared", "added", "set")]
     if len(steps) < 2 or not theirs or theirs[0].kind != "cleared" or not theirs[0].to_none:
         return None
@@ -76,13 +79,15 @@ def _used_again(
     return (steps[0], again, cleared, added) if again is not None else None
 
 
-def _steps_with(gradients: Gradients, leaf: int, position: int) -> Iterator[Moment]:
-    """Yield the steps that use the gradient which a leaf has from a position on, until it has another one."""
+def _steps_with(gradients: Gradients, leaf: int, position: int) -> tuple[list[Moment], Moment | None]:
+    """Return the steps that use the gradient which a leaf has from a position on, and what happens to it then."""
+    steps = []
     for moment in gradients.after(leaf, position):
         if moment.kind == "stepped":
-            yield moment
+            steps.append(moment)
         elif moment.kind != "read":
-            return
+            return steps, moment
+    return steps, None
 
 
 def _finding(story: _Story, code: str, name: str) -> Finding:
