@@ -26,6 +26,11 @@ CODES = {
     "one of the variables needed for gradient computation": "TAPE102",
     "When use_reentrant=True, torch.utils.checkpoint is incompatible": "TAPE606",
     "a leaf Variable that requires grad": "TAPE607",
+    "setStorage": "TAPE608",
+    "The differentiated Tensor at index 0 appears": "TAPE608",
+    "aten.addmm.default got mixed": "TAPE608",
+    "aten.mm.default got mixed": "TAPE608",
+    "FSDP state has already been lazily": "TAPE608",
     "right, and raises without": None,
 }
 UNKNOWN = {
@@ -115,7 +120,13 @@ def test_what_is_missed_is_named_as_it_is_asked() -> None:
 
 TWICE_STEPPED = "an optimizer's step between the forward and the backward"
 """Its second step takes the gradient of the first once more, wrapped or not: TAPE403 says so."""
-SHARDED_CODES = {"an optimizer that was made before `fully_shard`": {"TAPE405"}}
+SHARDED_CODES = {
+    "an optimizer that was made before `fully_shard`": {"TAPE405"},
+    "`set_requires_gradient_sync(False)` throughout": {"TAPE601"},
+    "`set_requires_gradient_sync(False)` for the last alone": {"TAPE601"},
+    "an evaluation under `no_grad` between the backward and the step": {"TAPE609"},
+    "the same evaluation, where no layer is sharded by itself": {"TAPE609"},
+}
 """What is reported where a sharded model silently ends otherwise."""
 SHARDED = [
     *(("fsdp", question, options) for question in FSDP for options in MEASURED["fsdp"][question.title]),
@@ -132,7 +143,13 @@ def test_nothing_wrong_is_said_of_sharded_models(section: str, question: Sharded
     outcome = MEASURED[section][question.title][options]
     if question.title == TWICE_STEPPED:
         found -= {"TAPE403"}
-    assert found == (SHARDED_CODES.get(question.title) or expected_of_one(outcome))
+    if outcome == "other gradients":
+        assert found == SHARDED_CODES.get(question.title, set())
+    elif section == "tensor" or (options and question.title.startswith("`autograd.grad`")):
+        # What is split by layers is not followed, nor what of a model is whole after its forward.
+        assert found == (set() if "mixed" in outcome else expected_of_one(outcome))
+    else:
+        assert found == expected_of_one(outcome)
 
 
 MISSED = {

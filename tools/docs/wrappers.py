@@ -102,8 +102,10 @@ def _differences(version: str, measured: Measured, shown: Measured) -> list[str]
                         found.append(f"| {title.partition(',')[0]} | {step} | {option} | {ends} | {ended} |")
     if found:
         rows += [f"| wrapper | step | option | {version} | {SHOWN} |", "|---|---|---|---|---|", *found, ""]
+    steps = sum(len(shown[section].keys() - each.keys()) for section, each in measured.items())
     count = sum(len(outcomes) for section in measured.values() for outcomes in section.values())
-    missing = [title.partition(",")[0] for section, title, _ in _SECTIONS if section not in measured]
+    missing = [f"{steps} of the other steps"] * bool(steps)
+    missing += [title.partition(",")[0] for section, title, _ in _SECTIONS if section not in measured]
     rows += [
         f"{count} outcomes were measured; all others are the same."
         + f" Not measured: {', '.join(missing)}." * bool(missing),

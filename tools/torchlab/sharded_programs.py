@@ -52,6 +52,9 @@ class Heads(nn.Module):
     def loss(self, x):
         return sum(each.mean() for each in self(x))
 
+    def encode(self, x):
+        return self.a(x)
+
 
 net = Heads()
 for layer in net.children():
@@ -59,6 +62,7 @@ for layer in net.children():
 model = fully_shard(net, mesh=mesh{options})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
+_EACH = "for layer in net.children():\n    fully_shard(layer, mesh=mesh{options})\n"
 _SPLIT = """\
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -77,6 +81,11 @@ _SETUPS = {
     "plain": _PLAIN + _BATCH,
     "whole": _PLAIN.replace("for layer in net[0], net[2]:\n    fully_shard(layer, mesh=mesh{options})\n", "") + _BATCH,
     "heads": _HEADS + _BATCH,
+    "heads in one": _HEADS.replace(_EACH, "") + _BATCH,
+    "registered": _HEADS.replace(_EACH, "").replace(
+        "optimizer = ", 'torch.distributed.fsdp.register_fsdp_forward_method(model, "encode")\noptimizer = '
+    )
+    + _BATCH,
     "frozen": _HEADS.replace("for layer in net.children", "net.c.requires_grad_(False)\nfor layer in net.children")
     + _BATCH,
     "optimizer first": _PLAIN.replace(
@@ -141,9 +150,25 @@ FSDP = (
     Sharded("a layer is called by itself before the model", f"model[0](batch()).mean().backward()\n{_SAME}"),
     Sharded("a layer is called by itself after the model", f"{_SAME}\nmodel[0](batch()).mean().backward()"),
     Sharded("a method of the model that calls the model", "model.loss(batch()).backward()", "heads"),
+    Sharded("a method of the model that calls a layer", "model.encode(batch()).mean().backward()", "heads"),
+    Sharded(
+        "a method that calls a layer, where none is sharded by itself",
+        "model.encode(batch()).mean().backward()",
+        "heads in one",
+    ),
+    Sharded("the same, after `register_fsdp_forward_method`", "model.encode(batch()).mean().backward()", "registered"),
     Sharded(
         "a penalty on a weight beside the output",
         "y = model(batch())\n(y.mean() + net[2].weight.pow(2).sum()).backward()",
+    ),
+    Sharded(
+        "a penalty on a weight beside the output, where no layer is sharded by itself",
+        "y = model(batch())\n(y.mean() + net[2].weight.pow(2).sum()).backward()",
+        "whole",
+    ),
+    Sharded(
+        "a penalty on a weight that is walked apart",
+        f"{_SAME}\nnet[2].weight.pow(2).sum().backward()",
     ),
     Sharded(
         "a penalty on `weight.full_tensor()` beside the output",
@@ -157,6 +182,11 @@ FSDP = (
     Sharded(
         "`set_requires_gradient_sync(False)` for the last alone",
         f"model.set_requires_gradient_sync(True)\n{_SAME}\nmodel.set_requires_gradient_sync(False)\n{_SAME}",
+    ),
+    Sharded(
+        "`set_requires_gradient_sync(False)` around the forward alone",
+        "model.set_requires_gradient_sync(False)\nloss = model(batch()).mean()\n"
+        "model.set_requires_gradient_sync(True)\nloss.backward()",
     ),
     Sharded(
         "`autograd.grad` in place of a backward",
@@ -217,6 +247,25 @@ FSDP = (
     Sharded(
         "an evaluation under `no_grad` between forward and backward",
         "loss = model(batch()).mean()\nwith torch.no_grad():\n    model(batch())\nloss.backward()",
+    ),
+    Sharded(
+        "an evaluation under `no_grad` between the backward and the step",
+        f"{_SAME}\nwith torch.no_grad():\n    model(batch())",
+    ),
+    Sharded(
+        "the same evaluation, where no layer is sharded by itself",
+        f"{_SAME}\nwith torch.no_grad():\n    model(batch())",
+        "whole",
+    ),
+    Sharded(
+        "the same evaluation, with `model.reshard()` after it",
+        f"{_SAME}\nwith torch.no_grad():\n    model(batch())\nmodel.reshard()",
+        "whole",
+    ),
+    Sharded(
+        "an evaluation under `no_grad` after the step, where no layer is sharded by itself",
+        f"with torch.no_grad():\n    model(batch())\n{_SAME}",
+        "whole",
     ),
     Sharded(
         "an optimizer's step between the forward and the backward",

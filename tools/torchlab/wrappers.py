@@ -151,6 +151,10 @@ def _left(model: object) -> Weights:
     """Return the parameters, gradients and buffers that a model ends with; of a shard the whole."""
     if not isinstance(model, torch.nn.Module):
         return []
+    for module in model.modules():
+        if isinstance(module, torch.distributed.fsdp.FSDPModule):
+            # What a forward has gathered is not what the optimizer changes.
+            module.reshard()
     kept = [*model.parameters(), *(p.grad for p in model.parameters() if p.grad is not None), *model.buffers()]
     return [_whole(tensor.detach()).double().flatten().tolist() for tensor in kept]
 
@@ -179,7 +183,9 @@ def unsharded(scope: dict[str, Any]) -> None:
     """Leave modules whole, and average over the processes each gradient that a backward adds to a parameter."""
     unsplit(scope)
     torch.distributed.fsdp.fully_shard = lambda module, **_: module
+    torch.distributed.fsdp.register_fsdp_forward_method = lambda module, name: None
     torch.nn.Module.set_requires_gradient_sync = lambda module, on: None
+    torch.nn.Module.reshard = lambda module: None
     backward, grad = torch.Tensor.backward, torch.autograd.grad
 
     def mean_of_ones() -> float:

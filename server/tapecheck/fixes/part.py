@@ -36,8 +36,11 @@ from tapecheck.tape import (
     Node,
     Optimizer,
     Rescaled,
+    ShardUse,
     Site,
     Span,
+    StaleShards,
+    SyncSet,
     Tape,
     Unscaled,
     Wrapper,
@@ -57,7 +60,9 @@ _HIDDEN = frozenset((
     "__builtins__", "__import__", "builtins", "eval", "exec", "globals", "import_module", "locals", "vars",
 ))  # fmt: skip
 """Functions by which a program comes to names that its text does not say."""
-_GLOBAL = (GradientsReduced, GradientsWithGraph, Rescaled, Wrapper, WrapperCall)
+_GLOBAL = (
+    GradientsReduced, GradientsWithGraph, Rescaled, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall,
+)  # fmt: skip
 """Events that matter to more than what they name."""
 _NUMBERED = {
     "node": "node", "nodes": "node", "leaf": "node", "leaves": "node", "lost": "node", "of": "node", "params": "node",

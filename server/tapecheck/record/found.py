@@ -54,6 +54,7 @@ HEADLINES = {
     "TAPE605": "DDP marks a parameter as ready twice and raises",
     "TAPE606": "a gradient by chosen tensors goes through a reentrant checkpoint",
     "TAPE607": "DDP cannot average gradients with a graph: `create_graph=True` raises",
+    "TAPE608": "FSDP2 raises: parameters are used in shards",
 }
 
 _HELP = {
@@ -74,6 +75,10 @@ _HELP = {
     "TAPE607": (
         "drop `create_graph=True`, or take the gradients with `torch.autograd.grad(…, create_graph=True)` and average "
         "them with `torch.distributed.all_reduce`"
+    ),
+    "TAPE608": (
+        "call the sharded model itself, and use its parameters in its `forward`, or `parameter.full_tensor()` outside "
+        "of it"
     ),
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }

@@ -23,6 +23,7 @@ from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.parameter_ready_twice.rule import ParameterReadyTwice
 from tapecheck.rules.reading import Run
 from tapecheck.rules.reentrant_checkpoint_grad.rule import ReentrantCheckpointGrad
+from tapecheck.rules.sharded_parameter.rule import ShardedParameter
 from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.unused_parameter.rule import UnusedParameter
 from tapecheck.rules.words import line
@@ -48,6 +49,7 @@ _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _TWICE = "Expected to mark a variable ready only once"
 _DOUBLE = "does not currently support double backward"
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
+_SHARDS = ("got mixed torch.Tensor and DTensor", "are out of bounds for storage of size 0", "has already been lazily")
 _OUT = "functions with out=... arguments don't support automatic differentiation"
 _INPLACE = "modified by an inplace operation"
 _NO_GRAPH = "does not require grad"
@@ -58,6 +60,7 @@ _SPOKEN_OF = {
     _TWICE: (ParameterReadyTwice.code,),
     _DOUBLE: (CompiledDoubleBackward.code,),
     _REENTRANT: (ReentrantCheckpointGrad.code,),
+    **dict.fromkeys(_SHARDS, (ShardedParameter.code,)),
     _INPLACE: (StaleSavedTensor.code,),
 }
 """The rules that speak of an exception, by what its message says, wherever it was raised."""

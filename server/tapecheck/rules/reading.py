@@ -45,9 +45,12 @@ from tapecheck.tape import (
     Raised,
     Rescaled,
     Scaled,
+    ShardUse,
     Site,
     Span,
+    StaleShards,
     Step,
+    SyncSet,
     Tape,
     Traversal,
     Unscaled,
@@ -212,7 +215,8 @@ class Reading:
         self.gradient_events: list[tuple[int, GradientEvent]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
-        self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced | GradientsWithGraph]] = []
+        self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced | GradientsWithGraph | SyncSet]] = []
+        self.shards: list[tuple[int, ShardUse | StaleShards]] = []
         self.answers: dict[Hashable, Any] = {}
         """What was asked of this reading before: see `remembered`."""
         self.escapes: list[tuple[int, Escape]] = []
@@ -236,7 +240,8 @@ class Reading:
             Decision: self.decisions, ModeSet: self.modes, Optimizer: self._optimizers,
             **dict.fromkeys((GradientCleared, GradientRead, GradientSet, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
-            **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph), self.wrappers),
+            **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph, SyncSet), self.wrappers),
+            **dict.fromkeys((ShardUse, StaleShards), self.shards),
         }  # fmt: skip
         for position, event in enumerate(tape.events):
             if tape.ledger is None:
@@ -700,6 +705,10 @@ class Reading:
     def walks_at(self, span: Span) -> bool:
         """Return whether this path runs to its end and walks a graph at a place."""
         return self.ended == "finished" and span in self.runs_by_site
+
+    def builds_at(self, span: Span) -> bool:
+        """Return whether this path builds a node at a place."""
+        return any(node.at.span == span for node in self.ledger.nodes.values())
 
     @cached_property
     def run_of(self) -> dict[int, Run]:

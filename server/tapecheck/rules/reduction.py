@@ -27,6 +27,7 @@ from tapecheck.tape import (
     LeafEscape,
     Node,
     Step,
+    SyncSet,
     Wrapper,
     WrapperCall,
 )
@@ -34,9 +35,9 @@ from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
-Cause = Literal["bypass", "again", "no_sync", "grad"]
+Cause = Literal["bypass", "again", "no_sync", "grad", "unsynced"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
-the forward ran under `no_sync`, or `autograd.grad` computed them.
+the forward ran under `no_sync`, `autograd.grad` computed them, or `set_requires_gradient_sync(False)` was called.
 """
 Again = Literal["again", "checkpoint", "unused"]
 """Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
@@ -127,6 +128,11 @@ class Reductions:
         self._computed: dict[int, tuple[_Reducer, Run]] = {}
         """The leaves whose gradient `autograd.grad` has computed, to be set by the program."""
         self._unseen: set[int] = set()
+        self._sharded: dict[int, Wrapper] = {}
+        """The leaves that FSDP2 has sharded, whose gradients a backward reduces unless it was told not to."""
+        self._unsynced: set[int] = set()
+        self._synced: set[int] = set()
+        """Of these, those that it was told not to reduce, and those of which a step used reduced gradients."""
         self._over = False
         self._graphed = {
             event.by: event.leaves for _, event in reading.wrappers if isinstance(event, GradientsWithGraph)
@@ -140,9 +146,16 @@ class Reductions:
             for moment in _moments(reading):
                 if not self._over:
                     self._take(moment[0], moment[1])
+        # Where some steps find reduced gradients, those between may be left to find none.
+        self.unreduced = [each for each in self.unreduced if self._synced.isdisjoint(each.leaves)]
 
     def _take(self, position: int, moment: object) -> None:
-        if isinstance(moment, Wrapper):
+        if isinstance(moment, Wrapper) and moment.sharded:
+            self._sharded.update(dict.fromkeys(moment.leaves, moment))
+        elif isinstance(moment, SyncSet):
+            self._unsynced.difference_update(moment.leaves)
+            self._unsynced.update(moment.leaves if moment.on == "no" else ())
+        elif isinstance(moment, Wrapper):
             self._reducers[moment.id] = _Reducer(moment, frozenset(moment.leaves))
         elif isinstance(moment, WrapperCall):
             self._call(moment)
@@ -206,6 +219,8 @@ class Reductions:
     def _run(self, run: Run) -> None:
         if run.failed:
             self._over = True
+        if self._sharded and run.backward.accumulates:
+            self._walk_shards(run)
         for reducer in self._reducers.values():
             reached = reducer.leaves & run.executed.keys()
             if run.backward.inputs is not None:
@@ -225,6 +240,14 @@ class Reductions:
                 return
             else:
                 self._reduce(reducer, run, reached)
+
+    def _walk_shards(self, run: Run) -> None:
+        """Note which sharded parameters a backward leaves with gradients that were not reduced."""
+        for leaf in self._sharded.keys() & run.executed.keys():
+            if leaf in self._unsynced and leaf in run.surely:
+                self._local.setdefault(leaf, []).append(_Local(self._sharded[leaf], run, "unsynced"))
+            elif leaf not in self._unsynced:
+                self._local.pop(leaf, None)
 
     def _refuses_another(self, reducer: _Reducer, run: Run) -> bool:
         """Whether a backward raises that is not the first one after a forward."""
@@ -352,7 +375,9 @@ class Reductions:
 
     def _step(self, position: int, step: Step) -> None:
         found: dict[int, Unreduced] = {}
-        for leaf in gradients_of(self.reading).params_at(step.optimizer, position):
+        of_step = gradients_of(self.reading).params_at(step.optimizer, position)
+        self._synced.update(leaf for leaf in of_step if leaf in self._sharded and leaf not in self._local)
+        for leaf in of_step:
             for local in self._local.get(leaf, ()) if leaf not in self._unseen else ():
                 found.setdefault(local.run.position, Unreduced(local, step)).leaves.append(leaf)
         self.unreduced += found.values()

@@ -439,6 +439,7 @@ class Wrapper:
 
     `unused` is its option `find_unused_parameters`, `static` its option `static_graph`; `complete` says whether
     `leaves` are known to be all. `several` is "may" where a framework wraps the model if there are several processes.
+    `sharded` says that it was `fully_shard`, of which each call has the leaves that none before it had.
     """
 
     id: int
@@ -448,6 +449,7 @@ class Wrapper:
     static: Fact = "no"
     complete: Fact = "yes"
     several: Fact = "yes"
+    sharded: bool = False
 
 
 @built_directly
@@ -489,6 +491,45 @@ class GradientsWithGraph:
     at: Site
     by: int
     leaves: tuple[int, ...]
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class SyncSet:
+    """`set_requires_gradient_sync`: whether backwards from here on reduce the gradients of sharded parameters."""
+
+    at: Site
+    leaves: tuple[int, ...]
+    on: Fact
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class ShardUse:
+    """A parameter in shards, or what was computed of it, met a tensor that is whole: torch refuses that.
+
+    `how` says where: the operation itself ("op"), the backward of the `node` that has both ("sum"), or `autograd.grad`,
+    of which the graph leads to what was gathered and not to the shards ("grad"). Or a model is called of which a part
+    was called before it, which torch takes for a model of its own from then on ("late").
+    """
+
+    at: Site
+    leaf: int | None
+    node: int | None
+    how: Literal["op", "sum", "grad", "late"]
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class StaleShards:
+    """A forward of a sharded module used what the forward at `since` had gathered of `leaves`: the step of an optimizer
+    at `step` has changed the shards since then.
+    """
+
+    at: Site
+    leaves: tuple[int, ...]
+    since: Site
+    step: Site
 
 
 @built_directly
@@ -758,5 +799,6 @@ class End:
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
-    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet, Decision, Assumed, Raised, Measure, End,
+    SyncSet, ShardUse, StaleShards, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet, Decision, Assumed,
+    Raised, Measure, End,
 ]  # fmt: skip

@@ -47,7 +47,10 @@ from tapecheck.tape.events import (
     Rescaled,
     Saved,
     Scaled,
+    ShardUse,
+    StaleShards,
     Step,
+    SyncSet,
     Unscaled,
     Wrapper,
     WrapperCall,
@@ -68,7 +71,7 @@ _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
     GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, Optimizer,
-    Raised, Rescaled, Scaled, Step, Unscaled, Wrapper,
+    Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, SyncSet, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = (GRADIENT, UNKNOWN_SOURCE)

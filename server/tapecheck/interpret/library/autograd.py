@@ -10,7 +10,7 @@ from typing import Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
-from tapecheck.interpret.library import scalers, visible
+from tapecheck.interpret.library import scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
@@ -333,6 +333,8 @@ class Autograd:
         event = self._event("backward", roots, wanted, given, node, span, known, may_retain)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self.world.writer.run_backward(event)
+        if self.world.modes.sharded:
+            sharding.walked(self.torch, event, traversal)
         if self.world.modes.scaled and (starts or self._meets_code(traversal)):
             scalers.rescaled(self.world, node)
         # Leaves that were reached before a node fails have their gradients all the same.
@@ -383,6 +385,7 @@ class Autograd:
         if constant and event.roots and all(root.graph == "yes" for root in event.roots):
             # torch asks this before it runs a node: what is freed or stale is never reached.
             torch.fail(node, "One of the differentiated Tensors does not require grad")
+        sharding.asked(torch, wanted, event, node)
         traversal = self._run(event, node)
         starts = self._sequence(given.get("grad_outputs"), node)
         creates = event.create != "no" and self.world.modes.grad_mode != "no"
@@ -533,6 +536,8 @@ class Autograd:
 
     def _run(self, event: Backward, node: ast.AST) -> Traversal:
         traversal = self.world.writer.run_backward(event)
+        if self.world.modes.sharded:
+            sharding.walked(self.torch, event, traversal)
         self.world.graph.stepped = False
         self._check(event, traversal, node)
         return traversal

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library.states import ShardState
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import Args, Class, Instance, Kwargs, Storage, Stream, Tensor, Unknown, Value
 from tapecheck.tape import Fact, Site
@@ -110,6 +111,8 @@ class Modules(Protocol):
     loose: list[Tensor]
     loose_hooks: list[Value]
     named_by: dict[int, Instance]
+    shards: dict[int, ShardState]
+    """The groups that FSDP2 gathers at once, by the storages of their parameters."""
 
     @property
     def torch(self) -> Torch: ...

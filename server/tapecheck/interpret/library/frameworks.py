@@ -13,6 +13,7 @@ from tapecheck.interpret.library import (
     ignite,
     lightning,
     scalers,
+    sharding,
     wrappers,
 )
 from tapecheck.interpret.library.contract import Modules, Torch
@@ -134,9 +135,10 @@ def sharded_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     model = wrapped_model(torch, args, kwargs, node)
     given = [model] if is_module(model) else [each for each in known_elements(model) or () if is_module(each)]
     # Which parameters it is to leave alone nobody works out here.
-    for each in given if "ignored_params" not in kwargs else ():
-        torch.nn.renew_parameters(each, node)
-        torch.world.modes.sharded.update(tensor.storage.id for _, tensor in torch.nn.named_parameters(each))
+    if given and "ignored_params" not in kwargs:
+        for each in given:
+            torch.nn.renew_parameters(each, node)
+        sharding.sharded(torch, given, args, kwargs, node)
     return model
 
 
@@ -171,6 +173,7 @@ _FABRIC = ("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabr
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **dict.fromkeys(_WRAPPERS, wrapped_model),
     **dict.fromkeys(_SHARDED, sharded_model),
+    "torch.distributed.fsdp.register_fsdp_forward_method": sharding.forward_method,
     wrappers.PARALLEL: wrappers.parallel, "torch.nn.parallel.distributed.DistributedDataParallel": wrappers.parallel,
     **{f"{name}.Trainer": lightning.trainer for name in _LIGHTNING},
     **{f"{name}.trainer.Trainer": lightning.trainer for name in _LIGHTNING},

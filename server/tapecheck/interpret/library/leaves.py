@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import scalers
+from tapecheck.interpret.library import scalers, sharding
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.objects import carry, syntax
@@ -102,6 +102,8 @@ def escape(
             found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     if found:
         torch.autograd.escaped.update(found)
+        if world.modes.sharded and not told:
+            sharding.given_away(torch, found)
         world.writer.emit(LeafEscape(world.position.site(node), tuple(found), to, told))
     return tuple(found)
 

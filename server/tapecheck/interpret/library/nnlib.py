@@ -15,11 +15,19 @@ from tapecheck.interpret.library import (
     parametrized,
     pretrained,
     scalers,
+    sharding,
     submodules,
     wrappers,
 )
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState, ScalerState, state_of
+from tapecheck.interpret.library.states import (
+    EngineState,
+    HandleState,
+    OptimizerState,
+    ScalerState,
+    ShardState,
+    state_of,
+)
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
@@ -71,6 +79,7 @@ class Modules:
         self.facts = load()
         self.asked: dict[int, tuple[Instance, list[Tensor]]] = {}
         """The modules whose parameters were asked for, each with those that it had then."""
+        self.shards: dict[int, ShardState] = {}
         self.made: list[Instance] = []
         """The modules of the user's classes."""
         self.loose_hooks: list[Value] = []
@@ -282,7 +291,7 @@ class Modules:
             return Native(name, lambda m, args, kwargs, at: None)
         if wrappers.wrapped(owner) is not None:
             return wrappers.attribute(self, owner, name, node)
-        return submodules.method(self, owner, name)
+        return sharding.method(self, owner, name) or submodules.method(self, owner, name)
 
     def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if owner.cls is not None:
@@ -321,6 +330,7 @@ class Modules:
         return List([*self.modules(owner)], self.open_ended(owner))
 
     def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        sharding.given_away(self.torch, self._leaves_of(owner))
         result = Dict({}, born=self.world.position.clock)
         themselves = concrete(kwargs.get("keep_vars", args[2] if len(args) > 2 else False)) is True
         for name, tensor in self.named_parameters(owner):
@@ -334,9 +344,13 @@ class Modules:
         return result
 
     def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        sharding.given_away(self.torch, self._leaves_of(owner))
         for _, tensor in self.named_parameters(owner):
             self.world.graph.change(tensor, node, "load_state_dict", grad_mode="no")
         return Unknown("keys")
+
+    def _leaves_of(self, owner: Instance) -> list[int]:
+        return [tensor.node for _, tensor in self.named_parameters(owner) if tensor.node is not None]
 
     def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         mode = concrete(argument(args, kwargs, 0, "mode", True))
@@ -450,7 +464,13 @@ class Modules:
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         args = self._before_forward(owner, args, node)
-        result = self.forward(owner, args, kwargs, node)
+        shards = sharding.hooked(owner)
+        if shards is None:
+            result = self.forward(owner, args, kwargs, node)
+        else:
+            with sharding.running(self.torch, shards, node) as results:
+                result = self.forward(owner, args, kwargs, node)
+                results.append(result)
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
                 changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import scalers, visible
+from tapecheck.interpret.library import scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
@@ -212,6 +212,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     call.storage = _result_storage(torch, call.fact, bound, target)
     exists = both(plan.exists, world.modes.grad_modes[-1])
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
+    if world.modes.sharded:
+        sharding.used(torch, fact.name, call.every, result, node)
     if result is target:
         return result
     assert isinstance(result, Tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, left_out, scalers
+from tapecheck.interpret.library import averaging, left_out, scalers, sharding
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, kept, state_of
 from tapecheck.interpret.objects.syntax import root_of
@@ -225,6 +225,8 @@ class Optimizers:
                 # It is given the scale, and divides the gradients by it itself.
                 scalers.divided(self.world, owner, node)
             self._note_step(state, node)
+            if self.world.modes.sharded:
+                sharding.stepped(self.torch, state.params, node)
             self._fill(owner)
             bumps = self._bumps(owner)
             for tensor in state.params:

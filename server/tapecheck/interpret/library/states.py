@@ -111,6 +111,30 @@ class CompiledState:
 
 
 @dataclass(eq=False, slots=True)
+class ShardState:
+    """A group of parameters that FSDP2 gathers when `module` is called, and whether they are `gathered`.
+
+    `reshards` says whether its forward gives them back, None where that hangs on whether it is the outermost one;
+    `inner` are the groups within it, `since` is the forward that gathered, `stepped` a step of an optimizer after it.
+    The nodes of its forwards are those after `first` up to `last`. `hidden` says that more gathers than its calls do,
+    `rooted` that it was called when no other was running.
+    """
+
+    number: int
+    module: Instance
+    leaves: tuple[int, ...]
+    reshards: Fact | None = None
+    gathered: Fact = "no"
+    since: Site | None = None
+    stepped: Site | None = None
+    first: int | None = None
+    last: int = -1
+    inner: dict[int, ShardState] = field(default_factory=dict)
+    hidden: bool = False
+    rooted: bool = False
+
+
+@dataclass(eq=False, slots=True)
 class ProcessState:
     """Ignite's engine: the function that it calls with every batch."""
 

@@ -40,7 +40,10 @@ from tapecheck.tape import (
     Raised,
     Rescaled,
     Scaled,
+    ShardUse,
+    StaleShards,
     Step,
+    SyncSet,
     Unscaled,
     WrapperCall,
 )
@@ -215,6 +218,9 @@ _READ.register(lambda reader, event: (), Rescaled)
 _READ.register(lambda reader, event: (event.wrapper, event.reduces, event.whole), WrapperCall)
 _READ.register(lambda reader, event: (), GradientsReduced)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves),), GradientsWithGraph)
+_READ.register(lambda reader, event: (reader.nodes(event.leaves), event.on), SyncSet)
+_READ.register(lambda reader, event: (event.how,), ShardUse)
+_READ.register(lambda reader, event: (reader.nodes(event.leaves),), StaleShards)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.to), LeafEscape)
 _READ.register(lambda reader, event: (reader.nodes(event.nodes), event.to), Escape)
 _READ.register(lambda reader, event: (event.holder, reader.nodes(event.nodes)), Hold)

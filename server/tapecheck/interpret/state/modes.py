@@ -44,6 +44,10 @@ class Modes:
         """The leaves of models in DistributedDataParallel, by their storages."""
         self.sharded: set[int] = set()
         """The storages of parameters that FSDP2 gathers anew for each walk: a step changes only shards."""
+        self.of_shards: dict[int, int | None] = {}
+        """The storages of what was computed of parameters in shards alone, each with one of these."""
+        self.gathering = 0
+        """How many forwards are running that gather parameters."""
         self.breaks = 0
         """How often something was called that torch.compile may leave the graph for."""
         self.wrappers = 0

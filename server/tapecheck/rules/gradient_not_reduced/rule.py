@@ -17,12 +17,14 @@ _CAUSES: dict[Cause, str] = {
     "again": "an earlier backward did it",
     "no_sync": "`no_sync` is on",
     "grad": "`autograd.grad` does not",
+    "unsynced": "it was told not to",
 }
 _HELP: dict[Cause, str] = {
     "bypass": "call the wrapped model; move what is called on the model inside it into its `forward`",
     "again": "add the losses and call backward once, or run a forward of the wrapped model before each backward",
     "no_sync": "run the last forward and backward before each step outside `no_sync`",
     "grad": "call `.backward()`, or average the gradients with `torch.distributed.all_reduce`",
+    "unsynced": "call `set_requires_gradient_sync(True)` before the last backward of each step",
 }
 
 
@@ -50,8 +52,11 @@ class GradientNotReduced(Rule):
 
     def _finding(self, reading: Reading, each: Unreduced, certain: bool) -> Finding:
         at, cause = each.local.run.at, _CAUSES[each.local.cause]
-        form = f"DDP does not average these gradients: {cause}" if certain else f"possible local gradients: {cause}"
-        labels = [Label(each.step.at.span, "this step uses them: the processes drift apart", "step")]
+        by = "FSDP2" if each.local.wrapper.sharded else "DDP"
+        form = f"{by} does not average these gradients: {cause}" if certain else f"possible local gradients: {cause}"
+        # Gradients that FSDP2 has not reduced stay where no optimizer finds them.
+        used = "finds no gradients" if each.local.wrapper.sharded else "uses them: the processes drift apart"
+        labels = [Label(each.step.at.span, f"this step {used}", "step")]
         averaging = each.local.averaging if each.local.cause == "again" else None
         if averaging is not None and averaging.at.span != at.span:
             labels.append(Label(averaging.at.span, "this backward averaged, as one does after a forward", "path"))

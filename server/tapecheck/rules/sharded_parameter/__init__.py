@@ -1,0 +1,1 @@
+"""TAPE608, sharded-parameter."""

@@ -1,0 +1,1 @@
+"""TAPE609, stale-shards."""
