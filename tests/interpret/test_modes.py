@@ -119,3 +119,26 @@ def test_the_mode_is_named_at_the_finding() -> None:
     report = check(from_text(HEAD + PROGRAMS["argparse"], "modes.py"))
     (finding,) = report.findings
     assert "this happens where `args.mode == 'predict'` is true" in [label.message for label in finding.labels]
+
+
+FUNCTION = """\
+import torch
+
+
+class Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        out = torch.zeros(x.shape[0], requires_grad=x.requires_grad or weight.requires_grad)
+        for row in range(x.shape[0]):
+            {change}
+        ctx.save_for_backward(x, weight)
+        return out
+"""
+
+
+def test_autograd_runs_the_forward_of_a_function_without_recording() -> None:
+    change = "out[row] = x[row] @ weight"
+    assert check(from_text(FUNCTION.format(change=change), "ops.py")).findings == []
+    recorded = f"with torch.enable_grad():\n                {change}"
+    (finding,) = check(from_text(FUNCTION.format(change=recorded), "ops.py")).findings
+    assert finding.code == "TAPE104"

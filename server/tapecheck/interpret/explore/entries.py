@@ -106,6 +106,9 @@ def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Cla
     """Call a method of a new object; a `training_step` of Lightning as its Trainer does."""
     function = cls.namespace.get(node.name)
     if isinstance(function, Wrapped) and function.kind == "staticmethod":
+        if node.name in _OF_FUNCTION and not _FUNCTION_BASES.isdisjoint(cls.library_bases()):
+            # Autograd calls it with recording switched off.
+            return _start(machine, node, Wrapped("no_grad", function))
         return _start(machine, node, function)
     owner = _made(machine, cls, node)
     if isinstance(owner, Instance):
@@ -184,6 +187,8 @@ def _in_its_mode(started: Value, function: Function) -> Value:
     return wrapped
 
 
+_FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
+_OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
 _OF_MODELS = frozenset(("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"))
 

@@ -121,10 +121,11 @@ def _doubles(reading: Reading, wrappers: dict[int, Wrapper]) -> Iterator[_Refusa
     """Yield a backward through gradients that an earlier one took with a graph, and gave the weights back after."""
     for first in (run for run in reading.runs if run.backward.create == "yes" and run.problem is None):
         walked = _layers(reading, first, wrappers)
-        # The backward of a single layer need not multiply by its weight.
-        if len(walked) < 2:
-            continue
         built = _gradients(reading, first)
+        given = {source for number in built for source in reading.sources(number)} - first.executed.keys() - built
+        # The backward of a single layer multiplies by its weight again for the gradient that it was given.
+        if not walked or (len(walked) < 2 and not given):
+            continue
         run = next((run for run in reading.runs if run.position > first.position and built & set(run.surely)), None)
         if run is not None:
             node = reading.ledger.nodes[walked[0]]
