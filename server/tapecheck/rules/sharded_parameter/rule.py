@@ -54,21 +54,25 @@ class ShardedParameter(Rule):
 
     def _finding(self, reading: Reading, each: _Refusal, certain: bool) -> Finding:
         at = each.at
-        of = f"`{each.name}`" if each.name else "a parameter"
+        of, names = ("`{}`", [each.name]) if each.name and each.how != "double" else ("a parameter", [])
         form = {
-            "op": f"{of} is used in shards: this forward does not gather it",
+            "op": f"{of} is used in shards: nothing gathers it here",
             "sum": f"backward sends a gradient in shards: the loss has {of}",
-            "grad": f"`autograd.grad` finds no {of}: the graph has what was gathered",
+            "grad": f"no gradient by {of}: the graph has what was gathered",
             "late": "FSDP2 has a part of this model for a model of its own",
             "double": "double backward through parameters that FSDP2 has given back",
         }[each.how]
+        possible = {
+            "double": "possible double backward through parameters that FSDP2 gave back",
+            "late": "possible call of a part before the model that FSDP2 shards",
+        }.get(each.how, f"possible use of {of} in shards")
         labels = [] if each.wrapper is None else [Label(each.wrapper.at.span, "sharded here", "built")]
         if each.other is not None:
             labels.append(Label(each.other[0], each.other[1], "path"))
         labels += called_from(reading, at, at)
         return Finding(
             self.code, self.name, self.severity, at.span,
-            headline(form if certain else f"possible use of shards: {form}", each.name),
+            headline(form if certain else possible, *names),
             _HELP[each.how], tuple(label for label in labels if label.span != at.span), certain,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import MAX_LABELS, called_from
+from tapecheck.rules.words import MAX_LABELS, called_from, headline
 from tapecheck.tape import Span, StaleShards, Wrapper
 
 
@@ -35,7 +35,8 @@ class StaleShard(Rule):
 
     def _finding(self, reading: Reading, event: StaleShards, leaves: list[int], certain: bool) -> Finding:
         at = event.since
-        form = "this forward keeps parameters gathered, which the next step misses"
+        names = [name for leaf in leaves if (name := reading.ledger.leaves[leaf].name)][:MAX_LABELS]
+        form = "the next step misses {}, which this forward keeps gathered".format("`{}`" if names else "parameters")
         labels = [
             Label(event.step.span, "this step changes the shards", "step"),
             Label(event.at.span, "this forward uses what was gathered before it", "path"),
@@ -46,14 +47,13 @@ class StaleShard(Rule):
             if isinstance(each, Wrapper) and each.leaves == event.leaves
         ][:1]
         labels += called_from(reading, at, at)
-        names = [reading.ledger.leaves[leaf].name for leaf in leaves]
         return Finding(
             self.code, self.name, self.severity, at.span,
-            form if certain else "possible forward with parameters from before a step",
+            headline(form if certain else "possible forward with parameters from before a step", *names[:1]),
             "run it after the step or before the forward of the backward, call `.reshard()` on the model behind it, or "
             "give `reshard_after_forward=True` to its `fully_shard`",
             tuple(label for label in labels if label.span != at.span), certain,
-            facts=Facts(parameters=tuple([name for name in names if name][:MAX_LABELS])),
+            facts=Facts(parameters=tuple(names)),
         )  # fmt: skip
 
 
