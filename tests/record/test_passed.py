@@ -11,7 +11,7 @@ from tapecheck.record import RunResult, judge
 from tapecheck.record.probe import graph
 from tapecheck.record.probe.passed import Passed
 from tapecheck.rules.finding import Evidence, Finding
-from tapecheck.tape import Backward, Hold, Measure, Node, Raised, Span
+from tapecheck.tape import Backward, Hold, Leaf, Measure, Node, Raised, Span
 
 Record = Callable[..., RunResult]
 
@@ -426,6 +426,40 @@ def test_a_gradient_with_a_graph_that_passed_is_told_with_what_it_was_taken_for(
         assert all(number in walked or number < min(walked) for number in event.inputs or ()), "each is on the tape"
 
 
+PENALTY = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.01)
+kept = None
+for step in range(60):
+    real = torch.randn(5, 4).requires_grad_()
+    (slope,) = torch.autograd.grad(critic(real).sum(), real, create_graph=True)
+    loss = critic(real).mean() + (slope.norm(dim=1) - 1).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_gradients_for_inputs_that_are_made_anew_pass(record: Record) -> None:
+    result = record(PENALTY)
+    assert (result.how_ended, result.iterations, result.backwards) == ("finished", 60, 120)
+    assert len(backwards(result)) < 60
+    assert judge([], result.tape) == []
+
+
+def test_such_a_gradient_is_told_with_its_input_once_it_matters(record: Record) -> None:
+    result = record(PENALTY + "    if step == 50:\n        kept.backward()\n    kept = loss\n")
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.evidence and finding.evidence.iteration) == ("TAPE101", 51)
+    leaves = {event.id: event for event in result.tape.events if isinstance(event, Leaf)}
+    (taken,) = [event for event in backwards(result) if event.call == "grad" and event.at.iteration[0][1] == 50]
+    assert taken.inputs is not None and [leaves[number].parameter for number in taken.inputs] == [False]
+
+
 def test_a_weight_that_a_graph_of_gradients_saved_is_changed_late(record: Record) -> None:
     late = "    if step == 44:\n        with torch.no_grad():\n            weights[1].mul_(2)\n    total.backward()\n"
     result = record(INNER + late + "    optimizer.step()\n")
@@ -449,8 +483,8 @@ def test_a_call_goes_on_where_one_input_may_lead_to_another(made: str, wanted: s
     space: dict[str, Any] = {"w": torch.ones(3, requires_grad=True)}
     exec(made, space)
     reader = graph.Reader(torch, 1000)
-    assert reader.wanted([space["w"]]) is None, "a leaf that no backward came to yet"
-    reader.leaf(space["w"], [])
+    ahead = reader.wanted([space["w"]])
+    assert ahead is not None and reader.leaf(space["w"], []) == -min(ahead[0]), "no backward had come to it"
     found = reader.wanted(list(eval(f"({wanted},)", space)))
     assert found is not None
     numbers, ends = found

@@ -41,6 +41,7 @@ _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 1 << 16
 _MAX_SEARCHED = 64
+_MAX_UNWRITTEN = 4096
 _MAX_BETWEEN = 256
 _FEW = 16
 
@@ -150,6 +151,8 @@ class Reader:
         self._ids: Set[int] = set()
         self._renumbered: Dict[int, int] = {}
         self._next_leaf = 1
+        # Leaves that the tape does not have, of calls that passed and took gradients for them: with their numbers.
+        self.unwritten: Dict[int, Tuple[TensorRef, int]] = {}
         self._next_storage = 1
         self._raw: Dict[type, Tuple[str, ...]] = {}
         self._names: Dict[type, str] = {}
@@ -186,8 +189,8 @@ class Reader:
             if entry[2] != thread:
                 self.leaves[key] = (entry[0], entry[1], thread)
             return entry[1]
-        number = self._next_leaf
-        self._next_leaf += 1
+        number = self._numbered(tensor)
+        self.unwritten.pop(key, None)
         self.leaves[key] = (TensorRef(tensor), number, thread)
         storage = 0
         address = address_of(tensor)
@@ -197,9 +200,22 @@ class Reader:
         found.append(NewLeaf(number, tensor, storage, isinstance(tensor, self.torch.nn.Parameter)))
         return number
 
+    def _numbered(self, tensor: Tensor) -> int:
+        """Return the number that a leaf, which the tape does not have, has or is to have there."""
+        before = self.unwritten.get(id(tensor))
+        if before is not None and before[0]() is tensor:
+            return before[1]
+        number = self._next_leaf
+        self._next_leaf += 1
+        if len(self.unwritten) > _MAX_UNWRITTEN:
+            self.unwritten = {key: entry for key, entry in self.unwritten.items() if entry[0]() is not None}
+        self.unwritten[id(tensor)] = (TensorRef(tensor), number)
+        return number
+
     def wanted(self, targets: Iterable[Root]) -> Optional[Tuple[Set[int], Set[int]]]:
         """Return what gradients are taken for, as sequence numbers of nodes and negative numbers of leaves, and those
-        of the nodes that the call comes to an end at: none where one may lead to another. None for an unknown leaf.
+        of the nodes that the call comes to an end at: none where one may lead to another. None for a leaf that Python
+        has no tensor of.
         """
         nodes: List[Node] = []
         numbers: Set[int] = set()
@@ -211,10 +227,12 @@ class Reader:
                 numbers.add(sequence)
                 continue
             tensor = target if node is None else getattr(node, "variable", None)
-            entry = self.leaves.get(id(tensor))
-            if entry is None or entry[0]() is not tensor:
+            if not isinstance(tensor, self.torch.Tensor):
                 return None
-            numbers.add(-entry[1])
+            entry = self.leaves.get(id(tensor))
+            known = entry is not None and entry[0]() is tensor
+            # An input that is made anew for each gradient is on the tape where a node that leads to it is.
+            numbers.add(-(entry[1] if entry is not None and known else self._numbered(tensor)))
         if min(numbers) < 0 or len(numbers) < len(nodes):
             return numbers, set()
         # What one of them leads to is older than it: nothing below the oldest of them need be looked at.
@@ -626,10 +644,12 @@ class Reader:
         stack = [root for root in roots if root is not None]
         while stack and len(seen) < cap:
             node = stack.pop()
-            if node in seen or node._sequence_nr() == LEAF_SEQUENCE:
+            if node in seen:
                 continue
             seen.add(node)
-            yield node
+            # What `set_` leaves has the number of a leaf, too, and leads on.
+            if node._sequence_nr() != LEAF_SEQUENCE:
+                yield node
             stack.extend(child for child, _ in node.next_functions if child is not None and child not in seen)
         seen.clear()
 
