@@ -51,15 +51,61 @@ def verdict(record: Record, folder: Path, call: str) -> Evidence | None:
 def test_what_each_forward_pass_keeps_is_measured(record: Record, tmp_path: Path) -> None:
     evidence = verdict(record, tmp_path, "epoch(False)\n")
     assert evidence is not None and evidence.verdict == "confirmed"
-    assert evidence.measured == {"calls": 3, "nodes": 5, "saved_bytes": SAVED}
-    assert "3 module calls" in evidence.detail and "76.8 kB" in evidence.detail
+    assert evidence.measured == {
+        "calls": 4, "looks": 4, "looks_with_graph": 4, "nodes": 5, "saved_bytes": SAVED,
+    }  # fmt: skip
+    assert "4 module calls" in evidence.detail and "76.8 kB" in evidence.detail
+
+
+SOMETIMES = """\
+plain, calls = net.forward, []
+
+
+def sometimes(x):
+    calls.append(x)
+    with torch.set_grad_enabled(len(calls) in {recorded}):
+        return plain(x)
+
+
+net.forward = sometimes
+"""
+
+
+@pytest.mark.parametrize(
+    ("recorded", "walked", "expected", "said"),
+    [
+        # Of 24 iterations the first three are looked at, the fourth, the eighth and the sixteenth.
+        ("(2, 7)", "", "confirmed", "in 1 of 6 iterations that were looked at a graph was recorded"),
+        ("(7, 9)", "", "refuted", "the 6 module calls that were looked at recorded no graph"),
+        ("range(30)", "len(calls) == 16", "refuted", "a backward walked 1 of the graphs"),
+    ],
+)
+def test_it_is_said_how_often_a_graph_was_recorded(
+    record: Record, tmp_path: Path, recorded: str, walked: str, expected: str, said: str
+) -> None:
+    later = "for round in range(24):\n    values = net(torch.randn(100, 64)).mean()\n"
+    text = HEAD + SOMETIMES.format(recorded=recorded) + later
+    plain = HEAD + "\n" * (text.count("\n") - HEAD.count("\n") - 2) + later
+    (finding,) = [each for each in check(from_text(plain, "script.py")).findings if each.code == "TAPE302"]
+    text += f"    if {walked}:\n        values.backward()\n" if walked else ""
+    lines = {(str(tmp_path / "script.py"), line) for line in range(finding.span.line, finding.span.end_line + 1)}
+    (judged,) = judge([finding], record(text, watch=lines).tape, directory=str(tmp_path))
+    assert judged.evidence is not None and judged.evidence.verdict == expected, judged.evidence
+    assert judged.evidence.detail.startswith(said)
+
+
+def test_what_an_exception_left_may_have_been_for_a_backward_to_come(record: Record, tmp_path: Path) -> None:
+    kept = "found = []\nplain = net.forward\nnet.forward = lambda x: found.append(plain(x)) or found[-1]\n"
+    assert verdict(record, tmp_path, kept + "epoch(False)\nraise ValueError\n") is None
+    evidence = verdict(record, tmp_path, "epoch(False)\nraise ValueError\n")
+    assert evidence is not None and evidence.verdict == "confirmed"
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("with torch.no_grad():\n    epoch(False)\n", "a backward walked 3 of the graphs"),
-        ("epoch(True)\n", "a backward walked 6 of the graphs"),
+        ("with torch.no_grad():\n    epoch(False)\n", "a backward walked 4 of the graphs"),
+        ("epoch(True)\n", "a backward walked 8 of the graphs"),
     ],
 )
 def test_what_is_walked_or_not_recorded_refutes(record: Record, tmp_path: Path, call: str, said: str) -> None:

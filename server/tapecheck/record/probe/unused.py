@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 _ITERATIONS = 3
-"""In so many iterations of each watched loop the calls of modules are looked at."""
+"""In so many first iterations of each watched loop the calls of modules are looked at, and in each whose number is a
+power of two.
+"""
 _CALLS = 8
 """So many calls of modules where no line event tells the iterations: in a comprehension."""
 _PASSES = 3
@@ -40,15 +42,55 @@ class _Life:
 
 
 class _Loop:
-    """What was seen of one loop: module calls, those that recorded a graph, the graphs that a backward walked."""
+    """What was seen of one loop: module calls, those that recorded a graph, the graphs that a backward walked.
 
-    __slots__ = ("at", "calls", "iterations", "most", "nodes", "recorded", "size", "walked")
+    A look is at one iteration or, where no line event tells of these, at one call: how many there were, and how many
+    of them met a graph.
+    """
 
-    def __init__(self, at: int, passes: bool) -> None:
+    __slots__ = (
+        "at", "calls", "found", "iterations", "last", "left", "looks", "nodes", "of_calls", "of_lines", "recorded",
+        "size", "until", "walked",
+    )  # fmt: skip
+
+    def __init__(self, at: int, place: Place) -> None:
         self.at = at
-        # So many iterations are looked at, and calls of those that no line event tells of.
-        self.most = (_PASSES * _LINES, _PASSES) if passes else (_ITERATIONS, _CALLS)
+        self.of_calls = place.in_line or place.passes
+        # A forward pass has several line events, and its line may have other calls.
+        self.of_lines = _LINES if place.passes else 1
+        self.until = _ITERATIONS * self.of_lines
+        self.left = _PASSES if place.passes else _CALLS
         self.iterations = self.calls = self.recorded = self.walked = self.nodes = self.size = 0
+        self.looks = self.found = 0
+        # The iteration that the last look, and the last that met a graph, was at.
+        self.last = [0, 0]
+
+    def begins(self) -> None:
+        """Note that another iteration begins."""
+        self.iterations += 1
+        if self.iterations > self.until and not self.iterations & (self.iterations - 1):
+            self.until, self.left = self.iterations + self.of_lines - 1, 1
+
+    @property
+    def looked_at(self) -> bool:
+        return self.iterations <= self.until and (self.left > 0 or not self.of_calls)
+
+    def called(self) -> None:
+        """Note a call of a module that is looked at."""
+        self.left -= 1
+        self.calls += 1
+        if self.of_calls or self.last[0] != self.iterations:
+            self.looks += 1
+            self.last[0] = self.iterations
+
+    def records(self, nodes: int, size: int) -> None:
+        """Note that this call has recorded a graph."""
+        self.recorded += 1
+        self.nodes = max(self.nodes, nodes)
+        self.size = max(self.size, size)
+        if self.of_calls or self.last[1] != self.iterations:
+            self.found += 1
+            self.last[1] = self.iterations
 
 
 class Unused(UnusedGraphs):
@@ -70,10 +112,10 @@ class Unused(UnusedGraphs):
         """
         loop = self.loops.get(place)
         if loop is None:
-            loop = self.loops[place] = _Loop(self.recorder.site(place, ()), place.passes)
-        loop.iterations += 1
+            loop = self.loops[place] = _Loop(self.recorder.site(place, ()), place)
+        loop.begins()
         self._depth = 0
-        wanted = any(each.iterations <= each.most[0] for each in self.loops.values())
+        wanted = any(each.iterations <= each.until for each in self.loops.values())
         if wanted and not self._hooks:
             module = self.recorder.torch.nn.modules.module
             self._hooks = [
@@ -113,24 +155,22 @@ class Unused(UnusedGraphs):
                 place = place.context.caller
             if place is not None and (place.in_line or place.passes) and place in self.loops:
                 known = self.loops[place]
-                return known if known.iterations <= known.most[0] and known.calls < known.most[1] else None
+                return known if known.looked_at else None
             for loop in reversed(call.loops):
                 around = self.loops.get(loop.place)
                 if around is not None:
-                    return around if around.iterations <= _ITERATIONS else None
+                    return around if around.looked_at else None
         return None
 
     def _look(self, loop: _Loop, output: object) -> None:
-        loop.calls += 1
+        loop.called()
         reader = self.recorder.reader
         roots = [tensor.grad_fn for tensor in self._tensors(output, 0) if has_graph(tensor)]
         nodes = list(reader.walk_all(roots, _MAX_NODES))
         try:
             if not nodes or len(nodes) >= _MAX_NODES:
                 return
-            loop.recorded += 1
-            loop.nodes = max(loop.nodes, len(nodes))
-            loop.size = max(loop.size, reader.saved_bytes(nodes))
+            loop.records(len(nodes), reader.saved_bytes(nodes))
             life, key = _Life(loop), reader.key + _KEY
             for node in nodes:
                 node.metadata[key] = life
@@ -167,11 +207,15 @@ class Unused(UnusedGraphs):
         """Write what was seen, at the end of the run."""
         self._unhook()
         event = self.recorder.writer.event
+        left = [life.loop for life in [known() for known in list(self.alive.values())] if life is not None]
         for loop in self.loops.values():
             for name, value, unit in (
                 ("module-calls", loop.calls, "calls"),
                 ("recorded-calls", loop.recorded, "calls"),
                 ("walked-graphs", loop.walked, "graphs"),
+                ("left-graphs", left.count(loop), "graphs"),
+                ("looks", loop.looks, "looks"),
+                ("looks-with-graph", loop.found, "looks"),
                 ("graph-nodes", loop.nodes, "nodes"),
                 ("graph-bytes", loop.size, "bytes"),
             ):

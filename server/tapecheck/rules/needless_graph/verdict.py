@@ -19,13 +19,24 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     ]
     # One loop may train where it is called from one place, and evaluate from another.
     unused = [each for each in seen if each["recorded-calls"] and not each["walked-graphs"]]
+    if unused and not story.whole:
+        # Where the program raised, a backward that was still to come may have been meant for what was left.
+        unused = [each for each in unused if each["recorded-calls"] > each.get("left-graphs", 0)]
+        if not unused:
+            return None
     if unused:
         worst = max(unused, key=lambda each: each["graph-bytes"])
         calls, size = worst["recorded-calls"], worst["graph-bytes"]
         shown = (
             f"no backward walked the graphs of the {_calls(calls)}; each kept up to {bytes_text(size)} of saved tensors"
         )
-        return Evidence.confirmed(shown, calls=calls, nodes=worst["graph-nodes"], saved_bytes=size)
+        looks, found = worst.get("looks", calls), worst.get("looks-with-graph", calls)
+        if found < looks:
+            what = "calls" if finding.facts.loop is None else "iterations"
+            shown = f"in {found} of {looks} {what} that were looked at a graph was recorded; {shown}"
+        return Evidence.confirmed(
+            shown, calls=calls, looks=looks, looks_with_graph=found, nodes=worst["graph-nodes"], saved_bytes=size
+        )
     return _walked(finding, seen)
 
 
