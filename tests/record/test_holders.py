@@ -187,3 +187,52 @@ def test_what_is_kept_no_more_once_a_window_is_full_refutes_its_finding(
     (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == finding.code]
     said = judged.evidence.verdict if judged.evidence is not None else ""
     assert said == expected, judged.evidence
+
+
+METERS = """
+    import torch
+
+    class Meter:
+        def __init__(self):
+            self.total, self.seen, self.parts = 0.0, 0.0, []
+
+    net = torch.nn.Linear(4, 1)
+    rows = [Meter(), Meter()]
+    first, last = rows
+    for i in range(8):
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        loss.backward()
+        {stored}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ("last.total += loss", "`last.total` (`rows[1].total`) kept"),
+        ("first.total += loss.item(); last.total += loss", "`last.total` (`rows[1].total`) kept"),
+        ("last.parts.append(loss)", "`last.parts` (`rows[1].parts`) kept"),
+    ],
+)
+def test_one_object_has_several_names(record: Callable[..., RunResult], tmp_path: Path, stored: str, said: str) -> None:
+    (finding,) = [one for one in _judged(record, METERS.format(stored=stored), tmp_path) if one.code == "TAPE201"]
+    assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
+    assert finding.evidence.detail.startswith(said)
+
+
+def test_what_any_of_several_objects_has_is_named_so(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    text = METERS.replace("    first, last = rows\n", "").format(stored="rows[-1].total += loss")
+    (finding,) = [one for one in _judged(record, text, tmp_path) if one.code == "TAPE201"]
+    assert finding.evidence is not None and finding.evidence.detail.startswith("`rows[*].total` kept")
+
+
+def test_another_object_of_the_same_names_is_another_holder(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    text = textwrap.dedent(METERS.format(stored="last.total += loss; first.total += loss.item()")).lstrip()
+    (finding,) = [one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE201"]
+    other = text.replace("last.total += loss;", "last.total += 1.25;").replace("loss.item()", "loss")
+    watch = {(str(tmp_path / "script.py"), finding.span.line)}
+    (item,) = [
+        one for one in judge([finding], record(other, watch=watch).tape, directory=str(tmp_path))
+        if one.message == finding.message
+    ]  # fmt: skip
+    assert item.evidence is None or item.evidence.verdict != "confirmed"

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from tapecheck.record import RunRequest, RunResult, confirm
+from tapecheck.record import RunRequest, RunResult, confirm, judge
 from tapecheck.record.untrained import untrained
 from tests.cases.recorded import POSITIVE, record_all
 
@@ -190,3 +190,39 @@ def test_a_checkpoint_without_an_optimizer_is_judged_by_its_node(tmp_path: Path)
     _, judged = confirm(str(kept), RunRequest(str(kept), cwd=str(tmp_path)), [elsewhere])
     (said,) = [one for one in judged if one.code == "TAPE406"]
     assert said.evidence is None
+
+
+NAMED = """
+    import torch
+    from torch import nn
+
+    class Nets:
+        def __init__(self):
+            self.layers = [nn.Linear(3, 3), {{"out": nn.Linear(3, 1)}}]
+
+    def made():
+        nets = Nets()
+        return nets, torch.optim.SGD([*nets.layers[0].parameters(), *nets.layers[1]["out"].parameters()], lr=0.1)
+
+    nets, optimizer = made()
+    for step in range(3):
+        loss = nets.layers[0](torch.randn(4, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {after}
+"""
+
+
+def test_what_containers_of_objects_have_is_named(record: Callable[..., RunResult]) -> None:
+    tape = record(NAMED.format(after="")).tape
+    assert untrained(tape).startswith(
+        "`nets.layers[1]['out'].weight`, `nets.layers[1]['out'].bias` never had a gradient"
+    )
+
+
+def test_what_nothing_leads_to_is_named_by_its_optimizer(record: Callable[..., RunResult]) -> None:
+    # The first backward looks for names, too.
+    gone = NAMED.replace("loss = nets", "nets.layers = nets.layers[:1]\n        loss = nets").format(after="")
+    (finding,) = [one for one in judge([], record(gone).tape) if one.code == "TAPE402"]
+    assert finding.message.startswith("`SGD parameter 2` and 1 more never received")

@@ -519,3 +519,51 @@ def test_the_iteration_of_an_exception_is_that_of_the_loop_that_trains(
     (finding,) = [one for one in judge([], result.tape, directory=str(tmp_path)) if one.code == "TAPE104"]
     assert finding.evidence is not None and finding.evidence.detail.startswith(when), finding.evidence
     assert finding.evidence.iteration == index
+
+
+OF_A_MODULE = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+            self.scale = torch.ones(3, requires_grad=True)
+
+        def forward(self, x):
+            return self.fc(x) * self.scale
+
+    net = Net()
+    optimizer = torch.optim.SGD([{given}*net.parameters()], lr=0.1)
+    for step in range(5):
+        loss = net(torch.randn(4, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward({inputs})
+        optimizer.step()
+        {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "inputs", "after", "expected"),
+    [
+        ("", "", "", "confirmed"),
+        ("net.scale, ", "", "", ""),
+        ("", "inputs=list(net.parameters())", "", ""),
+        ("", "", "net.scale.data.mul_(0.9)", ""),
+    ],
+    ids=["left out", "stepped", "never given a gradient", "changed by hand"],
+)
+def test_a_leaf_that_is_no_parameter_is_seen_without_reading_its_gradient(
+    record: Callable[..., RunResult], tmp_path: Path, given: str, inputs: str, after: str, expected: str
+) -> None:
+    plain = textwrap.dedent(OF_A_MODULE).lstrip()
+    (finding,) = [
+        one for one in check(from_text(plain.format(given="", inputs="", after=""), "script.py")).findings
+        if one.code == "TAPE405"
+    ]  # fmt: skip
+    watch = {(str(tmp_path / "script.py"), finding.span.line)}
+    tape = record(plain.format(given=given, inputs=inputs, after=after), watch=watch).tape
+    (judged,) = [one for one in judge([finding], tape, directory=str(tmp_path)) if one.code == "TAPE405"]
+    assert (judged.evidence.verdict if judged.evidence is not None else "") == expected

@@ -143,7 +143,7 @@ def _cleared(story: Story) -> list[Finding]:
     places: dict[Span, list[str]] = {}
     for leaf, at, count in story.discarded:
         if count >= _MIN_STEPS and leaf in leaves.keys() & stepped and _is_unused(story, at.span):
-            places.setdefault(at.span, []).append(leaves[leaf].name or f"parameter {leaf}")
+            places.setdefault(at.span, []).append(story.leaf_text(leaf))
     return _of_leaves(
         story, GradientDiscarded, places, "the gradients of this backward are cleared before any step",
         "clear before this backward, or step before clearing", GradientDiscardedFacts,
@@ -201,7 +201,7 @@ def _starved(story: Story) -> Finding | None:
     never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= _MIN_STEPS]
     if not story.whole or not never:
         return None
-    names = [leaves[number].name or f"parameter {number}" for number in never]
+    names = [story.leaf_text(number) for number in never]
     known = [leaf.name for leaf in leaves.values()]
     shown = names_text(names)
     verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")

@@ -17,6 +17,8 @@ _STORES = ("kept", "carried")
 """The roles of labels at statements that store what a finding is about."""
 
 _SUBSCRIPT = re.compile(r"\[[^][]*\]")
+_ANY = "[*]"
+"""How a run names an attribute of any of the objects in a container."""
 
 
 def loop_of(finding: Finding) -> Span | None:
@@ -45,10 +47,13 @@ def holds_there(story: Story, series: Series, finding: Finding) -> bool:
     spans = list(_stores(finding))
     predicted = holder_of(finding)
     if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series))):
-        return _named_alike(series.holder, predicted) or not _stored_beside(story, spans, series.holder, predicted)
+        if _stored_text(story, finding.facts.stored or finding.span) == series.holder:
+            # The statement's own name for what the finding calls by another one.
+            return True
+        return named_alike(series.holder, predicted) or not _stored_beside(story, spans, series.holder, predicted)
     # One variable is stored by several statements of a loop, of which the run names one.
     loop = loop_of(finding)
-    same_loop = loop is not None and story.is_loop(series.loop, loop) and _named_alike(series.holder, predicted)
+    same_loop = loop is not None and story.is_loop(series.loop, loop) and named_alike(series.holder, predicted)
     if not same_loop:
         return False
     return any(_same_function(story, span, series.at) for span in spans) or _only_variable(story, series)
@@ -59,7 +64,7 @@ def same_holder(story: Story, left: Finding, right: Finding) -> bool:
     others = list(_loops_of(right))
     if not any(one.line == other.line and story.at(one, other) for one in _loops_of(left) for other in others):
         return False
-    return _named_alike(holder_of(left), holder_of(right))
+    return named_alike(holder_of(left), holder_of(right))
 
 
 def _loops_of(finding: Finding) -> Iterator[Span]:
@@ -114,14 +119,14 @@ def _stores(finding: Finding) -> Iterator[Span]:
             yield label.span
 
 
-def _named_alike(recorded: str, predicted: str) -> bool:
+def named_alike(recorded: str, predicted: str) -> bool:
     """Return whether two names may be of one holder: `model.mean` is what the model's own code calls `self.mean`, and a
     run may leave out the keys of `self.meters["loss"].sum`.
     """
     if _end_alike(_own_parts(recorded), _own_parts(predicted)):
         return True
     keys = iter(_SUBSCRIPT.findall(predicted))
-    if not all(key in keys for key in _SUBSCRIPT.findall(recorded)):
+    if not all(key in keys for key in _SUBSCRIPT.findall(recorded) if key != _ANY):
         # The run has another key than the finding.
         return False
     return _end_alike(*(_own_parts(_SUBSCRIPT.sub("", name)) for name in (recorded, predicted)))
@@ -154,6 +159,22 @@ def _names_stored(story: Story, span: Span) -> Iterator[str]:
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 holder = node.func.value
                 yield getattr(holder, "id", getattr(holder, "attr", ""))
+
+
+def _stored_text(story: Story, span: Span) -> str:
+    """Return the one thing that a statement stores under, else fills by a method, as it is written: `last.total`."""
+    tree = story.tree(span.file)
+    begins, ends = (span.line, span.column), (span.end_line, span.end_column)
+    stored: set[str] = set()
+    filled = ""
+    for node in ast.walk(tree) if tree is not None else ():
+        if begins <= (getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1) < ends:
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+                stored.add(ast.unparse(node))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                # Outer calls are walked before inner ones.
+                filled = filled or ast.unparse(node.func.value)
+    return stored.pop() if len(stored) == 1 else "" if stored else filled
 
 
 def _same_function(story: Story, span: Span, site: Site) -> bool:

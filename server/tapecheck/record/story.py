@@ -220,6 +220,8 @@ class Story:
         """Where DistributedDataParallel raised, with the kind of measure, and for how many parameters."""
         self.left_out: dict[int, int] = {}
         """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
+        self.left_alone: dict[int, int] = {}
+        """The same of leaves of which nobody has asked whether they had a gradient."""
         self.kept: dict[int, Kept] = {}
         self.passed = False
         self.cut_short = 0.0
@@ -297,6 +299,8 @@ class Story:
                 self.stale.append((number, event.at))
             case "left-out":
                 self.left_out[number] = value
+            case "left-alone":
+                self.left_alone[number] = value
             case "gradient-discarded":
                 self.discarded.append((number, event.at, value))
             case "frozen-groups":
@@ -446,6 +450,16 @@ class Story:
         if raised.backward is not None and (_NO_GRAPH in text or UNUSED in text):
             return (BackwardWithoutGraph.code, MissingCreateGraph.code)
         return ()
+
+    def leaf_text(self, number: int) -> str:
+        """Return what a leaf is called: one that no variable led to by its place in its optimizer."""
+        known = self.reading.ledger.leaves.get(number)
+        if known is not None and known.name:
+            return known.name
+        for optimizer in self.reading.optimizers.values():
+            if number in optimizer.params:
+                return f"{optimizer.name} parameter {optimizer.params.index(number)}"
+        return f"parameter {number}"
 
     @cached_property
     def _training(self) -> set[tuple[str, int]]:

@@ -14,6 +14,9 @@ from .recording import DescribedGraphs, Recording
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
 
+_SEARCHES = 32
+"""So often in a run leaves that no plain variable leads to are looked for."""
+
 
 class Described(DescribedGraphs):
     """The nodes and leaves of one recorded run that are on the tape, by what they are called."""
@@ -21,6 +24,7 @@ class Described(DescribedGraphs):
     def __init__(self, recorder: Recording) -> None:
         self.recorder = recorder
         self.names: Dict[int, str] = {}
+        self.searches = 0
 
     def graph(self, roots: List[Optional[Node]], frame: Optional[FrameType], retain: bool = False) -> None:
         """Write every node and leaf reachable from `roots` that the tape does not have yet.
@@ -46,7 +50,9 @@ class Described(DescribedGraphs):
 
     def leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
         recorder = self.recorder
-        names = leaf_names(recorder.torch, [leaf.tensor for leaf in leaves], frame, recorder.sources)
+        tensors = [leaf.tensor for leaf in leaves]
+        names = leaf_names(recorder.torch, tensors, frame, recorder.sources, self.searches < _SEARCHES)
+        self.searches += len(names) < len(leaves)
         lines = recorder.tracer.lines()
         made = {id(p): born for p, born in recorder.changes.parameters()}
         for leaf in leaves:

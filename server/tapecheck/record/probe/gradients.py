@@ -57,13 +57,17 @@ class _Idle:
 
 
 class _Other:
-    """A leaf that had a gradient at steps and is in no optimizer: its value then, how often, -1 if it was changed."""
+    """A leaf that had a gradient at steps and is in no optimizer: its value then, how often, -1 if it was changed.
 
-    __slots__ = ("reference", "steps", "value")
+    Where it is `unread`, nobody has asked whether it had a gradient.
+    """
 
-    def __init__(self, reference: TensorRef, value: object) -> None:
+    __slots__ = ("reference", "steps", "unread", "value")
+
+    def __init__(self, reference: TensorRef, value: object, unread: bool) -> None:
         self.reference = reference
         self.value = value
+        self.unread = unread
         self.steps = 0
 
 
@@ -201,17 +205,17 @@ class UsedGradients(GradientsUsed):
             leaf = reference()
             if leaf is None:
                 continue
-            if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1:
-                continue
+            unread = not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1
             known = self.others.get(number)
             if known is None:
-                known = self.others[number] = _Other(reference, self._value(leaf))
+                known = self.others[number] = _Other(reference, self._value(leaf), unread)
                 if not isinstance(leaf, self.recorder.torch.nn.Parameter):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
-            gradient = _GRADIENT(leaf)
+            gradient = _GRADIENT(leaf) if not unread else None
             if gradient is not None:
                 owners[id(gradient)] = leaf
+            if gradient is not None or unread:
                 # What goes away before the program ends cannot be looked at then.
                 known.steps = known.steps + 1 if known.steps >= 0 and self._value(leaf) == known.value else -1
         return owners
@@ -257,7 +261,7 @@ class UsedGradients(GradientsUsed):
             if other.steps > 0 and (
                 tensor is None or (id(tensor) not in listed and self._value(tensor) == other.value)
             ):
-                name = "left-out:%d" % leaf
+                name = ("left-alone:%d" if other.unread else "left-out:%d") % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=other.steps, unit="steps")
 

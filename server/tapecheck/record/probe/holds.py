@@ -549,7 +549,9 @@ def _subclasses(kind: type) -> Set[type]:
 
 
 def _attribute(holder: Holder, name: str) -> Holder:
-    return Holder(holder.text + "." + name, name, True, False, "", None, foreign=holder.foreign)
+    # Of the objects in a container each may have it: `rows[*].total`.
+    of = holder.text + "[*]" if holder.inside else holder.text
+    return Holder(of + "." + name, name, True, False, "", None, foreign=holder.foreign)
 
 
 def _cell(name: str, cell: CellType) -> Iterator[Tuple[object, Holder]]:

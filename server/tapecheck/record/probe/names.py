@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
 
-from .lookups import is_a, members
+from .lookups import elements_of, entries_of, is_a, members, module_of
 from .sources import CallText, Sources
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _MAX_MODULES = 2_000
+# What no plain variable leads to is looked for in the containers and objects behind them.
+_LOOKUPS, _DEPTH, _ITEMS = 4_000, 5, 256
 _OPTIMIZED = 0x1
 # The frame's, the caller's variable, the parameter and the argument of `getrefcount`.
 _OWN_REFERENCES = 4
@@ -126,11 +129,10 @@ def parameters(module: Module) -> Iterator[Tuple[str, Tensor]]:
 
 
 def leaf_names(
-    torch: ModuleType, tensors: List[Tensor], frame: Optional[FrameType], sources: Sources
+    torch: ModuleType, tensors: List[Tensor], frame: Optional[FrameType], sources: Sources, search: bool = True
 ) -> Dict[int, Tuple[str, str]]:
     """Return the names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the
-    function
-    whose variable it is.
+    function whose variable it is; with `search` what is in containers and objects, too.
     """
     wanted = {id(tensor) for tensor in tensors}
     found: Dict[int, Tuple[str, str]] = {}
@@ -148,12 +150,65 @@ def leaf_names(
             found.setdefault(identity, (text, function))
         if len(found) == len(wanted):
             break
+    if search and len(found) < len(wanted):
+        _search(torch, scopes, wanted, found, sources)
     scopes.clear()
     scope = {}
     while held:
         step, local = held.pop()
         release(step, local)
     return found
+
+
+def _search(
+    torch: ModuleType, scopes: List[Tuple[Dict[str, object], str]], wanted: Set[int],
+    found: Dict[int, Tuple[str, str]], sources: Sources,
+) -> None:  # fmt: skip
+    """Look for tensors in the containers and objects that variables lead to: `self.layers[0].weight`."""
+    queue: Deque[Tuple[object, str, str, int]] = deque()
+    for scope, function in scopes:
+        queue.extend((value, name, function, 0) for name, value in list(scope.items()) if not name.startswith("__"))
+    seen: Set[int] = set()
+    left = _LOOKUPS
+    while queue and left and len(found) < len(wanted):
+        left -= 1
+        value, text, function, depth = queue.popleft()
+        if is_a(value, torch.Tensor):
+            if id(value) in wanted:
+                found.setdefault(id(value), (text, function))
+            continue
+        if depth >= _DEPTH or id(value) in seen:
+            continue
+        seen.add(id(value))
+        queue.extend((inner, text + of, function, depth + 1) for inner, of in _behind(torch, value, sources))
+    queue.clear()
+
+
+def _behind(torch: ModuleType, value: object, sources: Sources) -> Iterator[Tuple[object, str]]:
+    """Yield what a container, a module or an object of the program's holds, each with how it is written behind it."""
+    if is_a(value, list, tuple):
+        for index, item in enumerate(elements_of(value)[:_ITEMS]):
+            yield item, "[%d]" % index
+    elif is_a(value, dict):
+        for key, item in list(entries_of(value))[:_ITEMS]:
+            if type(key) in (str, int):
+                yield item, "[%r]" % (key,)
+    elif is_a(value, torch.nn.Module):
+        for part in ("_parameters", "_modules"):
+            for name, item in list(dict.items(_stored(value, part))):
+                yield item, "." + name
+        for name, item in list(members(value).items()):
+            if not name.startswith("_"):
+                yield item, "." + name
+    elif not is_a(value, type) and _is_own(type(value), sources):
+        for name, item in list(members(value).items())[:_ITEMS]:
+            yield item, "." + name
+
+
+def _is_own(kind: type, sources: Sources) -> bool:
+    """Return whether a class is one of the program's."""
+    file = members(sys.modules.get(module_of(kind))).get("__file__")
+    return isinstance(file, str) and sources.is_user(file)
 
 
 def _names_in(torch: ModuleType, scope: Dict[str, object], wanted: Set[int]) -> Dict[int, str]:

@@ -34,7 +34,7 @@ def _without_gradient(story: Story, finding: Finding, mine: Sequence[Optimizer])
     if not story.whole and not others:
         others = _never_reached(story)
     if never := _of_finding(story, finding, mine, others):
-        names = [leaves[number].name or f"parameter {number}" for number in never]
+        names = [story.leaf_text(number) for number in never]
         steps = max(never.values())
         shown = f"{names_text(names)} never had a gradient in {steps_text(steps)}"
         return Evidence.confirmed(shown, parameters=names, steps=steps)

@@ -15,7 +15,7 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
     found = [(leaf, at, count) for leaf, at, count in story.discarded if story.at(finding.span, at.span)]
     used = sum(count for at, count in story.gradients_used if story.at(finding.span, at.span))
     if found and found[0][2] >= used:
-        names = [leaves[leaf].name or f"parameter {leaf}" for leaf, _, _ in found if leaf in leaves]
+        names = [story.leaf_text(leaf) for leaf, _, _ in found if leaf in leaves]
         seen = found[0][2] + used
         # Of a long run most calls are not on the tape: those that are stand for no others.
         seen_of = f"{seen} calls" if story.count(finding.span) <= seen else f"the {seen} calls that were followed"

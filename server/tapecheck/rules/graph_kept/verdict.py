@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapecheck.record.places import holder_of, holds_there
+from tapecheck.record.places import holder_of, holds_there, named_alike
 from tapecheck.record.story import MIN_RUNS, Series, Story, last_name, loop_line
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import times
@@ -53,8 +53,10 @@ def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evi
         ),
     )
     last = series.samples[-1]
+    # One object has several names: the run has that of a variable.
+    other = f" (`{holder}`)" if not named_alike(series.holder, holder) else ""
     detail = (
-        f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
+        f"`{series.holder}`{other} kept {series.text()} graph nodes after iterations {series.text('index')} "
         f"of the loop on line {loop_line(story, series.loop)}"
     )
     if len(series.samples) > 5:

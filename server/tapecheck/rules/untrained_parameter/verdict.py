@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 
 from tapecheck.record.places import reached_there
@@ -42,12 +43,25 @@ def _trained(story: Story, named: Sequence[str], reached: Container[int] | None)
     return Evidence.refuted("what had gradients was stepped by an optimizer, or changed in another way")
 
 
+def _given_and_left_alone(story: Story, reached: Container[int] | None) -> dict[int, int]:
+    """Return the leaves that are no parameters, did not change at several steps, and that backward calls came to.
+
+    Nobody has read their gradients: the tape says which calls add to them.
+    """
+    given = Counter(
+        number for run in story.reading.runs if run.backward.accumulates for number in set(run.executed)
+        if number in story.left_alone and (reached is None or number in reached)
+    )  # fmt: skip
+    return {number: min(times, story.left_alone[number]) for number, times in given.items() if times > 1}
+
+
 def _left_out(story: Story, named: Sequence[str], reached: Container[int] | None) -> dict[int, int]:
     """Return the leaves of some names that no optimizer has, else those without a name, with how many steps saw each a
     gradient.
     """
     leaves = story.reading.ledger.leaves
     found = {n: steps for n, steps in story.left_out.items() if reached is None or n in reached or n not in leaves}
+    found.update(_given_and_left_alone(story, reached))
     mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
     # What no variable leads to has no name in the run.
     return mine or {n: s for n, s in found.items() if n not in leaves or not leaves[n].name}
