@@ -76,8 +76,9 @@ def _imported_and_called(source: Source) -> tuple[dict[str, tuple[str, int]], se
                 imported.update(dict.fromkeys([one.asname or one.name for one in names], (module or "", level)))
             case ast.Import(names=names):
                 imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in names)
-            case ast.If() | ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith() | ast.Try():
-                looping = looping or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
+            case ast.For() | ast.AsyncFor() | ast.While():
+                waiting += [(part, True) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+            case ast.If() | ast.With() | ast.AsyncWith() | ast.Try():
                 waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
             case ast.Expr():
                 called |= _roots_called(statement)
@@ -106,7 +107,8 @@ def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Co
         if found is None or (found.file is None and not found.folders):
             # Nobody looks into a library.
             continue
-        if found.file is not None and found.file in loaded and (importer != file or name not in brings):
+        asked_for = importer == file and name in brings
+        if found.file in loaded and not asked_for:
             continue
         source = project.source(found.file) if found.file is not None else None
         if source is None or speaks_of_autograd(source):
@@ -115,9 +117,15 @@ def of_import(project: Modules, statement: ast.ImportFrom, file: str, loaded: Co
             seen.add(source.path)
             for body in index_of(source).defined.bodies:
                 effects |= int(body.facts.effects)
-            imports = [part for part in walk(source.tree) if isinstance(part, (ast.Import, ast.ImportFrom))]
-            waiting += [(name, level, source.path) for one in imports for name, level in _modules_of(one)]
+            waiting += [(name, level, source.path) for name, level in _imported_by(source)]
     return effects
+
+
+def _imported_by(source: Source) -> Iterator[tuple[str, int]]:
+    """Yield the modules that a file may import, wherever in it, by name and level."""
+    for part in walk(source.tree):
+        if isinstance(part, (ast.Import, ast.ImportFrom)):
+            yield from _modules_of(part)
 
 
 def _brings_names_of(project: Modules, statement: ast.ImportFrom, file: str) -> set[str]:

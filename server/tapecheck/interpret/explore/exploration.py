@@ -230,7 +230,7 @@ class Exploration:
     def _worth_trying(self, ways: list[Way], run: Run, other_graph: bool) -> list[Way]:
         """Return those of the ways after a run that may show something."""
         way, world = run.way, run.world
-        if not world.writer.has_nodes and not any(isinstance(event, _JUDGED) for event in world.writer.tape.events):
+        if not _judged(world):
             # No graph and nothing that a rule reads: another path must make one, or be a mode of a script that does.
             wanted = Effect.BEGIN if self.entry is not None else Effect.BEGIN | Effect.COLLECT
             ways = [one for one in ways if run.watcher.does(one.turned, wanted)]
@@ -245,6 +245,11 @@ class Exploration:
             # this way comes to (the second half of an `or`, an `elif`).
             ways = [one for one in ways if one.turned in fresh]
         return ways
+
+    def goes_on_in(self, further: Exploration) -> None:
+        """Explore what another exploration of the start looks at besides; its internal errors are this one's, too."""
+        _explore(further)
+        self.found.faults += [one for one in further.found.faults if one not in self.found.faults]
 
     def _explored(self, run: Run, kept: bool) -> Explored:
         """Return what the log says of a run."""
@@ -294,15 +299,13 @@ def explore_start(
     cut_off = [tape for tape in exploration.found.tapes if _cut_off(tape)]
     if cut_off and budget.left > 0:
         beyond = Exploration(source, project, entry, budget, cancelled, wanted, passes_failures=True)
-        _explore(beyond)
+        exploration.goes_on_in(beyond)
         told |= beyond.told.answers
-        exploration.found.faults += [one for one in beyond.found.faults if one not in exploration.found.faults]
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
     if exploration.counts_by_options and budget.left > 0:
         by_default = Exploration(source, project, entry, budget, cancelled, wanted, by_default=True)
-        _explore(by_default)
-        exploration.found.faults += [one for one in by_default.found.faults if one not in exploration.found.faults]
+        exploration.goes_on_in(by_default)
         exploration.found.tapes += [tape for tape in by_default.found.tapes if _keeps_defaults(tape)]
     # What is called beyond alone still wants a start of its own.
     names = frozenset(body.name for body in index_of(source).defined.bodies if id(body.node) in exploration.called)
@@ -317,6 +320,11 @@ def _explore(exploration: Exploration) -> None:
         raise
     except Exception as error:
         exploration.fail(error)
+
+
+def _judged(world: World) -> bool:
+    """Whether a way has built a graph, or written anything that a rule reads."""
+    return world.writer.has_nodes or any(isinstance(event, _JUDGED) for event in world.writer.tape.events)
 
 
 def _keeps_defaults(tape: Tape) -> bool:

@@ -9,7 +9,7 @@ default has set may be the other way round.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
@@ -226,33 +226,44 @@ def _own(node: ast.AST) -> str | None:
 
 def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
     uses = _Uses()
-    first: dict[str, tuple[tuple[int, int], bool]] = {}
-    for node in walk(method):
+    nodes = list(walk(method))
+    for node in nodes:
         match node:
-            case ast.Attribute(attr=name, ctx=ctx):
-                uses.starts = uses.starts or name in STARTS
-                if _own(node) is not None:
-                    # What stands on the right of `self.x = self.x + 1` is read first.
-                    stored = isinstance(ctx, ast.Store)
-                    use = ((node.lineno, node.col_offset + (10_000 if stored else 0)), stored)
-                    first[name] = min(first.get(name, use), use)
-            case ast.keyword(arg=name):
+            case ast.Attribute(attr=name) | ast.keyword(arg=name):
                 uses.starts = uses.starts or name in STARTS
             case ast.AugAssign(target=target):
-                if (own := _own(target)) is not None:
-                    uses.wanted.add(own)
-                    (uses.added if _counts_up(node) else uses.changed).add(own)
+                own = _owned([target])
+                uses.wanted |= own
+                (uses.added if _counts_up(node) else uses.changed).update(own)
                 uses.filled |= _within(target)
             case ast.Assign() | ast.AnnAssign() | ast.For() | ast.With():
                 stored_to = _targets(node)
-                uses.changed |= {own for part in stored_to if (own := _own(part)) is not None}
+                uses.changed |= _owned(stored_to)
                 uses.filled = uses.filled.union(*map(_within, stored_to))
             case ast.Call(func=ast.Attribute(value=filled, attr=name)) if name in _FILLS:
-                uses.filled |= {own} if (own := _own(filled)) is not None else _within(filled)
+                uses.filled |= _owned([filled]) or _within(filled)
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-                uses.tested |= {name for part in walk(test) if (name := _own(part)) is not None}
-    uses.wanted |= {name for name, (_, stored) in first.items() if not stored}
+                uses.tested |= _owned(walk(test))
+    uses.wanted |= _read_first(nodes)
     return uses
+
+
+def _owned(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the attributes of the method's own object that some expressions name."""
+    return {own for node in nodes if (own := _own(node)) is not None}
+
+
+def _read_first(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the attributes of the method's own object that the text reads before it stores them."""
+    first: dict[str, tuple[tuple[int, int], bool]] = {}
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ctx):
+                # What stands on the right of `self.x = self.x + 1` is read first.
+                stored = isinstance(ctx, ast.Store)
+                use = ((node.lineno, node.col_offset + (10_000 if stored else 0)), stored)
+                first[name] = min(first.get(name, use), use)
+    return {name for name, (_, stored) in first.items() if not stored}
 
 
 def _counts_up(node: ast.AugAssign) -> bool:

@@ -111,26 +111,30 @@ def calls_left(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.expr]]:
     Names that it may leave anything else in are left out.
     """
     called: dict[str, list[ast.expr]] = {}
-    others: set[str] = set()
     parts = [part for node in nodes for part in walk(node)]
-    assigned: set[ast.expr] = set()
+    assigned: set[ast.AST] = set()
     for node in parts:
         match node:
             case ast.Assign(targets=targets, value=ast.Call(func=function)):
                 for target in taken_apart(targets):
                     assigned.add(target)
                     called.setdefault(dotted(target), []).append(function)
-    for node in parts:
-        match node:
-            case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
-                others |= {dotted(node)} if node not in assigned else set()
-            case ast.alias(name=name, asname=asname):
-                others.add(asname or name.partition(".")[0])
-            case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
-                others.add(name or "")
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                others.add(name)
+    others = {_bound_by(node) for node in parts if node not in assigned}
     return {name: functions for name, functions in called.items() if name and name not in others}
+
+
+def _bound_by(node: ast.AST) -> str:
+    """Return the name, or attribute of one, that a node of the text binds or deletes; empty where it does neither."""
+    match node:
+        case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
+            return dotted(node)
+        case ast.alias(name=name, asname=asname):
+            return asname or name.partition(".")[0]
+        case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+            return name or ""
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+    return ""
 
 
 def dotted(node: ast.AST) -> str:

@@ -297,16 +297,20 @@ class Shapes:
         ):
             return _EVERYWHERE
         skipped = [*_statements_between(home, first - 1, until), node]
-        lines = set(range(first, until + 1))
-        seen: dict[int, None] = {}
-        waiting = [(facts_of(skipped), owner)]
+        return frozenset((*range(first, until + 1), *self._lines_called(facts_of(skipped), owner)))
+
+    def _lines_called(self, facts: Facts, owner: str | None) -> set[int]:
+        """Return the lines of all functions that code in a function of a class calls, directly or through others."""
+        lines: set[int] = set()
+        seen: set[int] = set()
+        waiting = [(facts, owner)]
         while waiting:
             for body in self.index.calls.callees(*waiting.pop()):
                 if id(body) not in seen:
-                    seen[id(body)] = None
-                    lines |= set(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
+                    seen.add(id(body))
+                    lines.update(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
                     waiting.append((body.facts, body.owner.name if body.owner is not None else None))
-        return frozenset(lines)
+        return lines
 
 
 def _calls_left(node: ast.If) -> tuple[dict[str, list[ast.expr]], dict[str, list[ast.expr]]]:

@@ -17,7 +17,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names
 from tapecheck.interpret.explore.index import NumberFlow, Told
-from tapecheck.interpret.explore.jumps import LEAVING
+from tapecheck.interpret.explore.jumps import LEAVING, Jumps
 from tapecheck.interpret.explore.present import (
     ABSENT,
     Graph,
@@ -132,25 +132,17 @@ class Watcher:
         numbers, unknown = self._numbers_left(present, shapes, node, taken)
         stake = max(min(stake, most), self._number(world, shapes, numbers, places))
         self._note_tested(world, shapes, here.facts.filled ^ other.facts.filled, places, filled=True)
-        left_out = shape.left_out if other.jumps & LEAVING else ()
-        numbered = (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *left_out)
-        lines = {(world.position.frames[-1].file, line) for line in numbered}
+        lines = {(world.position.frames[-1].file, line) for line in _lines_of(node, shape, other)}
         effects = other.effects | modes | (shape.rest.effects if here.jumps else 0)
         watched = [self.watched.setdefault(place, Watched()) for place in places]
         for one in watched:
             one.add(stake, lines, effects)
         before = {name: present.value(name) for name in shape.live}
-        objects = [
-            (owner, attribute, owner.attrs.get(attribute, ABSENT))
-            for owner in (present.objects() if here.attributes else ())
-            for attribute in here.attributes
-            if attribute in owner.attrs
-        ]
         inert = not here.effects & _DROP or present.inert(here)
-        events = len(world.writer.tape.events)
         return _Open(
-            self, present, shapes, shape, here, other, before, objects, events, watched, places, inert, most, unknown
-        )
+            self, present, shapes, shape, here, other, before, _attributes_of(present, here),
+            len(world.writer.tape.events), watched, places, inert, most, unknown,
+        )  # fmt: skip
 
     def _numbers_left(
         self, present: Present, shapes: Shapes, node: ast.If, taken: bool
@@ -356,8 +348,7 @@ class Watcher:
         The first says whether the iteration has built no graph so far.
         """
         present = self._present(world, env)
-        bare = present.first > 0 and world.writer.last_id == present.first
-        return bare, world.writer.optimizers > 0, *map(present.graph, values)
+        return _is_bare(present), world.writer.optimizers > 0, *map(present.graph, values)
 
     # -- expressions --------------------------------------------------------------------------------------------
 
@@ -398,9 +389,7 @@ class Watcher:
         graphs = [present.graph_of(name) for name in side.read]
         if Graph.STALE in graphs or (bool(graph) != any(graphs) and not (graph and side.facts.called)):
             return Stake.VERDICT
-        if graph or isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
-            return Stake.CERTAINTY
-        if isinstance(value, Tensor) and present.calls_layer(side):
+        if graph or _stands_for_another(present, value, side):
             return Stake.CERTAINTY
         if not is_plain(value):
             return Stake.NOTHING
@@ -494,14 +483,8 @@ class Watcher:
             inert = filled or side.empty or (shapes.at_top(node) and present.inert(side, bound=True))
             if side.effects & (_SETTLING if inert else _MATTERING_OR_CUT):
                 return Stake.VERDICT
-            if side.jumps - {"raise"} and (
-                side.jumps & {"yield", "value"} or shape.rest.effects & _MATTERING_OR_CUT or shape.rest.facts.stored
-            ):
+            if _leaves_out(shape, side) or (node in world.choices.led_out and _ends_loop(shapes, node, side)):
                 return Stake.VERDICT
-            if node in world.choices.led_out and side.jumps & {"break", "return"}:
-                # The loop goes round once more where it is not left.
-                if shapes.repeated(node).effects & _MATTERING_OR_CUT:
-                    return Stake.VERDICT
             for name in side.facts.stored & shape.live:
                 last = _last(name)
                 if name in other.facts.stored:
@@ -525,8 +508,31 @@ class Watcher:
         return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
 
 
+def _stands_for_another(present: Present, value: Value, side: Side) -> bool:
+    """Whether a value without a graph stands where the other side has an object, code or a tensor as well."""
+    if isinstance(value, Tensor):
+        return present.calls_layer(side)
+    return isinstance(value, Instance) or (isinstance(value, (Class, Function)) and bool(side.facts.names))
+
+
 def _last(name: str) -> str:
     return name.rsplit(".", 1)[-1]
+
+
+def _lines_of(node: ast.If, shape: Shape, other: Side) -> Iterable[int]:
+    """Return the lines that an answer decides about: those of the `if`, and what the `other` side would leave out."""
+    left_out = shape.left_out if other.jumps & LEAVING else ()
+    return (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *left_out)
+
+
+def _attributes_of(present: Present, side: Side) -> list[tuple[Instance, str, Value]]:
+    """Return the attributes that a side stores, of whichever objects have them, with what they are now."""
+    return [
+        (owner, attribute, owner.attrs[attribute])
+        for owner in (present.objects() if side.attributes else ())
+        for attribute in side.attributes
+        if attribute in owner.attrs
+    ]
 
 
 def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: bool) -> Stake:
@@ -535,11 +541,7 @@ def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: b
     `inert` says that it cannot touch any.
     """
     leaves = other.jumps
-    graphs = [present.graph_of(name) for name in other.read]
-    # Whoever catches an exception goes on without what it left out, and may keep what it carries.
-    if "yield" in leaves or ("raise" in leaves and any(graphs)):
-        return Stake.VERDICT
-    if "value" in leaves and (any(graphs) or not inert):
+    if _takes_along(leaves, [present.graph_of(name) for name in other.read], inert):
         return Stake.VERDICT
     stores = bool(other.facts.stored & shape.live)
     # What both sides go on from is there either way.
@@ -548,12 +550,36 @@ def _of_graphs(present: Present, shape: Shape, here: Side, other: Side, inert: b
     ends = bool(leaves & {"continue", "break", "return"})
     if ends and any(present.graph_of(name) for name in shape.carried):
         return Stake.VERDICT
-    world = present.world
-    bare = present.first and world.writer.last_id == present.first and world.modes.grad_mode == "yes"
-    if bare and present.calls_layer(other):
+    if _is_bare(present) and present.world.modes.grad_mode == "yes" and present.calls_layer(other):
         # An iteration that has built no graph so far may build one there, for nothing.
         return Stake.ONCE
     return Stake.CERTAINTY if stores or ends or "value" in leaves else Stake.NOTHING
+
+
+def _takes_along(leaves: Jumps, graphs: list[Graph], inert: bool) -> bool:
+    """Whether a side that is left with something may give that a graph: those that it reads, or one of its own."""
+    # Whoever catches an exception goes on without what it left out, and may keep what it carries.
+    if "yield" in leaves or ("raise" in leaves and any(graphs)):
+        return True
+    return "value" in leaves and (any(graphs) or not inert)
+
+
+def _is_bare(present: Present) -> bool:
+    """Whether the iteration has built no graph so far."""
+    return present.first > 0 and present.world.writer.last_id == present.first
+
+
+def _leaves_out(shape: Shape, side: Side) -> bool:
+    """Whether a side leaves the block with a value, or leaves out what matters in it."""
+    if not side.jumps - {"raise"}:
+        return False
+    rest = shape.rest
+    return bool(side.jumps & {"yield", "value"} or rest.effects & _MATTERING_OR_CUT or rest.facts.stored)
+
+
+def _ends_loop(shapes: Shapes, node: ast.If, side: Side) -> bool:
+    """Whether a side leaves a loop that goes round once more where it is not left, and what that does matters."""
+    return bool(side.jumps & {"break", "return"} and shapes.repeated(node).effects & _MATTERING_OR_CUT)
 
 
 def _wraps(present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> bool:
