@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
@@ -215,28 +215,21 @@ class Autograd:
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
     ) -> tuple[int, Fact] | None:
         """Return the gradient of one input of a node: its own graph's node, None where it has no graph."""
-        fact = known[0]
-        if name in fact.gradient.chain_ends and name not in fact.gradient.inputs:
+        fact = known[0].gradient
+        if name in fact.chain_ends and name not in fact.inputs:
             return None
-        others = _has_others(known, name, position)
         inputs = [chain[0]] if chain is not None else []
-        for thing in fact.gradient.inputs.get(name, ()):
-            if others or thing != "result.other":
-                members = _members(number, known, name, position, thing)
-                inputs += [node for node, _ in members if node is not None]
+        meant = _meant(number, known, name, position, fact.inputs.get(name, ()))
+        inputs += [node for _, node, _ in meant if node is not None]
         if not inputs:
             return None
-        saves = (fact.gradient.saves if chain is None else fact.gradient.chain_saves).get(name, ())
+        saves, frees = (fact.saves, fact.frees) if chain is None else (fact.chain_saves, fact.chain_frees)
         saved = [
             Saved(storage.id, self.world.writer.ledger.version(storage.id), thing.removesuffix(".other"), node)
-            for thing in saves
-            if others or not thing.endswith(".other")
-            for node, storage in _members(number, known, name, position, thing)
+            for thing, node, storage in _meant(number, known, name, position, saves.get(name, ()))
             if storage is not None
         ]
-        keeps: Fact = (
-            "yes" if name in (fact.gradient.frees if chain is None else fact.gradient.chain_frees) or saved else "no"
-        )
+        keeps: Fact = "yes" if name in frees or saved else "no"
         if chain is not None and keeps == "no" and inputs == [chain[0]]:
             return chain
         certain: Fact = "yes" if chain is None or len(inputs) > 1 else chain[1]
@@ -248,26 +241,24 @@ class Autograd:
     ) -> None:  # fmt: skip
         """Build the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
         node = self.world.writer.ledger.nodes[number]
-        inputs = [chain[0]] if chain is not None else []
-        if node.op in _REWRITES:
-            if chain is not None:
-                for source in node.inputs:
-                    arriving.setdefault(source, []).append(chain)
+        cut = self._own_gradient(number)
+        if chain is None and (cut == "no" or node.op in _REWRITES):
             return
+        if chain is not None and node.op in _REWRITES:
+            for source in node.inputs:
+                arriving.setdefault(source, []).append(chain)
+            return
+        inputs = [chain[0]] if chain is not None else []
         inputs += [saved.of for saved in node.saved if saved.of is not None]
         certain: Fact = "yes"
-        cut = self._own_gradient(number)
-        if cut == "no" and chain is None:
+        if not node.saved and node.keeps != "no":
+            # What saved a result, or stands for several operations, leads to what was built in it, too.
+            inputs += [*node.inputs, self._gradient_node([number], [], "no", "may", at)]
+            certain = node.linked
+        if not inputs:
             return
         if cut is not None:
             certain = "may"
-        if not node.saved and node.keeps != "no":
-            inputs += node.inputs
-            certain = node.linked if cut is None else "may"
-            # What saved a result, or stands for several operations, leads to what was built in it, too.
-            inputs.append(self._gradient_node([number], [], "no", "may", at))
-        if not inputs:
-            return
         built = self._gradient_node(inputs, [], node.keeps, certain, at), certain
         for source in node.inputs:
             if source in traversal.executed:
@@ -405,27 +396,28 @@ class Autograd:
     ) -> Value:  # fmt: skip
         world = self.world
         number = node_of(value)
-        creates = event.create != "no" and world.modes.grad_mode != "no"
         if event.allow_unused and number is not None and number not in traversal.executed:
             return world.graph.data("grad") if materialize else None
-        # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
-        roots = tuple(event.root_nodes)
         if number in graphs:
             return self._gradient_value(graphs[number], event.create)
-        if creates and any(root.graph == "may" for root in event.roots):
-            # Where nobody knows what lies behind, there may be a graph to the gradient.
-            return self._gradient_value((self._gradient_node(roots, [], "yes", "may", node), "may"), event.create)
-        if event.create != "no" and traversal.problem is not None and traversal.problem.kind == "unused":
-            # The way to this input leads through what nobody knows, and so does the graph of its gradient.
-            return self._unknown_gradient(node)
-        if creates and isinstance(value, Unknown) and number is None:
-            return self._unknown_gradient(node)
-        if creates:
-            # That of a bias that is only added: a constant whatever is asked for.
-            return world.graph.data("grad")
+        if event.create != "no":
+            recorded = world.modes.grad_mode != "no"
+            if recorded and any(root.graph == "may" for root in event.roots):
+                # Where nobody knows what lies behind, there may be a graph to the gradient.
+                built = self._gradient_node(tuple(event.root_nodes), [], "yes", "may", node)
+                return self._gradient_value((built, "may"), event.create)
+            if _has_no_way(traversal) or (recorded and number is None and isinstance(value, Unknown)):
+                return self._unknown_gradient(node)
+            if recorded:
+                # That of a bias that is only added: a constant whatever is asked for.
+                return world.graph.data("grad")
+        return self._constant_gradient(event, node, cut)
+
+    def _constant_gradient(self, event: Backward, node: ast.AST, cut: list[int]) -> Tensor:
+        """Return a gradient without create_graph: cut from everything that it was computed of, with those beside it."""
         if not cut:
-            cut.append(self.cut(world.position.site(node), roots))
-        return world.graph.data("grad", (cut[0],))
+            cut.append(self.cut(self.world.position.site(node), tuple(event.root_nodes)))
+        return self.world.graph.data("grad", (cut[0],))
 
     def _unknown_gradient(self, node: ast.AST) -> Tensor:
         """Return the gradient of what nobody knows: there may be a graph to it."""
@@ -565,24 +557,30 @@ class Autograd:
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
         if event.create == "yes" and world.modes.averaged:
             self._tell_graphs(event, {leaf for leaf in graphs if limit is None or leaf in limit}, graphs)
+
+        def arriving(number: int) -> Tensor | _Gradient:
+            if number in graphs:
+                return self._gradient_value(graphs[number], event.create)
+            return _Gradient(event.at, roots, cut, create)
+
         for number in traversal.executed:
             tensor = world.graph.leaf_tensors.get(number)
-            if tensor is None or (limit is not None and number not in limit):
-                continue
-            if number in graphs:
-                built = self._gradient_value(graphs[number], event.create)
-                if on_graph(tensor.grad):
-                    built = world.graph.build("AddBackward0", at, [tensor.grad, built])
-                tensor.grad = built
-            elif tensor.grad is None or create:
-                tensor.grad = _Gradient(event.at, roots, cut, create)
-            else:
-                self.change_gradient(tensor, at, "backward")
+            if tensor is not None and (limit is None or number in limit):
+                self._add(tensor, arriving(number), at)
         for tensor in self.retained:
-            if tensor.node in graphs:
-                tensor.grad = self._gradient_value(graphs[tensor.node], event.create)
-            elif tensor.node in traversal.executed:
-                tensor.grad = _Gradient(event.at, roots, cut, create)
+            if tensor.node is not None and (tensor.node in graphs or tensor.node in traversal.executed):
+                tensor.grad = arriving(tensor.node)
+
+    def _add(self, leaf: Tensor, gradient: Tensor | _Gradient, at: ast.AST) -> None:
+        """Add what a backward gives a leaf to the gradient that it has."""
+        if isinstance(gradient, Tensor):
+            if on_graph(leaf.grad):
+                gradient = self.world.graph.build("AddBackward0", at, [leaf.grad, gradient])
+            leaf.grad = gradient
+        elif leaf.grad is None or gradient.constant:
+            leaf.grad = gradient
+        else:
+            self.change_gradient(leaf, at, "backward")
 
     def _tell_graphs(self, event: Backward, reached: set[int], graphs: dict[int, tuple[int, Fact]]) -> None:
         """Note which parameters of wrapped models get gradients with graphs."""
@@ -733,6 +731,22 @@ class Autograd:
             return value
         alias.storage = value.storage
         return alias
+
+
+def _has_no_way(traversal: Traversal) -> bool:
+    """Whether a backward does not come to some input: the way there, and its gradient's graph, is nobody's to know."""
+    return traversal.problem is not None and traversal.problem.kind == "unused"
+
+
+def _meant(
+    number: int, known: _Known, name: str, position: int, things: Iterable[str]
+) -> Iterator[tuple[str, int | None, Storage | None]]:
+    """Yield what the facts mean by some things, each with node and storage; none of others where there are none."""
+    others = _has_others(known, name, position)
+    for thing in things:
+        if others or not thing.endswith(".other"):
+            for node, storage in _members(number, known, name, position, thing):
+                yield thing, node, storage
 
 
 def _has_others(known: _Known, name: str, position: int) -> bool:

@@ -136,11 +136,15 @@ def _led_to(path: str, args: Args, kwargs: Kwargs) -> tuple[Value, ...]:
 
 def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
     """Note what is taken for granted of a function by its path."""
-    if "." not in path or visible.modelled(path):
-        return
-    visible.called(torch, path, (*args, *kwargs.values()), node)
+    if "." in path and not visible.modelled(path):
+        _left_alone(torch, path, (*args, *kwargs.values()), node)
+
+
+def _left_alone(torch: Torch, name: str, given: Sequence[Value], node: ast.AST) -> None:
+    """Note that code which is not visible is taken to leave what it is given as it is, up to what it may freeze."""
+    visible.called(torch, name, given, node)
     if torch.world.position.is_discarded(node):
-        visible.may_freeze((*args, *kwargs.values()))
+        visible.may_freeze(given)
 
 
 def handed_over(torch: Torch, owner: Value, to: str, node: ast.AST) -> None:
@@ -242,7 +246,7 @@ def opaque(
 def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
     owner, name = function.part_of.owner, function.part_of.attr
-    if name in _PURE and owner is not None and owner.node is None and all(map(is_constant, args)) and not kwargs:
+    if owner is not None and owner.node is None and _is_pure(name, args, kwargs):
         return _same_answer(torch, function, owner, args)
     leaves.held(torch, function, node)
     given = leaves.escape(torch, (*args, *kwargs.values()), node, function.name, function)
@@ -251,13 +255,11 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.part_of.within or whole).name
     hidden = "." in source and not passed and not visible.modelled(source)
-    by_name = not (hidden and _is_given_values(torch, name, args, kwargs))
+    by_name = owner is not None and not (hidden and _is_given_values(torch, name, args, kwargs))
     if hidden:
-        if owner is not None and ((by_name and name in _ACTING) or whole.kept.leaves):
+        if (by_name and name in _ACTING) or (owner is not None and whole.kept.leaves):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.kept.leaves)
-        visible.called(torch, function.name, (*args, *kwargs.values()), node)
-        if torch.world.position.is_discarded(node):
-            visible.may_freeze((*args, *kwargs.values()))
+        _left_alone(torch, function.name, (*args, *kwargs.values()), node)
     if owner is not None and by_name:
         known = _unknown_method(torch, owner, name, args, kwargs, node)
         if known is not NO_MODEL:
@@ -272,6 +274,11 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
         whole.kept = whole.kept._replace(graphs=graphs)
     return computed
+
+
+def _is_pure(name: str, args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a method's call gives the same each time: one of text or settings, with constants alone."""
+    return name in _PURE and all(map(is_constant, args)) and not kwargs
 
 
 def _same_answer(torch: Torch, function: Unknown, owner: Unknown, args: Args) -> Unknown:
@@ -342,9 +349,10 @@ def _computed(
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
     keeps: Fact = "may"
-    if values and whole is not None and whole.leaf is not None and whole.leaf.graph == "yes":
+    parameters = whole.leaf if whole is not None and values else None
+    if parameters is not None and parameters.graph == "yes":
         # What a part of a model makes of values comes out of its parameters as well, as far as anybody knows.
-        values.insert(0, whole.leaf)
+        values.insert(0, parameters)
         keeps = "yes"
     result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
     if not args:
@@ -353,16 +361,18 @@ def _computed(
     result.assumed = function.assumed
     result.returned = not result.data and (bool(values) or function.returned)
     result.kept = Kept(given, values=unknowns.root(function).kept.values)
-    # A part of a model that is asked for a result computes it.
-    if keeps == "yes" or owner is None:
-        acts = torch.world.position.is_discarded(node)
-    else:
-        acts = owner.node is None and not looks
-    if acts:
+    if _acts(torch, owner, keeps == "yes", looks, node):
         _given_away(torch, values, node, function.name)
     if not looks:
         _reworked(torch, passed, node, function.name)
     return result
+
+
+def _acts(torch: Torch, owner: Unknown | None, computes: bool, looks: bool, node: ast.AST) -> bool:
+    """Return whether a call may act on what it is given: a part of a model that is asked for a result `computes` it."""
+    if computes or owner is None:
+        return torch.world.position.is_discarded(node)
+    return owner.node is None and not looks
 
 
 def _output(

@@ -43,6 +43,7 @@ from tapecheck.interpret.values import (
     noted_tensor,
     on_graph,
     only_tensors,
+    positional,
 )
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
@@ -80,11 +81,6 @@ _SAME_RANK = frozenset((
     "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
 ))  # fmt: skip
 _FIXED_RANK = {"mm": 2, "outer": 2, "ger": 2}
-_RANK_FOLLOWS = _SAME_RANK | _RANKED | frozenset((
-    "view", "reshape", "unsqueeze", "sum", "mean", "mm", "outer", "ger", "nn.functional.linear", "linear", "cat",
-    "concat", "stack",
-))  # fmt: skip
-"""Ops of which `_rank` can tell the rank of the result."""
 _JOINS = frozenset(("cat", "stack", "concat", "hstack", "vstack"))
 _SPACES = frozenset(("linspace", "logspace"))
 _ACROSS = frozenset(("t", "transpose", "T", "mT", "H", "mH", "adjoint", "swapaxes", "swapdims"))
@@ -133,7 +129,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)
     visible.used(torch.world, args, node)
-    if name in _JOINS and args and isinstance(args[0], List) and not args[0].items:
+    if name in _JOINS and known_elements(positional(args, 0)) == []:
         # torch would raise: the list was filled where the dry run did not see it.
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
@@ -143,14 +139,20 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
     bound = bind(narrowed, args, kwargs)
     if narrowed.aliasing.returns_input == "yes" and not narrowed.writing.mutates and narrowed.aliasing.view_of in bound:
         return bound[narrowed.aliasing.view_of]
-    asked = narrowed.writing.inplace_flag and bound.get("inplace") is True and not narrowed.writing.mutates
-    inner = torch.facts.op(f"{name.rpartition('.')[2]}_") if asked else None
-    if inner is not None:
-        return op(torch, inner.name, args[:1], {}, node)
-    changed = narrowed.writing.mutates or ((narrowed.inputs or narrowed.params) if asked else ())
+    changed: Sequence[str] = narrowed.writing.mutates
+    if _asked_in_place(narrowed, bound):
+        inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
+        if inner is not None:
+            return op(torch, inner.name, args[:1], {}, node)
+        changed = narrowed.inputs or narrowed.params
     target = bound.get(changed[0]) if changed else None
     result = apply(torch, narrowed, bound, node, target)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
+
+
+def _asked_in_place(fact: OpFact, bound: Kwargs) -> bool:
+    """Whether a call asks with `inplace=True` for what the op does by itself to a new tensor."""
+    return fact.writing.inplace_flag and bound.get("inplace") is True and not fact.writing.mutates
 
 
 def _measured(
@@ -201,12 +203,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     if shape is None and world.modes.grad_mode != "no":
         call.give_own_graphs()
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
-    # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
-    if (
-        fact.name in _COPIES_ACROSS
-        and fact.aliasing.view == "may"
-        and lies_across(bound.get(fact.aliasing.view_of or ""))
-    ):
+    if _copies(fact, bound):
         call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
     call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None and value.cuts])
     call.storage = _result_storage(torch, call.fact, bound, target)
@@ -220,18 +217,27 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     return _outputs(torch, call.fact, result, bound, node)
 
 
+def _copies(fact: OpFact, bound: Kwargs) -> bool:
+    """Whether an op that may give a view copies, since the elements of what it is given do not lie in order."""
+    # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
+    may_copy = fact.name in _COPIES_ACROSS and fact.aliasing.view == "may"
+    return may_copy and lies_across(bound.get(fact.aliasing.view_of or ""))
+
+
 class _Call:
     """An op at work on its arguments.
 
-    `target` is the tensor that it changes in place, `inputs` are the tensors of each argument by its name, `every` all
-    of them in order. `storage` is the memory that the result shares, `cuts` are where graphs of what it is made of end.
+    `target` is what it changes in place, `changed` the same where that is a tensor, `inputs` are the tensors of each
+    argument by its name, `every` all of them in order. `storage` is the memory that the result shares, `cuts` are where
+    graphs of what it is made of end.
     """
 
-    __slots__ = ("bound", "cuts", "every", "fact", "inputs", "node", "storage", "target", "torch", "world")
+    __slots__ = ("bound", "changed", "cuts", "every", "fact", "inputs", "node", "storage", "target", "torch", "world")
 
     def __init__(self, torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value) -> None:
         self.torch, self.world = torch, torch.world
         self.fact, self.bound, self.node, self.target = fact, bound, node, target
+        self.changed = target if isinstance(target, Tensor) else None
         self.inputs: dict[str, list[Tensor | Unknown]] = {}
         self.every: list[Tensor | Unknown] = []
         self.cuts: tuple[int, ...] = ()
@@ -259,12 +265,12 @@ class _Call:
     def change(self, target: Tensor | Unknown) -> None:
         """Change the target in place; raises where torch would."""
         mode = self.world.modes.grad_mode
-        if isinstance(target, Tensor) and target.extra and mode == "yes":
-            _check_view(self.torch, target, self.inputs, self.node)
+        if self.changed is not None and self.changed.extra and mode == "yes":
+            _check_view(self.torch, self.changed, self.inputs, self.node)
         past = mode == "no" or marked(target, Mark.DATA_OF)
         others = [value for value in self.every if value is not target] if past else ()
-        if self.fact.name == "zero_" and isinstance(target, Tensor):
-            self.torch.autograd.zeroed(target.noted_tensor(Mark.DATA_OF) or target, self.node)
+        if self.fact.name == "zero_" and self.changed is not None:
+            self.torch.autograd.zeroed(self.changed.noted_tensor(Mark.DATA_OF) or self.changed, self.node)
         change(self.torch, target, self.node, self.fact.name, others)
 
     def give_own_graphs(self) -> None:
@@ -275,7 +281,7 @@ class _Call:
 
     def without_graph(self, plan: _Plan) -> Tensor:
         """Return the result where no node is built for it: the target, or data."""
-        fact, target = self.fact, self.target
+        fact, target = self.fact, self.changed
         cuts = self._cuts_of_data(plan)
         result = self.world.graph.data(cuts=cuts, dtype=_dtype(fact, self.inputs))
         if self._taken_for_data():
@@ -286,7 +292,7 @@ class _Call:
                 result.views(value)
             if fact.name != "detach" and fact.aliasing.view_of in self.inputs:
                 self._make_view(result, self.inputs[fact.aliasing.view_of][0])
-        if not isinstance(target, Tensor):
+        if target is None:
             return result
         target.cuts = merge_cuts(cuts, target.cuts)
         if self.world.modes.grad_mode != "no" and target.node is None:
@@ -327,13 +333,9 @@ class _Call:
             # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
             carriers.append(world.graph.unknown_source(self.node))
         saved = _saves(torch, fact, plan, self.every, self.target, self.storage)
-        cuts = self.cuts
-        for name in fact.result.zero_gradient if fact.always_zero else ():
-            for value in self.inputs.get(name, ()):
-                cuts = merge_cuts(world.graph.cut("zero", self.node, value, name=value.name), cuts)
         built = world.graph.build(
             fact.nodes[0] if len(fact.nodes) == 1 else fact.name, self.node, carriers, saved=saved, keeps=plan.keeps,
-            storage=self.storage, cuts=cuts, exists=exists,
+            storage=self.storage, cuts=self._cuts_of_zeros() if fact.always_zero else self.cuts, exists=exists,
         )  # fmt: skip
         if world.graph.gradients_cut:
             self._mark_terms(built)
@@ -352,6 +354,14 @@ class _Call:
                 built.views(viewed)
                 self._make_view(built, viewed)
         return built
+
+    def _cuts_of_zeros(self) -> tuple[int, ...]:
+        """Return where graphs end for want of a gradient other than zero, with those that the call has anyhow."""
+        cuts = self.cuts
+        for name in self.fact.result.zero_gradient:
+            for value in self.inputs.get(name, ()):
+                cuts = merge_cuts(self.world.graph.cut("zero", self.node, value, name=value.name), cuts)
+        return cuts
 
     def _mark_terms(self, built: Tensor) -> None:
         """Mark a result that gradients without a graph went into."""
@@ -567,16 +577,7 @@ class _Plan:
         for thing, triggers in table.items():
             base = thing if thing in requires else thing.partition(".")[0]
             for position in range(len(requires[base]) if base in requires else 1):
-                fired: Fact = "no"
-                for trigger in triggers:
-                    # A dot is a part of some parameters' names (self_attn.in_proj_weight).
-                    name, _, which = (trigger, "", "") if trigger in requires else trigger.partition(".")
-                    for other, required in enumerate(requires.get(name, ())):
-                        if name == thing and len(requires[name]) > 1:
-                            if (which == "other") == (other == position):
-                                continue
-                        fired = either(fired, required)
-                fired = both(fired, sure)
+                fired = both(_fired(thing, triggers, position, requires), sure)
                 if fired == "no":
                     continue
                 self.keeps = either(self.keeps, fired)
@@ -586,6 +587,20 @@ class _Plan:
                     self.result = either(self.result, fired)
                 elif base in requires:
                     self.saves.append((thing, places[base] + position, fired, thing in fact.writing.mutates))
+
+
+def _fired(thing: str, triggers: Iterable[str], position: int, requires: dict[str, list[Fact]]) -> Fact:
+    """Return whether one tensor of an argument is saved: whether what it is saved for carries a graph."""
+    fired: Fact = "no"
+    for trigger in triggers:
+        # A dot is a part of some parameters' names (self_attn.in_proj_weight).
+        name, _, which = (trigger, "", "") if trigger in requires else trigger.partition(".")
+        facts = requires.get(name, ())
+        several = name == thing and len(facts) > 1
+        for other, required in enumerate(facts):
+            if not several or (which == "other") != (other == position):
+                fired = either(fired, required)
+    return fired
 
 
 def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Tensor | Unknown]]) -> list[str]:
@@ -692,18 +707,14 @@ def _several(
 ) -> Value:
     """Return several results: as many as the op always has, or as it is asked for."""
     count = fact.result.n_outputs
-    if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
-        sections = bound.get("split_size", bound.get("split_size_or_sections"))
-        count = known_int(bound.get("chunks"))
-        if known_elements(sections) is not None:
-            known = behaviour(sections).known_items(torch.machine, node)
-            count = len(known) if known is not None else None
+    if fact.name in _TAKES_APART:
         rows = _rows_of_parts(fact.name, bound)
         if rows is not None:
             parts = [output(index) for index in range(len(rows))]
             for part, length in zip(parts, rows, strict=True):
                 part.length = length
             return tuple(parts)
+        count = _sections(torch, bound, node)
     if count is None or count > limits.MOST_OUTPUTS:
         return List([output(index) for index in range(2)], more=True, alike=2)
     if fact.result.n_outputs is None or len(fact.result.differentiable_outputs) >= count:
@@ -714,6 +725,18 @@ def _several(
         cuts = merge_cuts(torch.world.graph.cut("nondifferentiable", node, result, name=""), cuts)
     data = torch.world.graph.data
     return tuple([output(index) if index in live else data(cuts=cuts, dtype="int") for index in range(count)])
+
+
+_TAKES_APART = frozenset(("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"))
+
+
+def _sections(torch: Torch, bound: Kwargs, node: ast.AST) -> int | None:
+    """Return in how many parts a call wants a tensor, as it says itself; None where it does not."""
+    sections = bound.get("split_size", bound.get("split_size_or_sections"))
+    if known_elements(sections) is None:
+        return known_int(bound.get("chunks"))
+    known = behaviour(sections).known_items(torch.machine, node)
+    return None if known is None else len(known)
 
 
 def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:
@@ -762,28 +785,44 @@ def alias(torch: Torch, tensor: Tensor) -> Tensor:
 
 def _rank(torch: Torch, name: str, args: Args) -> int | None:
     """Return the number of dimensions of a result, for the ops where it follows from the arguments."""
-    if name in _FIXED_RANK:
-        return _FIXED_RANK[name]
+    return _FIXED_RANK[name] if name in _FIXED_RANK else _RANKS[name](torch, args)
+
+
+def _largest_rank(torch: Torch, args: Args) -> int | None:
     ranks = [tensor.rank for tensor in only_tensors(args)]
-    if name in _SAME_RANK:
-        return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
-    if name in _RANKED:
-        return ranks[0] if len(ranks) == 2 and ranks[1] == 2 else None
-    first = args[0].rank if args and isinstance(args[0], Tensor) else None
-    match name:
-        case "view" | "reshape" if len(args) > 1:
-            return len(args[1] if isinstance(args[1], tuple) else args[1:])
-        case "unsqueeze" if ranks and ranks[0] is not None:
-            return ranks[0] + 1
-        case "sum" | "mean" if len(args) == 1:
-            return 0
-        case "nn.functional.linear" | "linear":
-            return first
-        case "cat" | "concat" | "stack" if args:
-            parts = torch.tensors(args[0])
-            if parts and parts[0].rank is not None:
-                return parts[0].rank + (name == "stack")
-    return None
+    return None if None in ranks else max((rank for rank in ranks if rank is not None), default=None)
+
+
+def _rank_of_product(torch: Torch, args: Args) -> int | None:
+    ranks = [tensor.rank for tensor in only_tensors(args)]
+    return ranks[0] if len(ranks) == 2 and ranks[1] == 2 else None
+
+
+def _rank_of_sizes(torch: Torch, args: Args) -> int | None:
+    """Return how many sizes a call gives."""
+    return len(args[1] if isinstance(args[1], tuple) else args[1:]) if len(args) > 1 else None
+
+
+def _one_more_than(tensors: Sequence[Tensor | Unknown]) -> int | None:
+    return tensors[0].rank + 1 if tensors and tensors[0].rank is not None else None
+
+
+def _first_rank(tensors: Sequence[Tensor | Unknown]) -> int | None:
+    return tensors[0].rank if tensors else None
+
+
+_RANKS: dict[str, Callable[[Torch, Args], int | None]] = {
+    **dict.fromkeys(_SAME_RANK, _largest_rank),
+    **dict.fromkeys(_RANKED, _rank_of_product),
+    **dict.fromkeys(("view", "reshape"), _rank_of_sizes),
+    **dict.fromkeys(("sum", "mean"), lambda torch, args: 0 if len(args) == 1 else None),
+    **dict.fromkeys(("nn.functional.linear", "linear"), lambda torch, args: _first_rank(only_tensors(args[:1]))),
+    **dict.fromkeys(("cat", "concat"), lambda torch, args: _first_rank(torch.tensors(positional(args, 0)))),
+    "stack": lambda torch, args: _one_more_than(torch.tensors(positional(args, 0))),
+    "unsqueeze": lambda torch, args: _one_more_than(only_tensors(args)),
+}
+"""How the rank of a result follows from the arguments."""
+_RANK_FOLLOWS = _FIXED_RANK.keys() | _RANKS.keys()
 
 
 def _dtype(fact: OpFact, inputs: Mapping[str, list[Tensor | Unknown]]) -> str:
@@ -827,21 +866,26 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Tensor | Unknown]) -> 
     """Return the gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
     if not _elementwise(name) or not torch.world.graph.gradients_cut:
         return ()
-    terms: tuple[int, ...] = ()
-    ledger = torch.world.writer.ledger
     if name in _SCALED and _only_weighted(torch, inputs):
         # The weight of a term: that nobody knows it makes the term no less constant.
-        return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
-    factors = name not in _ADDITIVE and any(value.node is not None and not _weighted(value) for value in inputs)
-    for value in inputs:
-        if value.node is not None:
-            if factors and _weighted(value):
-                # It is the weight of what it is multiplied with, and meant as a number.
-                continue
-            terms = merge_cuts(terms, value.constant_terms)
-        elif name in _ADDITIVE:
-            terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
-    return terms
+        return _of_gradients(torch, cuts_of(*inputs))
+    if name in _ADDITIVE:
+        return merge_cuts(*[_terms_of(torch, value) for value in inputs])
+    carrying = [value for value in inputs if value.node is not None]
+    factors = [value for value in carrying if not _weighted(value)]
+    # A weight is that of what it is multiplied with, and meant as a number.
+    return merge_cuts(*[value.constant_terms for value in factors or carrying])
+
+
+def _terms_of(torch: Torch, value: Tensor | Unknown) -> tuple[int, ...]:
+    """Return the gradient cuts that a term of a sum brings along."""
+    return value.constant_terms if value.node is not None else _of_gradients(torch, value.cuts)
+
+
+def _of_gradients(torch: Torch, cuts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of some cuts at which a gradient was taken without a graph of its own."""
+    known = torch.world.writer.ledger.cuts
+    return tuple(cut for cut in cuts if known[cut].how == "grad")
 
 
 def _only_weighted(torch: Torch, inputs: list[Tensor | Unknown]) -> bool:

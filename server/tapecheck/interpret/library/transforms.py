@@ -134,19 +134,26 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         torch.autograd.walk(walked, targets, node, create)
     many = isinstance(inputs, tuple) or isinstance(result, tuple)
     wanted = result if short == "jvp" else inputs
-    outer = world.graph.data(short) if create is False and isinstance(result, Tensor) else result
+    pair = () if short in _DERIVATIVES else (_value_alone(torch, short, result, create),)
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
-        if short in _DERIVATIVES:
-            return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
-        return (outer, as_given([world.graph.data(short, constant) for _ in listed(wanted)], wanted))
+        if pair:
+            return (*pair, as_given([world.graph.data(short, constant) for _ in listed(wanted)], wanted))
+        return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
     computed = [] if create is False else torch.tensors(result)
-    if short not in _DERIVATIVES:
-        return (outer, _derivative(torch, short, computed, wanted, node))
-    if not many:
-        return _derivative(torch, short, computed, inputs, node)
-    if create is not False:
-        return torch.opaque_result(short, list(computed), {}, node)
+    if pair or not many:
+        derivative = _derivative(torch, short, computed, wanted, node)
+        return (*pair, derivative) if pair else derivative
+    return torch.opaque_result(short, list(computed), {}, node) if create is not False else _nested(short)
+
+
+def _value_alone(torch: Torch, short: str, result: Value, create: bool | None) -> Value:
+    """Return the value that stands before a derivative: without create_graph it is cut from its graph as well."""
+    return torch.world.graph.data(short) if create is False and isinstance(result, Tensor) else result
+
+
+def _nested(short: str) -> Unknown:
+    """Return the derivatives of several values by several inputs, which have no graph."""
     nested = Unknown.named(short)
     nested.data = True
     return nested

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Range,
     Set,
     Stream,
+    Tensor,
     Unknown,
     Value,
     behaviour,
@@ -99,39 +100,54 @@ def _is_whole(value: Value) -> bool:
     return isinstance(value, (List, Set, Dict)) and not value.more
 
 
-def _reach(torch: Torch, value: Value, about: dict[int, None]) -> Literal["anything", "listed", "data", "nothing"]:
+_Reach = Literal["anything", "listed", "data", "nothing"]
+_REACHES: tuple[_Reach, ...] = ("anything", "listed", "data", "nothing")
+"""What code can come to by a value, the most first."""
+
+
+def _reach(torch: Torch, value: Value, about: dict[int, None]) -> _Reach:
     """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
     if isinstance(value, (Bound, Native)):
         value = value.receiver
     if may_carry(value):
-        if value.leaf is not None and value.leaf.node is not None:
-            about[value.leaf.node] = None
-        if value.node is not None:
-            about[value.node] = None
-            return "listed"
-        if value.parameter:
-            # It is frozen now, and need not be afterwards.
-            return "anything"
-        if isinstance(value, Unknown) and (made_of := root(value).kept.values):
-            return _reach(torch, made_of, about)
-        return "data" if value.itself() is value else "nothing"
+        return _reach_graph(torch, value, about)
     if isinstance(value, Instance):
-        if _is_data(value):
-            state = state_of(value, DatasetState)
-            return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
-        found = leaves.within(torch, value)
-        about.update(dict.fromkeys(found))
-        only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)
-        return "listed" if only_leaves and found else "anything"
+        return _reach_object(torch, value, about)
     if isinstance(value, tuple):
         kinds = {_reach(torch, one, about) for one in value}
-        return next((kind for kind in ("anything", "listed", "data") if kind in kinds), "nothing")
+        return next((kind for kind in _REACHES if kind in kinds), "nothing")
     if isinstance(value, Stream):
         return _reach(torch, tuple(value.reached()), about)
     if isinstance(value, (Context, Lib, PythonValue, Range)):
         return "nothing"
     # What a list holds when it is given away says nothing of what is put into it, here or there.
     return "anything" if isinstance(value, BaseValue) else "nothing"
+
+
+def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) -> _Reach:
+    """Return what code can come to by what may carry a graph."""
+    if value.leaf is not None and value.leaf.node is not None:
+        about[value.leaf.node] = None
+    if value.node is not None:
+        about[value.node] = None
+        return "listed"
+    if value.parameter:
+        # It is frozen now, and need not be afterwards.
+        return "anything"
+    if isinstance(value, Unknown) and (made_of := root(value).kept.values):
+        return _reach(torch, made_of, about)
+    return "data" if value.itself() is value else "nothing"
+
+
+def _reach_object(torch: Torch, value: Instance, about: dict[int, None]) -> _Reach:
+    """Return what code can come to by an object."""
+    if _is_data(value):
+        state = state_of(value, DatasetState)
+        return _reach(torch, (*value.attrs.values(), *(state.tensors if state is not None else ())), about)
+    found = leaves.within(torch, value)
+    about.update(dict.fromkeys(found))
+    only_leaves = value.module or (value.cls is None and state_of(value, OptimizerState) is not None)
+    return "listed" if only_leaves and found else "anything"
 
 
 def _is_data(value: Instance) -> bool:
