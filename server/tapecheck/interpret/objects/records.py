@@ -14,7 +14,6 @@ from tapecheck.interpret.values import (
     Field,
     Function,
     Instance,
-    Kind,
     Kwargs,
     Lib,
     List,
@@ -26,6 +25,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     argument,
     is_constant,
+    is_missing,
     known_keywords,
     known_text,
     listed,
@@ -192,7 +192,7 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
     if name == "_asdict":
         return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.position.clock))
     found = machine.class_attribute(owner.cls, name, owner, node)
-    return None if isinstance(found, Unknown) and found.kind is Kind.MISSING else found
+    return None if is_missing(found) else found
 
 
 def class_attribute(machine: Engine, cls: Class, name: str) -> Value:

@@ -8,6 +8,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import methods, records
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
+    NO_MODEL,
     Args,
     BaseValue,
     Class,
@@ -19,6 +20,8 @@ from tapecheck.interpret.values import (
     Super,
     Unknown,
     Value,
+    behaviour,
+    is_missing,
     loaded,
 )
 
@@ -29,39 +32,48 @@ _EMPTY_BASES = frozenset((
 
 
 def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
-    attrs = owner.attrs
-    if name in attrs:
-        slot = owner.slots.get(name)
-        if slot is not None and slot.clock < machine.world.position.clock:
-            loaded(machine, slot)
-        return attrs[name]
+    if name in owner.attrs:
+        loaded(machine, owner.slots.get(name))
+        return owner.attrs[name]
     if name == "__dict__":
         return Dict(Attributes(owner), slots=owner.slots)
     if name == "__class__":
         return owner.cls if owner.cls is not None else Lib(owner.lib)
-    if owner.cls is not None:
-        value = class_attribute(machine, owner.cls, name, owner, node)
-        if not isinstance(value, Unknown) or value.kind is not Kind.MISSING:
-            return value
+    for look in (_of_class, _of_container, _of_library, _by_getattr):
+        found = look(machine, owner, name, node)
+        if found is not NO_MODEL:
+            return found
+    if complete(machine, owner):
+        machine.wrong("AttributeError", node)
+    value = owner.attrs[name] = Unknown.named(name)
+    return value
+
+
+def _of_class(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return what the class of an object has under a name; NO_MODEL where it has nothing, as below."""
+    value = NO_MODEL if owner.cls is None else class_attribute(machine, owner.cls, name, owner, node)
+    return NO_MODEL if is_missing(value) else value
+
+
+def _of_container(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return a method of the container that an object's class is made from."""
     inner = owner.inner
-    if inner is not None:
-        known = methods.attribute(machine, inner, name, node)
-        if not isinstance(known, Native) or methods.has_method(inner, name):
-            return known
+    known = NO_MODEL if inner is None else methods.attribute(machine, inner, name, node)
+    return known if not isinstance(known, Native) or methods.has_method(inner, name) else NO_MODEL
+
+
+def _of_library(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return what an exception, or the part of an object that is a library's, has under a name."""
     if name == "args" and owner.args is not None:
         return tuple(owner.args)
     known = machine.library.object_attribute(owner, name, node)
-    if known is not None:
-        return known
-    if owner.cls is not None and name != "__getattr__":
-        fallback = find_method(machine, owner, "__getattr__")
-        if fallback is not None:
-            return machine.call(fallback, [name], {}, node)
-    if complete(machine, owner):
-        machine.wrong("AttributeError", node)
-    value = Unknown.named(name)
-    attrs[name] = value
-    return value
+    return NO_MODEL if known is None else known
+
+
+def _by_getattr(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return what `__getattr__` of the object's class gives."""
+    fallback = find_method(machine, owner, "__getattr__") if name != "__getattr__" else None
+    return NO_MODEL if fallback is None else machine.call(fallback, [name], {}, node)
 
 
 def complete(machine: Engine, owner: Instance) -> bool:
@@ -80,9 +92,7 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     for candidate in cls.mro():
         if name in candidate.namespace:
             value = candidate.namespace[name]
-            slot = candidate.slots.get(name)
-            if slot is not None and slot.clock < machine.world.position.clock:
-                loaded(machine, slot)
+            loaded(machine, candidate.slots.get(name))
             if machine.reads is not None:
                 machine.reads.append((candidate.namespace, name, value))
             return _read_by(machine, value, receiver, node)
@@ -108,7 +118,7 @@ def _read_by(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> V
 
 def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> Value:
     receiver = owner.receiver
-    cls = receiver.cls if isinstance(receiver, Instance) else receiver
+    cls = behaviour(receiver).class_of()
     if isinstance(cls, Class):
         order = cls.mro()
         if owner.after in order:

@@ -12,7 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
-from tapecheck.interpret.state import Growth, merge_cuts
+from tapecheck.interpret.state import Count, Growth, merge_cuts
 from tapecheck.interpret.values import (
     Decides,
     Default,
@@ -52,7 +52,8 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
-_RELATIONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_IDENTITY = (ast.Is, ast.IsNot)
+_RELATIONS = (*_IDENTITY, ast.In, ast.NotIn)
 _NUMBERS = (int, float, complex)
 
 
@@ -246,22 +247,20 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
 
 def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
-    if not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
-        return False
     counted = machine.world.comparisons.counted if machine.world.position.iteration else ()
-    if not counted:
+    if not counted or not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
         return False
     sides = (expression.left, expression.comparators[0])
     lengths = {id(length) for side in sides for length in _measured(machine, side, env)}
     # A loop that goes round often has counted much: few of it are called as a side is.
     named = {name for side in sides for name in (id_of(side), attr_of(side)) if name}
-    for one in reversed(counted) if lengths or named else ():
+
+    def is_asked(one: Count[str] | Count[Hashable] | Growth) -> bool:
         if isinstance(one, Growth):
-            if id(one.owner) in lengths:
-                return True
-        elif one.key in named and any(_names(machine, side, one.owner, one.key, env) for side in sides):
-            return True
-    return False
+            return id(one.owner) in lengths
+        return one.key in named and any(_names(machine, side, one.owner, one.key, env) for side in sides)
+
+    return bool(lengths or named) and any(map(is_asked, reversed(counted)))
 
 
 def _names(machine: Engine, side: ast.expr, owner: Env | Instance | Dict, key: Hashable, env: Env) -> bool:
@@ -386,15 +385,11 @@ def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.ex
 def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     given, left, right = (left, right), unknowns.setting(machine, left), unknowns.setting(machine, right)
     if type(op) in _RELATIONS:
-        identity = type(op) in (ast.Is, ast.IsNot)
-        answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))
-        if answer is None:
-            test = unknown_test(machine, op, left, right)
-            if identity and type(test) is Unknown and Lib in map(type, given):
-                # What a module has under a name is there, as a rule.
-                test.default = Default(likely=type(op) is ast.IsNot)
-            return test
-        return answer if type(op) in (ast.Is, ast.In) else not answer
+        test = _relation(machine, op, left, right)
+        if type(test) is Unknown and type(op) in _IDENTITY and Lib in map(type, given):
+            # What a module has under a name is there, as a rule.
+            test.default = Default(likely=type(op) is ast.IsNot)
+        return test
     if Tensor in (type(left), type(right)):
         return machine.library.comparison(type(op).__name__, left, right, node)
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
@@ -414,6 +409,15 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
     if Set in (type(left), type(right)):
         return algebra.set_comparison(op, left, right)
     return algebra.ordering(machine, op, left, right, node)
+
+
+def _relation(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:
+    """Return what `is` or `in`, or the opposite of one, comes to."""
+    identity = type(op) in _IDENTITY
+    answer = identical(left, right) if identity else behaviour(right).contains(machine, concrete(left))
+    if answer is None:
+        return unknown_test(machine, op, left, right)
+    return answer if type(op) in (ast.Is, ast.In) else not answer
 
 
 def _compare_constants(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:

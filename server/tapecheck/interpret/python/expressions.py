@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -38,6 +38,7 @@ from tapecheck.interpret.values import (
     hashable,
     known_elements,
     loaded,
+    path_of,
     stored,
     unwrapped,
 )
@@ -53,10 +54,16 @@ _DUNDER = {
     ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
 }  # fmt: skip
 _NUMBERS = (int, float, complex)
-_GIVEN: dict[str, Value] = {"Ellipsis": ..., "__debug__": True}
-_BUILTINS = frozenset(dir(builtins)) | {"__annotations__", "__builtins__", "__loader__", "__package__", "__spec__"}
 _ANYTHING = frozenset(("__builtins__", "__import__", "compile", "eval", "exec"))
 """Builtins whose results may be anything in the program."""
+_BUILT_IN: dict[str, Value] = {
+    **{
+        name: Lib(f"builtins.{name}")
+        for name in (*exceptions.NAMES, *dir(builtins), "__annotations__", "__loader__", "__package__", "__spec__")
+    },
+    "Ellipsis": ..., "__debug__": True,
+}  # fmt: skip
+"""What Python's own names stand for that have no model."""
 
 
 def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
@@ -66,7 +73,7 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
         if name in scope.vars:
             value = scope.vars[name]
             slot = scope.slots.get(name)
-            if slot is not None and slot.clock < machine.world.position.clock:
+            if slot is not None:
                 loaded(machine, slot)
             if scope is not env and machine.reads is not None:
                 machine.reads.append((scope.vars, name, value))
@@ -75,21 +82,21 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
     known = machine.library.builtins
     if name in known:
         return known[name]
-    if name in _GIVEN:
-        return _GIVEN[name]
     if name in _ANYTHING:
         return Unknown(name)
-    if name in exceptions.NAMES or name in _BUILTINS:
-        return Lib(f"builtins.{name}")
-    for library in env.globals.starred or ():
-        if isinstance(library, Lib):
-            found = machine.library.known_name(library.path, name)
-            if found is not None:
-                return found
-    if env.globals.starred is None:
-        machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
+    return _BUILT_IN[name] if name in _BUILT_IN else _unbound(machine, node, env)
+
+
+def _unbound(machine: Engine, node: ast.Name, env: Env) -> Value:
+    """Return what a name stands for that neither the program nor Python binds: a library may, which all comes from."""
+    name, libraries = node.id, env.globals.starred
+    for path in filter(None, map(path_of, libraries or ())):
+        found = machine.library.known_name(path, name)
+        if found is not None:
+            return found
     value = Unknown.named(name)
-    if env.globals.starred is None:
+    if libraries is None:
+        machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
         machine.world.omissions.missing[id(value)] = value
     env.globals.vars[name] = value
     return value
@@ -135,15 +142,12 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
     kwargs: Kwargs = {}
     open_ended = False
     for argument in node.args:
-        if not isinstance(argument, ast.Starred):
+        if isinstance(argument, ast.Starred):
+            items, whole = _spread(machine, machine.eval(argument.value, env), argument)
+            args += items
+            open_ended = open_ended or not whole
+        else:
             args.append(machine.eval(argument, env))
-            continue
-        value = machine.eval(argument.value, env)
-        items = behaviour(value).known_items(machine, argument)
-        open_ended = open_ended or items is None
-        # Of a list that may have more elements, those that are known are passed first.
-        known = list(value.items) if items is None and isinstance(value, List) else items
-        args.extend(known or ([value] if items is None else ()))
     for keyword in node.keywords:
         value = machine.eval(keyword.value, env)
         if keyword.arg is not None:
@@ -156,6 +160,15 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
     if open_ended:
         kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS)
     return args, kwargs
+
+
+def _spread(machine: Engine, value: Value, argument: ast.Starred) -> tuple[Sequence[Value], bool]:
+    """Return what `*value` passes, and whether that is all; the value itself where nothing is known of it."""
+    items = behaviour(value).known_items(machine, argument)
+    if items is not None:
+        return items, True
+    # Of a list that may have more elements, those that are known are passed first.
+    return (isinstance(value, List) and value.items) or [value], False
 
 
 _CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))

@@ -241,11 +241,10 @@ class Given:
         shapes = []
         made: dict[int, Unknown] = {}
         for number, tensor in enumerate(self.tensors):
-            length = tensor.length
-            if type(length) is Unknown and id(length) not in self.known and not self.fresh(length):
+            if self._is_new(tensor.length):
                 raise Unlike
             for key, shape in (tensor.extra or {}).items():
-                if type(shape) is Unknown and id(shape) not in self.known and not self.fresh(shape):
+                if self._is_new(shape):
                     shapes.append((number, key, shape))
                     made.update((id(one), one) for one in _like(shape))
         tests = self._tests(facts, made)
@@ -253,6 +252,10 @@ class Given:
         if any(one not in told and (one in made or self.known.get(one, -1) >= self.own) for one in settled):
             raise Unlike
         return shapes, tests
+
+    def _is_new(self, value: Value) -> TypeGuard[Unknown]:
+        """Whether something has become known of an unknown that was not there before."""
+        return type(value) is Unknown and id(value) not in self.known and not self.fresh(value)
 
     def _same_parts(self, whole: Unknown) -> None:
         before = self._parts_of[id(whole)]

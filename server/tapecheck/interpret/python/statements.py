@@ -232,32 +232,39 @@ def _function_def(machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef,
 
 
 def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
-    bases = [machine.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
-    # `class Config(dict)`: a built-in type is a base like one out of a library.
-    builtins = [machine.library.builtins[name] for name in _CONTAINER_TYPES]
-    bases = [Lib(f"builtins.{base.name}") if isinstance(base, Native) and base in builtins else base for base in bases]
     namespace = Env(env, env.globals)
-    cls = Class(node.name, bases, namespace.vars, machine.module_of(env), node)
+    cls = Class(node.name, _bases(machine, node, env), namespace.vars, machine.module_of(env), node)
     for _ in machine.block(node.body, namespace):
         pass
     _own_functions(cls, namespace, env)
     records.finish(machine, cls, node, namespace)
-    for name, value in list(namespace.vars.items()):
-        if isinstance(value, Instance) and value.cls is not None:
-            method = machine.find_method(value, "__set_name__")
-            if method is not None:
-                machine.call(method, [cls, name], {}, node)
-    hook = next((base.namespace[_HOOK] for base in cls.mro()[1:] if _HOOK in base.namespace), None)
-    if hook is not None:
-        named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
-        machine.call(hook.function if isinstance(hook, Wrapped) else hook, [cls], named, node)
-    metaclass = next((word.value for word in node.keywords if word.arg == "metaclass"), None)
-    if metaclass is not None:
-        cls.remade_by = machine.library.unseen_maker(machine.eval(metaclass, env))
+    _call_hooks(machine, cls, node, env)
+    for word in node.keywords:
+        if word.arg == "metaclass":
+            cls.remade_by = machine.library.unseen_maker(machine.eval(word.value, env))
     result: Value = cls
     for decorator in reversed(node.decorator_list):
         result = decorate_class(machine, machine.eval(decorator, env), result, decorator)
     machine.store_name(node.name, result, env, node)
+
+
+def _bases(machine: Engine, node: ast.ClassDef, env: Env) -> list[Value]:
+    """Return the bases of a class: `class Config(dict)` has a built-in type as one out of a library."""
+    bases = [machine.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
+    builtins = [machine.library.builtins[name] for name in _CONTAINER_TYPES]
+    return [Lib(f"builtins.{behaviour(base).name_as_type()}") if base in builtins else base for base in bases]
+
+
+def _call_hooks(machine: Engine, cls: Class, node: ast.ClassDef, env: Env) -> None:
+    """Tell what stands in the body of a class its name, and the class that it derives from of the new one."""
+    for name, value in list(cls.namespace.items()):
+        method = machine.find_method(value, "__set_name__") if isinstance(value, Instance) else None
+        if method is not None:
+            machine.call(method, [cls, name], {}, node)
+    hook = next((base.namespace[_HOOK] for base in cls.mro()[1:] if _HOOK in base.namespace), None)
+    if hook is not None:
+        named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
+        machine.call(hook.function if isinstance(hook, Wrapped) else hook, [cls], named, node)
 
 
 def _own_functions(cls: Class, namespace: Env, env: Env) -> None:

@@ -12,7 +12,7 @@ import ast
 import itertools
 import re
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
     Args,
+    ByKind,
     Class,
     Function,
     Instance,
@@ -325,20 +326,24 @@ class _Watch:
             event.id for event in events if type(event) is Node and event.id in world.writer.ledger.provisional
         ]
         call = world.position.span(node) if world.position.frames else None
-        places = slice(len(given.tensors), None)
-        stored = [
-            (
-                one.storage.id if memory is None and one.storage is not None else None,
-                one.node if before is None else None,
-            )
-            for one, memory, before in zip(given.unknowns, self.numbers.storages[places], self.numbers.nodes[places])
-        ]
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
-            stored, call, world.position.call_stack, world.position.iteration, shapes, tests,
+            self._stored(), call, world.position.call_stack, world.position.iteration, shapes, tests,
             _speaks(events, given.names, self.results), world.knowledge.asked - self.tested,
             world.modes.breaks - self.breaks, decisions, self.standing,
         )  # fmt: skip
+
+    def _stored(self) -> list[tuple[int | None, int | None]]:
+        """Return the memory and the node that each unknown has got which the call was given."""
+        places = slice(len(self.given.tensors), None)
+        before = zip(self.given.unknowns, self.numbers.storages[places], self.numbers.nodes[places])
+        return [
+            (
+                one.storage.id if memory is None and one.storage is not None else None,
+                one.node if number is None else None,
+            )
+            for one, memory, number in before
+        ]
 
     def _only_builds(self, events: list[Event], decisions: list[Decision], reads: list[Read]) -> bool:
         """Whether a call did no more than build nodes, and read by name no more than what no call changes."""
@@ -387,19 +392,22 @@ class _Watch:
 
     def _refuse_state(self, value: Tensor) -> None:
         """Raise Unlike for a result that has more than a graph: what else is known of it is not made again."""
-        if value.given or value.hooks or value.retains_grad or value.items is not None:
+        if (
+            value.is_leaf
+            or value.parameter
+            or _has_more(value)
+            or any(map(self._is_known, (value.extra or {}).values()))
+        ):
             raise Unlike
-        if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
-            raise Unlike
-        for item in (value.extra or {}).values():
-            # What is known of its shape, and the tensor that it is the data or the gradient of.
-            if type(item) is Tensor or (type(item) is Unknown and not self.given.fresh(item)):
-                raise Unlike
         oldest = value.oldest
         if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
             raise Unlike
         if value.of_leaf is not None and value.of_leaf not in self.numbers.nodes:
             raise Unlike
+
+    def _is_known(self, noted: Value) -> bool:
+        """Whether something is known of its shape, or it is the tensor that the result is the data or gradient of."""
+        return type(noted) is Tensor or (type(noted) is Unknown and not self.given.fresh(noted))
 
     def _frozen_result(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Tensor]:
         self._refuse_state(value)
@@ -428,6 +436,12 @@ class _Watch:
             return made
 
         return make
+
+
+def _has_more(value: Tensor) -> bool:
+    """Whether the program has set something of a tensor, or worked something out of it."""
+    kept = value.given or value.hooks or value.retains_grad
+    return bool(kept) or value.items is not None or value.grad is not None or type(value.length) not in INERT
 
 
 def _speaks(events: list[Event], names: list[str], results: list[str]) -> bool:
@@ -638,43 +652,38 @@ class _Again:
 
     def _write_other(self, event: Event) -> None:
         """Write an event that builds no node."""
-        site, node, cuts, loops = self.site, self.node, self.cuts, self.begun.loops - self.summary.begun.loops
-        made: Event
-        match event:
-            case Bind():
-                made = Bind(site(event.at), event.name, node(event.node), cuts(event.cuts), event.item)
-            case InPlace():
-                made = InPlace(
-                    site(event.at), self.number_of(event.storage), event.how, self._name(event.name), node(event.leaf),
-                    event.grad_mode, event.bumps, event.optimizer, event.on_view,
-                    tuple([node(number) or number for number in event.lost]), event.refused,
-                )  # fmt: skip
-            case Cut():
-                made = self._cut(event, site)
-            case Loop():
-                made = Loop(
-                    event.id + loops, site(event.at), event.inside_forward, event.hidden, event.off, event.trains
-                )
-            case Iteration():
-                made = Iteration(event.loop + loops, event.index)
-            case Decision():
-                cut = cuts(event.cuts) if event.cuts else ()
-                made = Decision(
-                    site(event.at), event.text, event.taken, event.end_line, event.counted, cut,
-                    event.hangs_on, event.setting,
-                )  # fmt: skip
-            case Assumed():
-                about, kept = (
-                    tuple([node(number) or number for number in numbers]) for numbers in (event.about, event.recorded)
-                )
-                made = Assumed(site(event.at), event.kind, event.text, about, kept)
-            case LoopEnd():
-                made = replace(event, loop=event.loop + loops)
-            case _:
-                return
-        if isinstance(made, (InPlace, Cut)):
+        write = _REWRITTEN.get(type(event))
+        if write is None:
+            return
+        made = write(self, event)
+        if type(made) in _FED:
             self.world.writer.ledger.feed(made)
         self.world.writer.tape.events.append(made)
+
+    def _all(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        """Return the nodes and leaves that stand for some of that call."""
+        return tuple([self.node(number) or number for number in numbers])
+
+    def _bind(self, event: Bind) -> Event:
+        return Bind(self.site(event.at), event.name, self.node(event.node), self.cuts(event.cuts), event.item)
+
+    def _in_place(self, event: InPlace) -> Event:
+        return InPlace(
+            self.site(event.at), self.number_of(event.storage), event.how, self._name(event.name),
+            self.node(event.leaf), event.grad_mode, event.bumps, event.optimizer, event.on_view, self._all(event.lost),
+            event.refused,
+        )  # fmt: skip
+
+    def _loop(self, number: int) -> int:
+        """Return the loop that stands for one of that call."""
+        return number + self.begun.loops - self.summary.begun.loops
+
+    def _decision(self, event: Decision) -> Event:
+        return replace(event, at=self.site(event.at), cuts=self.cuts(event.cuts) if event.cuts else ())
+
+    def _assumed(self, event: Assumed) -> Event:
+        about, kept = self._all(event.about), self._all(event.recorded)
+        return Assumed(self.site(event.at), event.kind, event.text, about, kept)
 
     def _shape(self, old: Value, then: Unknown, whole: Unknown | None = None) -> Unknown:
         """Return a shape, or a number in it, like one of that call, with all that it was asked for."""
@@ -704,8 +713,8 @@ class _Again:
                     return tensor.name
         return name
 
-    def _cut(self, event: Cut, site: Callable[[Site], Site]) -> Cut:
-        world, summary = self.world, self.summary
+    def _cut(self, event: Cut) -> Cut:
+        world, summary, site = self.world, self.summary, self.site
         at, off_at, within = event.at, event.off_at, event.within
         if len(at.stack) > len(summary.stack):
             at = site(at)
@@ -716,10 +725,8 @@ class _Again:
             within = (own.span, *own.stack[: len(own.stack) - len(at.stack) - 1])
         return Cut(
             event.id - summary.begun.cuts + self.begun.cuts, event.how, at,
-            tuple([self.node(number) or number for number in event.nodes]),
-            tuple([self.node(number) or number for number in event.leaves]),
-            self._name(event.name), self.cuts(event.sources), world.modes.off_at if off_at is not None else None,
-            within,
+            self._all(event.nodes), self._all(event.leaves), self._name(event.name), self.cuts(event.sources),
+            world.modes.off_at if off_at is not None else None, within,
         )  # fmt: skip
 
     def _kept(self, made: Site) -> Site:
@@ -753,6 +760,20 @@ class _Again:
             return found
 
         return site
+
+
+_REWRITTEN: ByKind[_Again, [], Event] = ByKind()
+"""What stands for an event that builds no node where its call is written again."""
+_REWRITTEN.register(_Again._bind, Bind)
+_REWRITTEN.register(_Again._in_place, InPlace)
+_REWRITTEN.register(_Again._cut, Cut)
+_REWRITTEN.register(lambda again, event: replace(event, id=again._loop(event.id), at=again.site(event.at)), Loop)
+_REWRITTEN.register(lambda again, event: Iteration(again._loop(event.loop), event.index), Iteration)
+_REWRITTEN.register(lambda again, event: replace(event, loop=again._loop(event.loop)), LoopEnd)
+_REWRITTEN.register(_Again._decision, Decision)
+_REWRITTEN.register(_Again._assumed, Assumed)
+_FED = (InPlace, Cut)
+"""The events among these that the ledger follows."""
 
 
 def _paired(pairs: dict[int, int], then: list[int | None], now: list[int | None]) -> bool:

@@ -842,9 +842,12 @@ class Identity:
         return id(self.value)
 
 
-def loaded(machine: Interpreter, slot: Slot) -> None:
-    """Remember that a value stored in an earlier iteration was read in this one."""
-    entry = (machine.world.position.clock, slot.clock)
+def loaded(machine: Interpreter, slot: Slot | None) -> None:
+    """Remember that a variable was read, where an earlier iteration stored its value."""
+    clock = machine.world.position.clock
+    if slot is None or slot.clock >= clock:
+        return
+    entry = (clock, slot.clock)
     loads = slot.loads
     if loads is None:
         slot.loads = [entry]

@@ -181,8 +181,8 @@ class Instance(BaseValue):
     def read_by(self, machine: Interpreter, receiver: Value, node: ast.AST) -> Value:
         if not self._defines("__get__"):
             return self
-        owner = receiver.cls if isinstance(receiver, Instance) else receiver
-        args = [receiver if behaviour(receiver).is_object else None, owner]
+        owner = behaviour(receiver)
+        args = [receiver if owner.is_object else None, owner.class_of()]
         return machine.call(machine.find_method(self, "__get__"), args, {}, node)
 
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:

@@ -88,9 +88,7 @@ class Dict(Container):
         key = hashable(index)
         if key in self.items:
             machine.world.loops.note_entry(self, key)
-            slot = self.slots.get(key)
-            if slot is not None and slot.clock < machine.world.position.clock:
-                loaded(machine, slot)
+            loaded(machine, self.slots.get(key))
             return self.items[key]
         if machine.stored_before(self, index, node):
             return self.get_item(machine, index, node)

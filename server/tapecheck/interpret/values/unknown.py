@@ -483,6 +483,11 @@ def declines(value: Value) -> bool:
     return isinstance(value, Unknown) and value.kind is Kind.NOT_IMPLEMENTED
 
 
+def is_missing(value: Value) -> bool:
+    """Whether a value says that a class does not define what was looked up in it."""
+    return isinstance(value, Unknown) and value.kind is Kind.MISSING
+
+
 class Settlings:
     """The number of the last time that an unknown was settled on a constant, in any run and thread.
 
