@@ -71,20 +71,29 @@ def _imported_and_called(source: Source) -> tuple[dict[str, tuple[str, int]], se
     called: set[str] = set()
     while waiting:
         statement, looping = waiting.pop()
-        match statement:
-            case ast.ImportFrom(module=module, names=names, level=level):
-                imported.update(dict.fromkeys([one.asname or one.name for one in names], (module or "", level)))
-            case ast.Import(names=names):
-                imported.update(((one.asname or one.name).partition(".")[0], (one.name, 0)) for one in names)
-            case ast.For() | ast.AsyncFor() | ast.While():
-                waiting += [(part, True) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
-            case ast.If() | ast.With() | ast.AsyncWith() | ast.Try():
-                waiting += [(part, looping) for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
-            case ast.Expr():
-                called |= _roots_called(statement)
-            case ast.Assign() | ast.AugAssign() if looping:
-                called |= _roots_called(statement)
+        imported.update(_bound_by_import(statement))
+        kind = type(statement)
+        if kind is ast.Expr or (looping and kind in _ASSIGNMENTS):
+            called |= _roots_called(statement)
+        elif kind in _COMPOUND:
+            within = [part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+            waiting += [(part, looping or kind in _LOOPS) for part in within]
     return imported, called
+
+
+_ASSIGNMENTS = (ast.Assign, ast.AugAssign)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPOUND = (*_LOOPS, ast.If, ast.With, ast.AsyncWith, ast.Try)
+
+
+def _bound_by_import(statement: ast.stmt) -> dict[str, tuple[str, int]]:
+    """Return the names that an import binds, each with module and level; none for another statement."""
+    match statement:
+        case ast.ImportFrom(module=module, names=names, level=level):
+            return dict.fromkeys([one.asname or one.name for one in names], (module or "", level))
+        case ast.Import(names=names):
+            return {(one.asname or one.name).partition(".")[0]: (one.name, 0) for one in names}
+    return {}
 
 
 def _roots_called(statement: ast.stmt) -> set[str]:

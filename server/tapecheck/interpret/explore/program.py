@@ -6,6 +6,7 @@ What an earlier analysis remembers of a start is taken over where nothing that t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
@@ -65,21 +66,20 @@ def interpret(
         return result
     with HEADROOM:
         effort = project.setup.effort if project is not None else 1
-        left = limits.TOTAL_BUDGET * effort
-        collecting = limits.COLLECTING_BUDGET * effort
+        left = _Left(limits.TOTAL_BUDGET * effort, limits.COLLECTING_BUDGET * effort)
         called: set[str] = set()
         imports = Imports(files)
         past = _Past(source, imports, asked, memory) if memory is not None else None
         for entry in (None, *entries_of(source)):
+            most = left.for_start(entry)
             if entry is not None:
                 if entry.name in called:
                     continue
-                if left <= 0 or (entry.collects and collecting <= 0):
+                if most <= 0:
                     result.exhausted = True
                     result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
                     continue
                 result.entries.append(entry.name)
-            most = min(left, collecting) if entry is not None and entry.collects else left
             outcome = past.find(entry, most) if past is not None else None
             if outcome is None:
                 wanted = Wanted(ask, log, lacks)
@@ -88,14 +88,30 @@ def interpret(
                 result.work += outcome.work
                 if past is not None:
                     past.keep(entry, outcome)
-            left -= outcome.work
-            if entry is not None and entry.collects:
-                collecting -= outcome.work
+            left.take(entry, outcome.work)
             called |= outcome.called
             result.add(outcome)
         result.imported = imports.imported
         _note_files(result, files)
     return result
+
+
+@dataclass(slots=True)
+class _Left:
+    """The work that is left for the starts of a file: `whole`, and for those that only collect graphs."""
+
+    whole: int
+    collecting: int
+
+    def for_start(self, entry: Entry | None) -> int:
+        """Return the work that a start may take."""
+        return min(self.whole, self.collecting) if entry is not None and entry.collects else self.whole
+
+    def take(self, entry: Entry | None, work: int) -> None:
+        """Note the work that a start took."""
+        self.whole -= work
+        if entry is not None and entry.collects:
+            self.collecting -= work
 
 
 class _Past:

@@ -114,7 +114,7 @@ class Watcher:
             for place in places:
                 self.watched[place] = Watched(Stake.VERDICT, effects=int(Effect.SETTLE))
             return None
-        if (node, taken) in self._looked_at and all(self.stake(place) is Stake.VERDICT for place in places):
+        if (node, taken) in self._looked_at and {Stake.VERDICT}.issuperset(map(self.stake, places)):
             # No more than that can hang on them.
             return None
         world.budget.spend(limits.WATCH_WORK)
@@ -126,9 +126,7 @@ class Watcher:
         stake = max(self._other_side(present, shapes, shape, here, other), Stake.VERDICT if modes else Stake.NOTHING)
         if _wraps(present, shapes, shape, here, other):
             stake = max(stake, Stake.ONCE)
-        # No collection of data has None among its elements, what has a graph is hardly ever equal to a constant.
-        unlikely = present.asks_data_for_none(node.test) or present.equates_a_graph(node.test)
-        most = Stake.CERTAINTY if unlikely else Stake.VERDICT
+        most = Stake.CERTAINTY if _is_unlikely(present, node.test) else Stake.VERDICT
         numbers, unknown = self._numbers_left(present, shapes, node, taken)
         stake = max(min(stake, most), self._number(world, shapes, numbers, places))
         self._note_tested(world, shapes, here.facts.filled ^ other.facts.filled, places, filled=True)
@@ -219,13 +217,7 @@ class Watcher:
         if not inert and effects & _OF_PROGRAMS and not world.position.iteration:
             # Outside of all loops, what evaluates or trains is a program of its own.
             return Stake.ONCE
-        if other.effects & _CLEAR and world.writer.optimizers:
-            # Whether a gradient is cleared between two steps decides what the second one uses.
-            return Stake.VERDICT
-        if other.effects & _READ and world.graph.clipped_late:
-            # What reads a gradient that was clipped for nothing else shows what the clip is good for.
-            return Stake.VERDICT
-        if here.jumps & LEAVING and _left_out_matters(present, shape.rest):
+        if _uses_gradients(world, other) or (here.jumps & LEAVING and _left_out_matters(present, shape.rest)):
             return Stake.VERDICT
         return Stake.NOTHING if other.empty else _of_graphs(present, shape, here, other, inert)
 
@@ -485,14 +477,13 @@ class Watcher:
                 return Stake.VERDICT
             if _leaves_out(shape, side) or (node in world.choices.led_out and _ends_loop(shapes, node, side)):
                 return Stake.VERDICT
-            for name in side.facts.stored & shape.live:
-                last = _last(name)
-                if name in other.facts.stored:
-                    stake = Stake.CERTAINTY
-                elif not inert and name not in side.plain:
-                    return Stake.VERDICT
-                if numbers.steers(last):
-                    return Stake.VERDICT
+            alone = frozenset() if inert else side.facts.stored - other.facts.stored - side.plain
+            stored = side.facts.stored & shape.live
+            if stored & alone or any(numbers.steers(_last(name)) for name in stored):
+                return Stake.VERDICT
+            if stored & other.facts.stored:
+                stake = max(stake, Stake.CERTAINTY)
+            for last in map(_last, stored):
                 if last not in seen and numbers.tests(last):
                     stake = max(stake, self._of_name(world, file, last, seen, filled))
         return stake
@@ -517,6 +508,11 @@ def _stands_for_another(present: Present, value: Value, side: Side) -> bool:
 
 def _last(name: str) -> str:
     return name.rsplit(".", 1)[-1]
+
+
+def _is_unlikely(present: Present, test: ast.expr) -> bool:
+    """Whether a test hardly ever holds: data has no None in it, what has a graph is equal to no constant."""
+    return present.asks_data_for_none(test) or present.equates_a_graph(test)
 
 
 def _lines_of(node: ast.If, shape: Shape, other: Side) -> Iterable[int]:
@@ -586,6 +582,15 @@ def _wraps(present: Present, shapes: Shapes, shape: Shape, here: Side, other: Si
     """Whether the answer to a condition decides that a model is wrapped."""
     sides = (here, other, shape.rest) if here.jumps & LEAVING else (here, other)
     return any((side.effects | of_names(side.read, side.facts, present, shapes)) & _WRAP for side in sides)
+
+
+def _uses_gradients(world: World, side: Side) -> bool:
+    """Whether a side clears or reads a gradient where that tells."""
+    if side.effects & _CLEAR and world.writer.optimizers:
+        # Whether a gradient is cleared between two steps decides what the second one uses.
+        return True
+    # What reads a gradient that was clipped for nothing else shows what the clip is good for.
+    return bool(side.effects & _READ) and world.graph.clipped_late
 
 
 def _left_out_matters(present: Present, rest: Side) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
@@ -81,6 +81,8 @@ _MESSAGES = {
 
 _Member = tuple[int | None, Storage | None]
 """The node and the storage of an input."""
+_Meant = tuple[str, int | None, Storage | None]
+"""What the facts call a thing, with a node and storage that it stands for."""
 _Known = tuple[OpFact, dict[str, list[_Member]], Storage]
 """What is kept of an op for its gradient: its fact, node and storage of each input, the storage of its result."""
 
@@ -195,21 +197,27 @@ class Autograd:
             if coming:
                 graphs[number] = self._sum_of(coming, at)
             node = ledger.nodes.get(number)
-            if node is None or not any(source in traversal.executed for source in node.inputs):
-                continue
-            chain = graphs.get(number)
-            known = self._known(number)
-            if known is None:
-                self._opaque_gradient(number, traversal, chain, arriving, at)
-                continue
-            _, sources, _ = known
-            for name, members in sources.items():
-                for position, (source, _) in enumerate(members):
-                    if source in traversal.executed and source in node.inputs:
-                        built = self._one_gradient(number, known, name, position, chain, at)
-                        if built is not None:
-                            arriving.setdefault(source, []).append(built)
+            wanted = {source for source in node.inputs if source in traversal.executed} if node is not None else ()
+            for source, built in self._gradients(number, wanted, graphs.get(number), at) if wanted else ():
+                arriving.setdefault(source, []).append(built)
         return graphs
+
+    def _gradients(
+        self, number: int, wanted: Collection[int], chain: tuple[int, Fact] | None, at: ast.AST
+    ) -> Iterator[tuple[int, tuple[int, Fact]]]:
+        """Yield the gradients with a graph that a node gives those of its inputs that are wanted."""
+        known = self._known(number)
+        if known is None:
+            built = self._opaque_gradient(number, chain, at)
+            if built is not None:
+                yield from ((source, built) for source in self.world.writer.ledger.nodes[number].inputs)
+            return
+        for name, members in known[1].items():
+            for position, (to, _) in enumerate(members):
+                if to is not None and to in wanted:
+                    built = self._one_gradient(number, known, name, position, chain, at)
+                    if built is not None:
+                        yield to, built
 
     def _one_gradient(
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
@@ -224,30 +232,30 @@ class Autograd:
         if not inputs:
             return None
         saves, frees = (fact.saves, fact.frees) if chain is None else (fact.chain_saves, fact.chain_frees)
-        saved = [
-            Saved(storage.id, self.world.writer.ledger.version(storage.id), thing.removesuffix(".other"), node)
-            for thing, node, storage in _meant(number, known, name, position, saves.get(name, ()))
-            if storage is not None
-        ]
+        saved = self._saved(_meant(number, known, name, position, saves.get(name, ())))
         keeps: Fact = "yes" if name in frees or saved else "no"
         if chain is not None and keeps == "no" and inputs == [chain[0]]:
             return chain
         certain: Fact = "yes" if chain is None or len(inputs) > 1 else chain[1]
         return self._gradient_node(inputs, saved, keeps, certain, at), certain
 
-    def _opaque_gradient(
-        self, number: int, traversal: Traversal, chain: tuple[int, Fact] | None,
-        arriving: dict[int, list[tuple[int, Fact]]], at: ast.AST,
-    ) -> None:  # fmt: skip
-        """Build the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
+    def _saved(self, meant: Iterable[_Meant]) -> list[Saved]:
+        """Return what the node of a gradient saves of these."""
+        version = self.world.writer.ledger.version
+        return [
+            Saved(storage.id, version(storage.id), thing.removesuffix(".other"), node)
+            for thing, node, storage in meant
+            if storage is not None
+        ]
+
+    def _opaque_gradient(self, number: int, chain: tuple[int, Fact] | None, at: ast.AST) -> tuple[int, Fact] | None:
+        """Build the gradient of a node nobody has facts about: it depends on what that saved, else on its inputs."""
         node = self.world.writer.ledger.nodes[number]
+        if node.op in _REWRITES:
+            return chain
         cut = self._own_gradient(number)
-        if chain is None and (cut == "no" or node.op in _REWRITES):
-            return
-        if chain is not None and node.op in _REWRITES:
-            for source in node.inputs:
-                arriving.setdefault(source, []).append(chain)
-            return
+        if cut == "no" and chain is None:
+            return None
         inputs = [chain[0]] if chain is not None else []
         inputs += [saved.of for saved in node.saved if saved.of is not None]
         certain: Fact = "yes"
@@ -255,14 +263,9 @@ class Autograd:
             # What saved a result, or stands for several operations, leads to what was built in it, too.
             inputs += [*node.inputs, self._gradient_node([number], [], "no", "may", at)]
             certain = node.linked
-        if not inputs:
-            return
         if cut is not None:
             certain = "may"
-        built = self._gradient_node(inputs, [], node.keeps, certain, at), certain
-        for source in node.inputs:
-            if source in traversal.executed:
-                arriving.setdefault(source, []).append(built)
+        return (self._gradient_node(inputs, [], node.keeps, certain, at), certain) if inputs else None
 
     def _sum_of(self, gradients: list[tuple[int, Fact]], at: ast.AST) -> tuple[int, Fact]:
         """Gradients that come together in a node or a leaf are added."""
@@ -553,19 +556,20 @@ class Autograd:
         roots = tuple(event.root_nodes)
         cut: list[int] = []
         limit = None if inputs is None else {tensor.node for tensor in only_tensors(inputs)}
+        reached = [number for number in traversal.executed if limit is None or number in limit]
         create = event.create != "no"
         graphs = self.gradient_graph(traversal, starts, at) if create else {}
         if event.create == "yes" and world.modes.averaged:
-            self._tell_graphs(event, {leaf for leaf in graphs if limit is None or leaf in limit}, graphs)
+            self._tell_graphs(event, graphs.keys() & reached, graphs)
 
         def arriving(number: int) -> Tensor | _Gradient:
             if number in graphs:
                 return self._gradient_value(graphs[number], event.create)
             return _Gradient(event.at, roots, cut, create)
 
-        for number in traversal.executed:
+        for number in reached:
             tensor = world.graph.leaf_tensors.get(number)
-            if tensor is not None and (limit is None or number in limit):
+            if tensor is not None:
                 self._add(tensor, arriving(number), at)
         for tensor in self.retained:
             if tensor.node is not None and (tensor.node in graphs or tensor.node in traversal.executed):
@@ -738,9 +742,7 @@ def _has_no_way(traversal: Traversal) -> bool:
     return traversal.problem is not None and traversal.problem.kind == "unused"
 
 
-def _meant(
-    number: int, known: _Known, name: str, position: int, things: Iterable[str]
-) -> Iterator[tuple[str, int | None, Storage | None]]:
+def _meant(number: int, known: _Known, name: str, position: int, things: Iterable[str]) -> Iterator[_Meant]:
     """Yield what the facts mean by some things, each with node and storage; none of others where there are none."""
     others = _has_others(known, name, position)
     for thing in things:

@@ -544,22 +544,27 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.get_attribute(args[0], name, node)
 
 
+def _set_named(m: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
+    """Set the attribute of a known name, as `setattr` does."""
+    if isinstance(owner, Instance) and not isinstance(written_argument(node, 1), (ast.Constant, type(None))):
+        # Names that are worked out are keys, and the object is the dict.
+        note_first_graph(m, owner.attrs.get(name), value)
+        owner.numbered = {*(owner.numbered or ()), name}
+        if m.world.position.iteration:
+            # A loop over such names may be cut short: there are more.
+            owner.open = True
+    m.set_attribute(owner, name, value, node)
+    given = written_argument(node, 0)
+    if isinstance(given, ast.expr) and isinstance(value, Tensor) and value.node is not None and not value.is_leaf:
+        text = m.world.position.notes.of(given, syntax.text_of)
+        m.world.writer.emit(Bind(m.world.position.site(node), f"{text}.{name}", value.node, value.cuts))
+
+
 def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = known_text(args[1]) if len(args) == 3 else None
     owner = args[0] if args else None
     if name is not None:
-        if isinstance(owner, Instance) and not isinstance(written_argument(node, 1), (ast.Constant, type(None))):
-            # Names that are worked out are keys, and the object is the dict.
-            note_first_graph(m, owner.attrs.get(name), args[2])
-            owner.numbered = {*(owner.numbered or ()), name}
-            if m.world.position.iteration:
-                # A loop over such names may be cut short: there are more.
-                owner.open = True
-        m.set_attribute(owner, name, args[2], node)
-        given, value = written_argument(node, 0), args[2]
-        if isinstance(given, ast.expr) and isinstance(value, Tensor) and value.node is not None and not value.is_leaf:
-            text = m.world.position.notes.of(given, syntax.text_of)
-            m.world.writer.emit(Bind(m.world.position.site(node), f"{text}.{name}", value.node, value.cuts))
+        _set_named(m, owner, name, args[2], node)
         return None
     if len(args) == 3:
         # Whoever reads the attribute by its name has the value.
@@ -590,17 +595,8 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    cls, kinds = positional(args, 0), listed(positional(args, 1))
-    if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
-        bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
-        libraries = {path.rsplit(".", 1)[-1] for path in map(path_of, kinds) if path}
-        if bases & libraries or any(kind in cls.mro() for kind in kinds):
-            return True
-        return Unknown("issubclass") if libraries and (cls.opaque or bases) else False
-    natives = [kind for kind in kinds if isinstance(kind, Native)]
-    if isinstance(cls, Native) and len(natives) == len(kinds):
-        return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in natives)
-    return Unknown("issubclass")
+    known = behaviour(positional(args, 0)).derives_from(listed(positional(args, 1)))
+    return Unknown("issubclass") if known is None else known
 
 
 def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -36,6 +36,12 @@ class Distributions:
         self.world = torch.world
         self.facts = load()
 
+    def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call a class or function of torch.distributions."""
+        if path.endswith(".kl_divergence") and len(args) == 2:
+            return self.divergence(args[0], args[1], node)
+        return self.construct(path, args, kwargs, node)
+
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return a distribution: its parameters by name, and what the constructor computes, which its methods share."""
         owner = Instance(None, path)
@@ -53,12 +59,15 @@ class Distributions:
         spare = args[len(names) :] if names else args
         owner.attrs.update(given)
         if fact is not None and fact.raising.second_backward != "no":
-            made = torch.op(f"distributions.{name}", [], dict(given), node)
-            computed = next((one for one in listed(made) if has_graph(one)), None)
-            if computed is not None:
-                given.update({key: torch.alias(computed) for key, value in given.items() if has_graph(value)})
+            self._share(given, torch.op(f"distributions.{name}", [], dict(given), node))
         parameters = [tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)]
         owner.state = DistributionState(parameters, node, given if fact is not None else None)
+
+    def _share(self, given: Kwargs, made: Value) -> None:
+        """Put what a constructor computes in the places of the parameters that it has computed that of."""
+        computed = next((one for one in listed(made) if has_graph(one)), None)
+        if computed is not None:
+            given.update({key: self.torch.alias(computed) for key, value in given.items() if has_graph(value)})
 
     def attribute(self, owner: Instance, name: str) -> Value:
         if name in ("sample", "sample_n"):

@@ -136,32 +136,29 @@ class Modules:
             submodules.fill(self, owner, name, args, kwargs, node)
             return
         fact = self.facts.module(name)
-        given = dict(kwargs)
+        layer.given = dict(kwargs)
         if fact is not None:
-            for parameter, value in zip(fact.params, args):
-                given.setdefault(parameter, value)
+            layer.given |= {key: value for key, value in zip(fact.params, args) if key not in kwargs}
             layer.kinds = (
                 [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in known_keywords(kwargs).items()}
             )  # fmt: skip
             layer.fact = fact.for_call(*layer.kinds)
-        layer.given = given
-        for key, value in given.items():
+        for key, value in layer.given.items():
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
         names = fact.parameters if fact is not None else _guessed_parameters(name, args)
-        flags = {**_defaults(fact), **{key: concrete(value) for key, value in given.items()}}
+        flags = {**_defaults(fact), **{key: concrete(value) for key, value in layer.given.items()}}
         for parameter in _layered(names, flags):
-            if not _has_parameter(parameter, flags):
-                continue
-            tensor = self.world.graph.data(parameter)
-            tensor.parameter = True
-            tensor.rank = _RANKS.get((name, parameter))
-            self.world.graph.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
-            owner.attrs[parameter] = tensor
-        if flags.get("track_running_stats") is not False:
-            for buffer in fact.buffers if fact is not None else ():
+            if _has_parameter(parameter, flags):
+                tensor = self.world.graph.data(parameter)
+                tensor.parameter = True
+                tensor.rank = _RANKS.get((name, parameter))
+                self.world.graph.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
+                owner.attrs[parameter] = tensor
+        if fact is not None and flags.get("track_running_stats") is not False:
+            for buffer in fact.buffers:
                 owner.attrs[buffer] = self.world.graph.data(buffer)
-                layer_of(owner).buffers.add(buffer)
+                layer.buffers.add(buffer)
 
     def children_names(self, owner: Instance) -> list[str]:
         return submodules.names(owner)
@@ -262,9 +259,13 @@ class Modules:
             return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
-        if owner.cls is not None and name == "__init__":
+        return self._attribute_of_any(owner, name) if owner.cls is not None else None
+
+    def _attribute_of_any(self, owner: Instance, name: str) -> Value:
+        """Return a method that every object of a class of the program has from `object`."""
+        if name == "__init__":
             return Native(name, lambda m, args, kwargs, at: self._module___init__(owner, args, kwargs, at))
-        if owner.cls is not None and name in ("__init_subclass__", "__setattr__", "__del__"):
+        if name in ("__init_subclass__", "__setattr__", "__del__"):
             return Native(name, lambda m, args, kwargs, at: None)
         return None
 
@@ -557,19 +558,14 @@ class Modules:
                 self.world.graph.change(changed, node, f"update of {name}", grad_mode="no")
         if what.aliasing.returns_input == "yes" and not what.writing.mutates and args:
             return args[0]
-        target: Value = None
-        given = layer_of(owner).given
-        if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
-            target = args[0]
-            in_place = self.facts.op(f"{_snake(fact.name)}_")
-            if in_place is not None:
-                return torch.op(in_place.name, args[:1], {}, node)
-            target = target if may_carry(target) else None
-        for name in groups:
-            if name not in what.inputs:
-                # A parameter that forward was never seen to use carries nothing.
-                del bound[name]
-        return torch.apply(what, bound, node, target)
+        in_place = args[:1] if _is_in_place(owner, fact) else []
+        known = self.facts.op(f"{_snake(fact.name)}_") if in_place else None
+        if known is not None:
+            return torch.op(known.name, in_place, {}, node)
+        for name in groups.keys() - set(what.inputs):
+            # A parameter that forward was never seen to use carries nothing.
+            del bound[name]
+        return torch.apply(what, bound, node, next(filter(may_carry, in_place), None))
 
     def _own_tensors(self, owner: Instance, what: OpFact, node: ast.AST) -> dict[str, list[Value]]:
         """Return a module's parameters and buffers by the names that the facts have for them."""
@@ -628,22 +624,26 @@ class Modules:
         undo: list[tuple[Instance, str, Value]] = []
         tied = concrete(kwargs.get("tie_weights", True)) is not False
         for key, value in {key: item for part in dicts for key, item in part.items.items()}.items():
-            home, last = _home_of(owner, str(key))
-            if home is not None and last in home.attrs:
-                known = home.attrs[last]
+            for home, last, known in self._places_of(owner, str(key), tied):
                 undo.append((home, last, known))
                 home.attrs[last] = value
-                others = [one for _, one in self.modules(owner)] if tied and isinstance(known, Tensor) else []
-                # Whoever has the same parameter under another name has the new one as well.
-                for other, name in [(one, name) for one in others for name, held in one.attrs.items() if held is known]:
-                    undo.append((other, name, known))
-                    other.attrs[name] = value
         try:
             return self.call(owner, listed(inputs), {}, node)
         finally:
             # A tied parameter may be there twice: what it was before the first time is what it was.
             for home, last, value in reversed(undo):
                 home.attrs[last] = value
+
+    def _places_of(self, owner: Instance, path: str, tied: bool) -> list[tuple[Instance, str, Value]]:
+        """Return where a module has what a path leads to, with that: where it is `tied`, under other names, too."""
+        home, last = _home_of(owner, path)
+        if home is None or last not in home.attrs:
+            return []
+        known = home.attrs[last]
+        # Whoever has the same parameter under another name has the new one as well.
+        sharing = [one for _, one in self.modules(owner)] if tied and isinstance(known, Tensor) else []
+        others = [(one, name, known) for one in sharing for name, held in one.attrs.items() if held is known]
+        return [(home, last, known), *(place for place in others if place[:2] != (home, last))]
 
 
 _RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
@@ -654,6 +654,12 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
+
+
+def _is_in_place(owner: Instance, fact: ModuleFact) -> bool:
+    """Whether a module was made with `inplace=True`, which its class has."""
+    given = layer_of(owner).given
+    return fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True
 
 
 def _home_of(owner: Instance, path: str) -> tuple[Instance | None, str]:
@@ -725,24 +731,32 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
         return
     seen.add(id(owner))
     if isinstance(owner, Unknown):
-        leaf = owner.leaf if owner.leaf is not None or owner.part_of.within is None else owner.part_of.within.leaf
+        leaf = _leaf_of_model(owner)
         if leaf is not None and id(leaf) not in seen:
             seen.add(id(leaf))
             found.append((f"{prefix}{owner.name}", leaf))
-        return
-    if not isinstance(owner, Instance):
-        return
-    for name, value in owner.attrs.items():
-        if type(value) in INERT:
-            continue
-        if isinstance(value, Tensor):
-            if (value.parameter or (owner.layer and name in owner.layer.parameters)) and id(value) not in seen:
-                seen.add(id(value))
-                found.append((prefix + name, value))
-        elif is_module(value) or (
-            isinstance(value, Unknown) and (value.leaf is not None or value.part_of.within is not None)
-        ):
-            _gather_parameters(value, f"{prefix}{name}.", seen, found)
+    elif isinstance(owner, Instance):
+        registered = owner.layer.parameters if owner.layer is not None else ()
+        for name, value in owner.attrs.items():
+            if type(value) in INERT:
+                continue
+            if isinstance(value, Tensor):
+                if (value.parameter or name in registered) and id(value) not in seen:
+                    seen.add(id(value))
+                    found.append((prefix + name, value))
+            elif is_module(value) or _is_of_model(value):
+                _gather_parameters(value, f"{prefix}{name}.", seen, found)
+
+
+def _leaf_of_model(value: Unknown) -> Tensor | None:
+    """Return the leaf that stands for the parameters of an unknown model, or of the one that a value is a part of."""
+    whole = value.part_of.within
+    return whole.leaf if value.leaf is None and whole is not None else value.leaf
+
+
+def _is_of_model(value: Value) -> bool:
+    """Whether a value is a model that nobody knows, or a part of one."""
+    return isinstance(value, Unknown) and (value.leaf is not None or value.part_of.within is not None)
 
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:

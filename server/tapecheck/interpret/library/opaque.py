@@ -255,17 +255,19 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.part_of.within or whole).name
     hidden = "." in source and not passed and not visible.modelled(source)
-    by_name = owner is not None and not (hidden and _is_given_values(torch, name, args, kwargs))
-    if hidden:
-        if (by_name and name in _ACTING) or (owner is not None and whole.kept.leaves):
+    known: Value = NO_MODEL
+    if owner is not None:
+        by_name = not (hidden and _is_given_values(torch, name, args, kwargs))
+        if hidden and ((by_name and name in _ACTING) or whole.kept.leaves):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.kept.leaves)
+    if hidden:
         _left_alone(torch, function.name, (*args, *kwargs.values()), node)
     if owner is not None and by_name:
         known = _unknown_method(torch, owner, name, args, kwargs, node)
-        if known is not NO_MODEL:
-            if hidden:
-                _by_name(torch, function, node)
-            return known
+    if known is not NO_MODEL:
+        if hidden:
+            _by_name(torch, function, node)
+        return known
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, node)
     if passed:

@@ -120,7 +120,8 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
 
 def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted: bool = False) -> Value:
     """Run an op by its canonical name; `noted` where what it does to a scaled gradient is noted elsewhere."""
-    if torch.world.modes.scaled and not noted and args and (leaf := scalers.leaf_of(args[0])) is not None:
+    leaf = scalers.leaf_of(args[0]) if torch.world.modes.scaled and not noted and args else None
+    if leaf is not None:
         scalers.used(torch, leaf, name, args, node)
         of_gradient = op(torch, name, args, kwargs, node, noted=True)
         scalers.passed_on(leaf, name, of_gradient)
@@ -137,22 +138,18 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted
         made = torch.factory(name, args, kwargs, node)
         return _into_out(torch, name, made, kwargs, node) if isinstance(made, Tensor) else made
     bound = bind(narrowed, args, kwargs)
-    if narrowed.aliasing.returns_input == "yes" and not narrowed.writing.mutates and narrowed.aliasing.view_of in bound:
-        return bound[narrowed.aliasing.view_of]
     changed: Sequence[str] = narrowed.writing.mutates
-    if _asked_in_place(narrowed, bound):
-        inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
-        if inner is not None:
-            return op(torch, inner.name, args[:1], {}, node)
-        changed = narrowed.inputs or narrowed.params
+    if not changed:
+        if narrowed.aliasing.returns_input == "yes" and narrowed.aliasing.view_of in bound:
+            return bound[narrowed.aliasing.view_of]
+        if narrowed.writing.inplace_flag and bound.get("inplace") is True:
+            inner = torch.facts.op(f"{name.rpartition('.')[2]}_")
+            if inner is not None:
+                return op(torch, inner.name, args[:1], {}, node)
+            changed = narrowed.inputs or narrowed.params
     target = bound.get(changed[0]) if changed else None
     result = apply(torch, narrowed, bound, node, target)
     return _measured(torch, name, result, target, args, kwargs, bound, node) if isinstance(result, Tensor) else result
-
-
-def _asked_in_place(fact: OpFact, bound: Kwargs) -> bool:
-    """Whether a call asks with `inplace=True` for what the op does by itself to a new tensor."""
-    return fact.writing.inplace_flag and bound.get("inplace") is True and not fact.writing.mutates
 
 
 def _measured(
@@ -205,7 +202,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     if _copies(fact, bound):
         call.fact = dataclasses.replace(fact, aliasing=dataclasses.replace(fact.aliasing, view="no", view_of=None))
-    call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None and value.cuts])
+    call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None])
     call.storage = _result_storage(torch, call.fact, bound, target)
     exists = both(plan.exists, world.modes.grad_modes[-1])
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)

@@ -76,11 +76,9 @@ class Optimizers:
         owner.state.passed_over = left_out.passed_over(self.torch, owner.state.whole, tensors)
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
-        second = argument(args, kwargs, 1, "defaults")
-        rate = kwargs.get("lr", second or Unknown.plain("lr"))
-        defaults = second if isinstance(second, Dict) else Dict({"lr": rate}, more=True)
+        defaults = _defaults(args, kwargs)
         groups = self._groups(source, defaults, node)
-        nothing = isinstance(source, (List, tuple, Stream)) and not tensors and not groups
+        nothing = isinstance(source, _LISTED) and not tensors and not groups
         if not groups:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         owner.state.groups = [self._leaves(group.items.get("params"), node)[0] for group in groups]
@@ -106,8 +104,7 @@ class Optimizers:
 
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
-        listed = isinstance(source, (List, tuple, Stream))
-        known = behaviour(source).known_items(self.machine, node) if listed else None
+        known = behaviour(source).known_items(self.machine, node) if isinstance(source, _LISTED) else None
         groups = [item for item in known or () if isinstance(item, Dict)]
         if known is None or len(groups) != len(known):
             return []
@@ -282,6 +279,17 @@ class Optimizers:
         for tensor in self._regrouped(owner, node).params:
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
+
+
+_LISTED = (List, tuple, Stream)
+"""What parameters or their groups are listed in."""
+
+
+def _defaults(args: Args, kwargs: Kwargs) -> Dict:
+    """Return what a group of parameters has by default: what a class gives the base of all optimizers, or the rate."""
+    given = argument(args, kwargs, 1, "defaults")
+    rate = kwargs.get("lr", given or Unknown.plain("lr"))
+    return given if isinstance(given, Dict) else Dict({"lr": rate}, more=True)
 
 
 def _state(owner: Instance) -> OptimizerState:

@@ -12,7 +12,7 @@ from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across, written_through
 from tapecheck.interpret.library.states import DistributionState, kept
 from tapecheck.interpret.objects.unknowns import drawn
-from tapecheck.interpret.state import cuts_of, merge_cuts
+from tapecheck.interpret.state import World, cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     NO_MODEL,
     Args,
@@ -416,6 +416,15 @@ def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST) -> tuple[int
     return cuts
 
 
+def _wants_grad(world: World, kwargs: Kwargs, node: ast.AST) -> bool:
+    """Whether a call says `requires_grad=True`; chosen where nobody knows what it says."""
+    wanted = concrete(kwargs.get("requires_grad"))
+    if isinstance(wanted, (Lib, Unknown)):
+        visible.option(world, wanted, "requires_grad", node)
+        return world.choices.choose(node, True, "requires_grad")
+    return wanted is True
+
+
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
@@ -431,11 +440,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.note(Mark.DRAWN)
     if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
         result.note(Mark.ON_HOST)
-    wanted = concrete(kwargs.get("requires_grad"))
-    if isinstance(wanted, (Lib, Unknown)):
-        visible.option(world, wanted, "requires_grad", node)
-        wanted = world.choices.choose(node, True, "requires_grad")
-    if wanted is True:
+    if _wants_grad(world, kwargs, node):
         if cuts:
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
         world.graph.make_leaf(result, node)

@@ -149,18 +149,15 @@ class Torch:
             return self.machine.call(method, args[1:], kwargs, node)
         if name.startswith("nn.") and self.nn.is_class(path):
             return self.nn.construct(path, args, kwargs, node)
-        if name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
-            owner = positional(args, 0)
-            if is_module(owner):
-                return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
+        owner = positional(args, 0)
+        if is_module(owner) and name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
+            return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
         if name.startswith("optim."):
             return self.optimizers.construct(path, args, kwargs, node)
         if name.startswith("nn.init."):
             return tensorlib.initialise(self, name[8:], args, kwargs, node)
         if name.startswith("distributions."):
-            if name.endswith(".kl_divergence") and len(args) == 2:
-                return self.distributions.divergence(args[0], args[1], node)
-            return self.distributions.construct(path, args, kwargs, node)
+            return self.distributions.call(path, args, kwargs, node)
         if name.startswith(("autograd.functional", "func.")) or name == "vmap":
             return transforms.call(self, path, args, kwargs, node)
         known = self._op_named(name)

@@ -132,19 +132,32 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     targets = only_tensors(torch.tensors(entered))
     if roots and walked and targets:
         torch.autograd.walk(walked, targets, node, create)
-    many = isinstance(inputs, tuple) or isinstance(result, tuple)
-    wanted = result if short == "jvp" else inputs
-    pair = () if short in _DERIVATIVES else (_value_alone(torch, short, result, create),)
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
-        if pair:
-            return (*pair, as_given([world.graph.data(short, constant) for _ in listed(wanted)], wanted))
-        return Unknown(short, None, constant, Kind.PLAIN) if many else world.graph.data(short, constant)
+        return _without_graph(torch, short, inputs, result, constant)
     computed = [] if create is False else torch.tensors(result)
-    if pair or not many:
-        derivative = _derivative(torch, short, computed, wanted, node)
-        return (*pair, derivative) if pair else derivative
+    if short not in _DERIVATIVES:
+        wanted = result if short == "jvp" else inputs
+        value = _value_alone(torch, short, result, create)
+        return (value, _derivative(torch, short, computed, wanted, node))
+    if not _is_several(inputs, result):
+        return _derivative(torch, short, computed, inputs, node)
     return torch.opaque_result(short, list(computed), {}, node) if create is not False else _nested(short)
+
+
+def _is_several(inputs: Value, result: Value) -> bool:
+    """Whether a function has several inputs or results: each result then has a derivative by each input."""
+    return isinstance(inputs, tuple) or isinstance(result, tuple)
+
+
+def _without_graph(torch: Torch, short: str, inputs: Value, result: Value, cuts: tuple[int, ...]) -> Value:
+    """Return what is computed without create_graph, which is cut from every graph."""
+    data = torch.world.graph.data
+    if short in _DERIVATIVES:
+        return Unknown(short, None, cuts, Kind.PLAIN) if _is_several(inputs, result) else data(short, cuts)
+    wanted = result if short == "jvp" else inputs
+    value = _value_alone(torch, short, result, create=False)
+    return (value, as_given([data(short, cuts) for _ in listed(wanted)], wanted))
 
 
 def _value_alone(torch: Torch, short: str, result: Value, create: bool | None) -> Value:

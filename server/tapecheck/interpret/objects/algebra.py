@@ -175,16 +175,12 @@ def set_operation(machine: Engine, name: str, owner: Value, others: Args, node: 
         right = None if listed is None else _as_set(Set(listed))
         if items is None or right is None:
             return Unknown.plain("test") if name.startswith("is") else Unknown("set")
+        found = getattr(set(items), name)(set(right))
         if name.startswith("is"):
-            return bool(getattr(set(items), name)(set(right)))
+            return bool(found)
         # Python keeps no order here; the dry run keeps that of the left side.
-        if name == "union":
-            items = {**items, **right}
-        elif name == "symmetric_difference":
-            kept = {key: item for key, item in items.items() if key not in right}
-            items = kept | {key: item for key, item in right.items() if key not in items}
-        else:
-            items = {key: item for key, item in items.items() if (key in right) == (name == "intersection")}
+        items |= {key: item for key, item in right.items() if key not in items}
+        items = {key: item for key, item in items.items() if key in found}
     return Unknown("set") if items is None else Set(list(items.values()))
 
 

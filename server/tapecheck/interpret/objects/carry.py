@@ -219,22 +219,28 @@ class _Scan:
         kept: list[Tensor | Unknown] = []
         last: Site | None = None
         for key, item in list(value.items.items()):
-            if may_carry(item):
-                if _stamp(value, key) < self.clock or key not in value.rewritten:
-                    if item.node is not None and not is_leaf(item):
-                        kept.append(item)
-                        last = _place(value, key) or last
-                elif self.reaches_back(item) and self.read_across(value, key):
-                    self.hold(_place(value, key), _item_of(path, key), [item])
-                continue
             if type(item) in INERT:
                 continue
-            if key not in value.rewritten and self.is_record(item, value.slots.get(key)):
-                kept += [one for one in tensors_in(item, into_objects=False) if not is_leaf(one)]
+            held = self.held_under(value, key, item)
+            if held is not None:
+                kept += held
                 last = _place(value, key) or last
-            self.entry(item, _item_of(path, key), value, key)
+            if not may_carry(item):
+                self.entry(item, _item_of(path, key), value, key)
+            elif key in value.rewritten and _stamp(value, key) >= self.clock:
+                if self.reaches_back(item) and self.read_across(value, key):
+                    self.hold(_place(value, key), _item_of(path, key), [item])
         if any(self.reaches_back(item) for item in kept):
             self.hold(self.written_into(kept, last), path, kept, bound)
+
+    def held_under(self, owner: Dict, key: Hashable, item: Value) -> list[Tensor | Unknown] | None:
+        """Return what a mapping goes on holding under a key; None where it has no graph, or is stored anew."""
+        if may_carry(item):
+            stays = key not in owner.rewritten or _stamp(owner, key) < self.clock
+            return [item] if stays and item.node is not None and not item.is_leaf else None
+        if key in owner.rewritten or not self.is_record(item, owner.slots.get(key)):
+            return None
+        return [one for one in tensors_in(item, into_objects=False) if not one.is_leaf]
 
     def is_record(self, value: Value, slot: Slot | None) -> bool:
         """Return whether a container is as this loop stored it under a key: one that fills is reported by itself."""

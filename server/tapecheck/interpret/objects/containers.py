@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -83,16 +84,9 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     key = hashable(index)
     if key in owner.items or not (_unsure(key) or owner.unsure_keys()) or not machine.world.position.iteration:
         return False
-    now = machine.world.position.iteration
     by_chance = is_drawn(index)
     for other in reversed(list(owner.items)):
-        slot = owner.slots.get(other)
-        if slot is None or not (_unsure(key) or _unsure(other)):
-            continue
-        before = slot.at.iteration
-        if before == now or (not by_chance and len(now) > 1 and before[: len(now) - 1] == now[:-1]):
-            continue
-        if carry.tensors_in(owner.items[other]):
+        if (_unsure(key) or _unsure(other)) and _is_of_another_round(machine, owner, other, by_chance):
             break
     else:
         return False
@@ -114,6 +108,15 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     owner.slots[key] = owner.slots.pop(other)
     owner.rewritten.add(key)
     return True
+
+
+def _is_of_another_round(machine: Engine, owner: Dict, key: Hashable, by_chance: bool) -> bool:
+    """Whether a dict has a graph under a key from an earlier round: keys `by_chance` may come again within one."""
+    slot, now = owner.slots.get(key), machine.world.position.iteration
+    if slot is None or slot.at.iteration == now:
+        return False
+    same_round = not by_chance and len(now) > 1 and slot.at.iteration[: len(now) - 1] == now[:-1]
+    return not same_round and bool(carry.tensors_in(owner.items[key]))
 
 
 def _unsure(key: object) -> bool:

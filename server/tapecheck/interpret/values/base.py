@@ -365,6 +365,10 @@ class BaseValue:
         """Whether it is an object of a class of the program; None where nobody knows."""
         return False
 
+    def derives_from(self, kinds: Sequence[Value]) -> bool | None:
+        """Whether it is a class that comes from one of some types, or is one; None where nobody knows."""
+        return None
+
     def name_as_type(self) -> str:
         """Return the dotted name of the type that it is; an empty one where it is none."""
         return ""

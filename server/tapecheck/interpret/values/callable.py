@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -119,6 +119,12 @@ class Native(BaseValue):
 
     def reached(self) -> Iterable[Value]:
         return (self.receiver,)
+
+    def derives_from(self, kinds: Sequence[Value]) -> bool | None:
+        names = [kind.name for kind in kinds if isinstance(kind, Native)]
+        if len(names) < len(kinds):
+            return None
+        return self.name in names or (self.name == "bool" and "int" in names)
 
     def name_as_type(self) -> str:
         return self.name

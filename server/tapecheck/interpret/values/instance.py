@@ -320,13 +320,13 @@ class Instance(BaseValue):
             return machine.known_truth(machine.call(method, [other.itself()], {}, self.cls.node))
         if not isinstance(other, Instance) or other is self or other._defines("__eq__"):
             return Deferred.TO_OTHER
-        if self.cls is None or self.cls is not other.cls or self.cls.kind != "dataclass":
-            return False if self.cls is not None and other.cls is not None and not self.cls.opaque else None
-        if self.cls.options.get("eq") is False:
-            return False
+        if self.cls is None or other.cls is None:
+            return None
+        if self.cls is not other.cls or self.cls.kind != "dataclass":
+            return None if self.cls.opaque else False
         names = [field.name for field in self.cls.fields or () if field.compare]
         unknown = Unknown("field")
-        return all_equal(
+        return self.cls.options.get("eq") is not False and all_equal(
             [self.attrs.get(name, unknown) for name in names],
             [other.attrs.get(name, unknown) for name in names],
             machine,

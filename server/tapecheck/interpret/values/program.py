@@ -21,7 +21,7 @@ from tapecheck.interpret.values.base import (
     replace_values,
     stored,
 )
-from tapecheck.interpret.values.callable import Bound, Lib, Wrapped
+from tapecheck.interpret.values.callable import Bound, Lib, Wrapped, path_of
 from tapecheck.interpret.values.unknown import Unknown
 from tapecheck.source import Source
 from tapecheck.source.notes import Notes
@@ -270,6 +270,15 @@ class Class(BaseValue):
     typical: ClassVar[bool] = True
     is_callable: ClassVar[bool | None] = True
     type_names: ClassVar[tuple[str, ...] | None] = ("type", "ABCMeta", "Callable")
+
+    def derives_from(self, kinds: Sequence[Value]) -> bool | None:
+        if not all(isinstance(kind, (Class, Lib)) for kind in kinds):
+            return None
+        bases = {base.rsplit(".", 1)[-1] for base in self.library_bases()}
+        libraries = {path.rsplit(".", 1)[-1] for path in map(path_of, kinds) if path}
+        if bases & libraries or any(kind in self.mro() for kind in kinds):
+            return True
+        return None if libraries and (self.opaque or bases) else False
 
     def name_as_type(self) -> str:
         return self.name
