@@ -107,6 +107,26 @@ def taken_apart(targets: Iterable[ast.expr]) -> list[ast.expr]:
     return found
 
 
+def stored_to(statement: ast.AST) -> list[ast.expr]:
+    """Return the targets of an assignment of whichever kind; none of anything else."""
+    match statement:
+        case ast.Assign(targets=targets):
+            return targets
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return [target]
+    return []
+
+
+def bound_by_import(statement: ast.AST) -> dict[str, tuple[str, int]]:
+    """Return the names that an import binds, each with the module and level that it names; none of anything else."""
+    match statement:
+        case ast.ImportFrom(module=module, names=names, level=level):
+            return dict.fromkeys([one.asname or one.name for one in names], (module or "", level))
+        case ast.Import(names=names):
+            return {one.asname or one.name.partition(".")[0]: (one.name, 0) for one in names}
+    return {}
+
+
 def expression_of(statement: ast.AST | None) -> ast.expr | None:
     """Return the expression that a statement is; None where it is anything else."""
     return statement.value if isinstance(statement, ast.Expr) else None

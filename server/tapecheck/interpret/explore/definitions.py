@@ -79,12 +79,13 @@ class Definitions:
         self.names: list[tuple[str, ...]] = [("wrapping", *sorted(self.wrapping))]
         """The functions of the file, its classes with what they are made from, and their methods."""
         for statement in source.tree.body:
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._function(statement)
-            elif isinstance(statement, ast.ClassDef):
-                self._class(statement)
-            else:
-                self.rest.append(statement)
+            match statement:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._function(statement)
+                case ast.ClassDef():
+                    self._class(statement)
+                case _:
+                    self.rest.append(statement)
         # The last one first, as one walk over all of them would come to them.
         self.top = together(self.notes.of(statement, statement_facts) for statement in reversed(self.rest))
         self._by_node = {id(body.node): body for body in self.bodies}

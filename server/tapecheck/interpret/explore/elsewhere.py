@@ -18,7 +18,7 @@ from tapecheck.source import Source
 from tapecheck.source.environment import installed
 from tapecheck.source.importers import leads_to, statements_of
 from tapecheck.source.modules import Modules
-from tapecheck.source.nodes import of_kind, walk
+from tapecheck.source.nodes import bound_by_import, of_kind, walk
 
 _BUILTINS = frozenset(dir(builtins))
 _SCRIPT = "__main__"
@@ -71,7 +71,7 @@ def _imported_and_called(source: Source) -> tuple[dict[str, tuple[str, int]], se
     called: set[str] = set()
     while waiting:
         statement, looping = waiting.pop()
-        imported.update(_bound_by_import(statement))
+        imported.update(bound_by_import(statement))
         kind = type(statement)
         if kind is ast.Expr or (looping and kind in _ASSIGNMENTS):
             called |= _roots_called(statement)
@@ -84,16 +84,6 @@ def _imported_and_called(source: Source) -> tuple[dict[str, tuple[str, int]], se
 _ASSIGNMENTS = (ast.Assign, ast.AugAssign)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPOUND = (*_LOOPS, ast.If, ast.With, ast.AsyncWith, ast.Try)
-
-
-def _bound_by_import(statement: ast.stmt) -> dict[str, tuple[str, int]]:
-    """Return the names that an import binds, each with module and level; none for another statement."""
-    match statement:
-        case ast.ImportFrom(module=module, names=names, level=level):
-            return dict.fromkeys([one.asname or one.name for one in names], (module or "", level))
-        case ast.Import(names=names):
-            return {(one.asname or one.name).partition(".")[0]: (one.name, 0) for one in names}
-    return {}
 
 
 def _roots_called(statement: ast.stmt) -> set[str]:

@@ -6,7 +6,7 @@ turn one undecided condition round at a time, until nothing new comes up or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
@@ -63,6 +63,40 @@ class Run:
 
 
 @dataclass(slots=True)
+class Turns:
+    """The conditions of a start by what became of their other answers."""
+
+    met: set[Place] = field(default_factory=set)
+    """Those that some way came to."""
+    dull: set[Place] = field(default_factory=set)
+    """Those whose other answer made no other graph."""
+    done: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise and came to its end."""
+    begun: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+    watched: dict[Place, Watched] = field(default_factory=dict)
+    """What can depend on those that a path is to answer otherwise, as the last path showed it."""
+
+    def meet(self, asked: Collection[Place]) -> set[Place]:
+        """Note the conditions that a way came to; return those that none had come to before."""
+        fresh = set(asked) - self.met
+        self.met |= fresh
+        return fresh
+
+    def could_report(self, place: Place) -> bool:
+        """Return whether the other answer to a condition could add a finding, not only make one less certain."""
+        watched = self.watched.get(place)
+        return watched is None or watched.stake > Stake.CERTAINTY
+
+    def effects_of(self, places: Iterable[Place]) -> int:
+        """Return what the other answers to some conditions may do."""
+        effects = 0
+        for place in places:
+            effects |= self.watched[place].effects if place in self.watched else 0
+        return effects
+
+
+@dataclass(slots=True)
 class Exploration:
     """The ways from one start: those still to be tried, and what those that were run have shown.
 
@@ -92,18 +126,9 @@ class Exploration:
     """What its ways asked about the numbers of the file."""
     seen: Seen = field(default_factory=Seen)
     """What the tapes so far have shown."""
-    met: set[Place] = field(default_factory=set)
-    """The conditions that some way came to."""
-    dull: set[Place] = field(default_factory=set)
-    """Those whose other answer made no other graph."""
-    done: set[Place] = field(default_factory=set)
-    """Those that a way answered otherwise and came to its end."""
-    begun: set[Place] = field(default_factory=set)
-    """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+    turns: Turns = field(default_factory=Turns)
     passed_raises: set[Place] = field(default_factory=set)
     """The `raise` statements that the likelier way has gone on past."""
-    watched: dict[Place, Watched] = field(default_factory=dict)
-    """What can depend on the conditions that a path is to answer otherwise, as the last path showed it."""
 
     def __post_init__(self) -> None:
         self.queue = Queue(self.wanted, self.by_default)
@@ -119,7 +144,7 @@ class Exploration:
         self.further = limits.FURTHER_WORK * self.budget.effort if trains else 0
         self.queue.add(Way(Policy(by_default=self.by_default)))
         while self._goes_on():
-            way = self.queue.take(self.dull)
+            way = self.queue.take(self.turns.dull)
             if way is not None:
                 self._try(way)
                 self.queue.sort()
@@ -138,7 +163,7 @@ class Exploration:
         self._note(run)
         watcher.settle(world)
         names = names_that_matter(run.machine) if world.choices.asked else set()
-        following = ways_after(way, world, watcher, self.dull, names)
+        following = ways_after(way, world, watcher, self.turns.dull, names)
         self.queue.note(single_ways(way, world, watcher, following), passing_ways(way, world), world.choices.asked)
         fresh = other_graph = True
         if way.turned is None:
@@ -150,7 +175,7 @@ class Exploration:
             assert one.turned is not None
             watched = watcher.watched.get(one.turned)
             if watched is not None:
-                self.watched[one.turned] = watched
+                self.turns.watched[one.turned] = watched
             self.queue.add_or_defer(one, watched, at_once=one.turned in way.policy.patterns)
         if self.wanted.log is not None:
             self.wanted.log.append(self._explored(run, kept))
@@ -192,9 +217,9 @@ class Exploration:
         self.called |= run.machine.world.calls.called
         if run.way.turned is not None:
             if not run.cut_short:
-                self.done.add(run.way.turned)
+                self.turns.done.add(run.way.turned)
             elif not run.way.together:
-                self.begun.add(run.way.turned)
+                self.turns.begun.add(run.way.turned)
         elif not self.passes_failures and not self.by_default:
             if run.cut_short:
                 found.cut_short.append(CutShort("way", self.name, *_last_place(world.writer.tape)))
@@ -234,12 +259,11 @@ class Exploration:
             # No graph and nothing that a rule reads: another path must make one, or be a mode of a script that does.
             wanted = Effect.BEGIN if self.entry is not None else Effect.BEGIN | Effect.COLLECT
             ways = [one for one in ways if run.watcher.does(one.turned, wanted)]
-        fresh = world.choices.asked.keys() - self.met
-        self.met |= fresh
+        fresh = self.turns.meet(world.choices.asked)
         # The module has a start of its own, which tries what its conditions lead to.
         ways = [one for one in ways if one.turned not in run.before]
         if not other_graph and way.turned is not None and len(way.policy.patterns) == 1:
-            self.dull.add(way.turned)
+            self.turns.dull.add(way.turned)
         if not other_graph or way.once:
             # No graph hangs on the condition that was turned round: go no further from here, except for what only
             # this way comes to (the second half of an `or`, an `elif`).
@@ -253,32 +277,25 @@ class Exploration:
 
     def _explored(self, run: Run, kept: bool) -> Explored:
         """Return what the log says of a run."""
-        turns = self.queue.waiting | self.done | self.begun
+        turns = self.queue.waiting | self.turns.done | self.turns.begun
         conditions = tuple(_conditions(run.world, run.watcher, turns))
         turned = tuple(run.way.policy.patterns)
         return Explored(self.name, turned, conditions, run.world.writer.tape, kept, run.work, self.passes_failures)
 
     def _note_untried(self) -> None:
         """Note the conditions whose other answer no way came to the end of."""
-        left = (self.begun | (self.queue.waiting - self.dull)) - self.done
-        untried = frozenset(left | self.queue.missed - self.done)
+        turns = self.turns
+        left = (turns.begun | (self.queue.waiting - turns.dull)) - turns.done
+        untried = frozenset(left | self.queue.missed - turns.done)
         if untried:
             for tape in self.found.tapes:
                 tape.untried = untried
-        lost = {place for place in left if self._could_report(place)}
+        lost = set(filter(turns.could_report, left))
         if lost and not self.passes_failures and not self.by_default:
             own = self.source.path
             file, line, _ = min(lost, key=lambda place: (place[0] != own, place))
-            effects = 0
-            for place in lost:
-                effects |= self.watched[place].effects if place in self.watched else 0
-            hides = mistakes_of(effects)
+            hides = mistakes_of(turns.effects_of(lost))
             self.found.cut_short.append(CutShort("paths", self.name, file, line, len(lost), hides))
-
-    def _could_report(self, place: Place) -> bool:
-        """Return whether the other answer to a condition could add a finding, not only make one less certain."""
-        watched = self.watched.get(place)
-        return watched is None or watched.stake > Stake.CERTAINTY
 
 
 def explore_start(

@@ -137,12 +137,13 @@ def _names_in(statement: ast.stmt) -> _Names:
     called: set[str] = set()
     changed: set[str] = set()
     for node in walk(statement):
-        if isinstance(node, ast.Call):
-            called.add(last_name(node.func))
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            said = {name for part in of_kind(node, ast.Global) for name in part.names}
-            if said:
-                changed |= said & {part.id for part in of_kind(node, ast.Name) if isinstance(part.ctx, ast.Store)}
+        match node:
+            case ast.Call(func=function):
+                called.add(last_name(function))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                said = {name for part in of_kind(node, ast.Global) for name in part.names}
+                if said:
+                    changed |= said & {part.id for part in of_kind(node, ast.Name) if isinstance(part.ctx, ast.Store)}
     return _Names(frozenset(called - {""}), frozenset(changed))
 
 
@@ -275,12 +276,13 @@ def _counts_up(node: ast.AugAssign) -> bool:
 
 def _targets(node: ast.AST) -> list[ast.expr]:
     found: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        found += node.targets
-    elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.For):
-        found.append(node.target)
-    elif isinstance(node, ast.With):
-        found += [item.optional_vars for item in node.items if item.optional_vars is not None]
+    match node:
+        case ast.Assign(targets=targets):
+            found += targets
+        case ast.AnnAssign(target=target, value=ast.expr()) | ast.For(target=target):
+            found.append(target)
+        case ast.With(items=items):
+            found += [item.optional_vars for item in items if item.optional_vars is not None]
     return taken_apart(found)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.syntax import free_names
 from tapecheck.interpret.values import ByKind
-from tapecheck.source.nodes import children, given_to, id_of, of_kind, taken_apart, walk
+from tapecheck.source.nodes import children, given_to, id_of, of_kind, stored_to, taken_apart, walk
 from tapecheck.source.notes import Notes
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
@@ -42,10 +42,11 @@ class Liveness:
         """The names that are read before they are stored."""
         body = getattr(home, "body", [])
         for node in walk(home):
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                self._always.update(node.names)
-            elif node is not home and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._always |= notes.of(node, free_names)
+            match node:
+                case ast.Global(names=names) | ast.Nonlocal(names=names):
+                    self._always.update(names)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if node is not home:
+                    self._always |= notes.of(node, free_names)
         if isinstance(body, list):
             self.entry = frozenset(self._block(body, set(self._always)))
 
@@ -72,7 +73,7 @@ class Liveness:
         if node.value is None:
             return out
         self._mark(node, out)
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        targets = stored_to(node)
         live = out - _stores(targets)
         for target in targets:
             live |= _reads(target)

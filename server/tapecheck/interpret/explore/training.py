@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, FunctionNode, facts_of
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.source import Source
-from tapecheck.source.nodes import attr_of, id_of, of_kind, walk
+from tapecheck.source.nodes import attr_of, bound_by_import, id_of, of_kind, walk
 from tapecheck.torchfacts import Facts, load
 
 _BUILTINS = frozenset(dir(builtins)) - {"__import__", "compile", "eval", "exec"}
@@ -95,11 +95,8 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     """Return the names that imports bind anywhere in a file, with the library that each comes from."""
     found: dict[str, str] = {}
     for node in walk(tree):
-        if isinstance(node, ast.Import):
-            found.update({alias.asname or alias.name.split(".")[0]: alias.name.split(".")[0] for alias in node.names})
-        elif isinstance(node, ast.ImportFrom):
-            library = "" if node.level else (node.module or "").split(".")[0]
-            found.update({alias.asname or alias.name: library for alias in node.names})
+        for name, (module, level) in bound_by_import(node).items():
+            found[name] = "" if level else module.partition(".")[0]
     return found
 
 

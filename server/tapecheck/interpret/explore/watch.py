@@ -452,10 +452,11 @@ class Watcher:
         for node, where in world.choices.passed.items():
             # What hangs on one that nobody can decide is seen where that is turned round itself.
             if where == file and node not in undecided and not names.isdisjoint(shapes.mentioned(node)):
-                if isinstance(node, ast.If):
-                    stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen, filled))
-                elif isinstance(node, ast.IfExp):
-                    stake = max(stake, self._of_choice(world, shapes, node, module.env))
+                match node:
+                    case ast.If():
+                        stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen, filled))
+                    case ast.IfExp():
+                        stake = max(stake, self._of_choice(world, shapes, node, module.env))
                 if stake is Stake.VERDICT:
                     break
         return stake
@@ -477,15 +478,13 @@ class Watcher:
                 return Stake.VERDICT
             if _leaves_out(shape, side) or (node in world.choices.led_out and _ends_loop(shapes, node, side)):
                 return Stake.VERDICT
-            alone = frozenset() if inert else side.facts.stored - other.facts.stored - side.plain
-            stored = side.facts.stored & shape.live
-            if stored & alone or any(numbers.steers(_last(name)) for name in stored):
+            stored, on_both = side.facts.stored & shape.live, other.facts.stored
+            if (not inert and stored - on_both - side.plain) or any(map(numbers.steers, map(_last, stored))):
                 return Stake.VERDICT
-            if stored & other.facts.stored:
+            if stored & on_both:
                 stake = max(stake, Stake.CERTAINTY)
-            for last in map(_last, stored):
-                if last not in seen and numbers.tests(last):
-                    stake = max(stake, self._of_name(world, file, last, seen, filled))
+            for last in filter(numbers.tests, set(map(_last, stored)) - seen):
+                stake = max(stake, self._of_name(world, file, last, seen, filled))
         return stake
 
     def _of_choice(self, world: World, shapes: Shapes, node: ast.IfExp, env: Env) -> Stake:

@@ -150,15 +150,19 @@ class Modules:
         flags = {**_defaults(fact), **{key: concrete(value) for key, value in layer.given.items()}}
         for parameter in _layered(names, flags):
             if _has_parameter(parameter, flags):
-                tensor = self.world.graph.data(parameter)
-                tensor.parameter = True
-                tensor.rank = _RANKS.get((name, parameter))
-                self.world.graph.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
-                owner.attrs[parameter] = tensor
+                owner.attrs[parameter] = self._parameter(name, parameter, node)
         if fact is not None and flags.get("track_running_stats") is not False:
             for buffer in fact.buffers:
                 owner.attrs[buffer] = self.world.graph.data(buffer)
                 layer.buffers.add(buffer)
+
+    def _parameter(self, layer: str, name: str, node: ast.AST) -> Tensor:
+        """Return a parameter of a new layer of torch's."""
+        tensor = self.world.graph.data(name)
+        tensor.parameter = True
+        tensor.rank = _RANKS.get((layer, name))
+        self.world.graph.make_leaf(tensor, node, f"{layer}.{name}", parameter=True)
+        return tensor
 
     def children_names(self, owner: Instance) -> list[str]:
         return submodules.names(owner)
@@ -738,8 +742,6 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
     elif isinstance(owner, Instance):
         registered = owner.layer.parameters if owner.layer is not None else ()
         for name, value in owner.attrs.items():
-            if type(value) in INERT:
-                continue
             if isinstance(value, Tensor):
                 if (value.parameter or name in registered) and id(value) not in seen:
                     seen.add(id(value))

@@ -25,7 +25,6 @@ from tapecheck.interpret.values import (
     List,
     Mark,
     Native,
-    Queue,
     Tensor,
     Unknown,
     Value,
@@ -255,18 +254,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # What a method of a model gives of its parts, `model.children()`, is as visible as the model.
     source = (whole.part_of.within or whole).name
     hidden = "." in source and not passed and not visible.modelled(source)
-    known: Value = NO_MODEL
-    if owner is not None:
-        by_name = not (hidden and _is_given_values(torch, name, args, kwargs))
-        if hidden and ((by_name and name in _ACTING) or whole.kept.leaves):
-            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, whole.kept.leaves)
-    if hidden:
-        _left_alone(torch, function.name, (*args, *kwargs.values()), node)
-    if owner is not None and by_name:
-        known = _unknown_method(torch, owner, name, args, kwargs, node)
+    known = _called_by_name(torch, function, hidden, args, kwargs, node)
     if known is not NO_MODEL:
-        if hidden:
-            _by_name(torch, function, node)
         return known
     _meet(torch, function, node)
     computed = _computed(torch, function, given, args, kwargs, node)
@@ -276,6 +265,20 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         graphs = (*whole.kept.graphs[-limits.MOST_MADE :], (function, computed.node))
         whole.kept = whole.kept._replace(graphs=graphs)
     return computed
+
+
+def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a method as its name says, and note what is taken for granted of a `hidden` one; NO_MODEL of any other."""
+    owner, name, leaves_kept = function.part_of.owner, function.part_of.attr, unknowns.root(function).kept.leaves
+    by_name = owner is not None and not (hidden and _is_given_values(torch, name, args, kwargs))
+    if hidden:
+        if owner is not None and ((by_name and name in _ACTING) or leaves_kept):
+            torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, leaves_kept)
+        _left_alone(torch, function.name, (*args, *kwargs.values()), node)
+    known = _unknown_method(torch, owner, name, args, kwargs, node) if owner is not None and by_name else NO_MODEL
+    if hidden and known is not NO_MODEL:
+        _by_name(torch, function, node)
+    return known
 
 
 def _is_pure(name: str, args: Args, kwargs: Kwargs) -> bool:
@@ -338,9 +341,7 @@ def _computed(
     """Return what a call gives of which nothing is known."""
     passed = (*args, *kwargs.values())
     for arg in passed:
-        if isinstance(arg, Queue):
-            # Whoever has it may fill it and empty it.
-            arg.more = True
+        behaviour(arg).given_away()
     values = torch.tensors(passed)
     looks = leaves.only_looks(torch, function)
     if not looks:
@@ -351,23 +352,29 @@ def _computed(
     if owner is not None and (function.node is not None or owner.cuts):
         values.append(owner)
     keeps: Fact = "may"
-    parameters = whole.leaf if whole is not None and values else None
-    if parameters is not None and parameters.graph == "yes":
+    trained = _trained(whole)
+    if values and trained is not None:
         # What a part of a model makes of values comes out of its parameters as well, as far as anybody knows.
-        values.insert(0, parameters)
+        values.insert(0, trained)
         keeps = "yes"
     result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
     if not args:
         result.part_of = Whole(within=whole)
     result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
-    result.returned = not result.data and (bool(values) or function.returned)
+    result.returned = not result.data and (function.returned or len(values) > 0)
     result.kept = Kept(given, values=unknowns.root(function).kept.values)
     if _acts(torch, owner, keeps == "yes", looks, node):
         _given_away(torch, values, node, function.name)
     if not looks:
         _reworked(torch, passed, node, function.name)
     return result
+
+
+def _trained(model: Unknown | None) -> Tensor | None:
+    """Return the leaf that stands for the parameters of an unknown model, where they surely require grad."""
+    leaf = None if model is None else model.leaf
+    return leaf if leaf is not None and leaf.graph == "yes" else None
 
 
 def _acts(torch: Torch, owner: Unknown | None, computes: bool, looks: bool, node: ast.AST) -> bool:

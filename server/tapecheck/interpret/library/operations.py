@@ -118,14 +118,19 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
     return narrowed
 
 
-def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted: bool = False) -> Value:
-    """Run an op by its canonical name; `noted` where what it does to a scaled gradient is noted elsewhere."""
-    leaf = scalers.leaf_of(args[0]) if torch.world.modes.scaled and not noted and args else None
-    if leaf is not None:
-        scalers.used(torch, leaf, name, args, node)
-        of_gradient = op(torch, name, args, kwargs, node, noted=True)
-        scalers.passed_on(leaf, name, of_gradient)
-        return of_gradient
+def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Run an op by its canonical name, and note what it does to a scaled gradient."""
+    leaf = scalers.leaf_of(args[0]) if torch.world.modes.scaled and args else None
+    if leaf is None:
+        return _op(torch, name, args, kwargs, node)
+    scalers.used(torch, leaf, name, args, node)
+    of_gradient = _op(torch, name, args, kwargs, node)
+    scalers.passed_on(leaf, name, of_gradient)
+    return of_gradient
+
+
+def _op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Run an op."""
     fact = torch.facts.op(name)
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)

@@ -30,7 +30,7 @@ from tapecheck.interpret.values import (
     known_int,
     only_tensors,
 )
-from tapecheck.source.nodes import id_of, is_literal, walk
+from tapecheck.source.nodes import bound_by_import, id_of, is_literal, walk
 from tapecheck.tape import Fact, InPlace, Optimizer, Site, Step, both
 from tapecheck.torchfacts import load
 
@@ -88,8 +88,7 @@ class Optimizers:
         factory = self.machine.library.builtins["dict"] if owner.cls is not None else None
         owner.attrs.setdefault("state", Dict({}, more=True, factory=factory))
         owner.attrs.setdefault("defaults", defaults)
-        name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
-        self._emit(owner.state, name, owner.state.at, complete)
+        self._emit(owner.state, _name_of(owner), owner.state.at, complete)
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         if complete and nothing:
@@ -292,6 +291,11 @@ def _defaults(args: Args, kwargs: Kwargs) -> Dict:
     return given if isinstance(given, Dict) else Dict({"lr": rate}, more=True)
 
 
+def _name_of(owner: Instance) -> str:
+    """Return the name of the class of an optimizer."""
+    return owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
+
+
 def _state(owner: Instance) -> OptimizerState:
     """Return what is known of an optimizer; nothing of one whose constructor was not run."""
     return state_of(owner, OptimizerState) or OptimizerState(0, [])
@@ -313,12 +317,8 @@ def _may_unfreeze(tree: ast.Module) -> bool:
     What a function of torch is told with `requires_grad=True` is of the tensor that it makes.
     """
     nodes = walk(tree)
-    torch: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            torch |= {one.asname or "torch" for one in node.names if one.name.partition(".")[0] == "torch"}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
-            torch |= {one.asname or one.name for one in node.names}
+    bound = [each for node in nodes for each in bound_by_import(node).items()]
+    torch = {name for name, (module, _) in bound if module.partition(".")[0] == "torch"}
     return any(_may_switch_on(node, torch) for node in nodes)
 
 

@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     known_int,
     known_numbers,
     marked,
+    only_tensors,
     path_of,
     positional,
 )
@@ -434,8 +435,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
-    if name in _OF_MEMORY and args and isinstance(args[0], Tensor):
-        result.views(args[0])
+    for viewed in only_tensors(args[:1]) if name in _OF_MEMORY else ():
+        result.views(viewed)
     if name == "randint":
         result.note(Mark.DRAWN)
     if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
@@ -444,7 +445,14 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         if cuts:
             result.cuts = world.graph.derived_cut("leaf", node, cuts, "")
         world.graph.make_leaf(result, node)
-    sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
+    _note_size(torch, result, name, args, node)
+    return result
+
+
+def _note_size(torch: Torch, result: Tensor, name: str, args: Args, node: ast.AST) -> None:
+    """Note what is known of the size of a tensor that was made."""
+    first = positional(args, 0)
+    sizes = first if isinstance(first, (tuple, List)) else tuple(args)
     rank = _rank(name, args, sizes)
     result.rank = result.rank if rank is None else rank
     if _is_one_number(name, args, result.rank):
@@ -452,7 +460,6 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         if result.node is not None:
             _kept_beside(torch, result)
     _measure(torch, result, name, args, sizes, node)
-    return result
 
 
 def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:

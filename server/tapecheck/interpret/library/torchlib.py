@@ -58,6 +58,10 @@ def _kind_of_items(items: list[Value]) -> str:
     return kind_of([concrete(item) for item in items])
 
 
+_GRAPHLESS = ("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")
+"""What the names of functions begin with that have nothing to do with graphs."""
+
+
 class Torch:
     """The torch side of one machine."""
 
@@ -163,12 +167,9 @@ class Torch:
         known = self._op_named(name)
         if known is not None:
             return self.op(known, args, kwargs, node)
-        if name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn.")):
-            # Graphs go through what other processes compute, and a backward from one to the other.
-            return NO_MODEL
-        if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
-            return Unknown("result")
-        return NO_MODEL
+        # Graphs go through what other processes compute, and a backward from one to the other.
+        across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
+        return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
 
     def _op_named(self, name: str) -> str | None:
         """Return the op that a function of torch is, by its canonical name; None where it is none."""

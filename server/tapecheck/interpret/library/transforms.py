@@ -125,13 +125,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     with world.modes.recording("yes"):
         entered = _entered(torch, inputs, create, node)
         result = torch.machine.call(given.get("func"), listed(entered), {}, node)
-    outputs = torch.tensors(result)
-    roots = tuple(value.node for value in outputs if value.node is not None)
-    # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
-    walked = [value for value in outputs if value.requires() == "yes"]
-    targets = only_tensors(torch.tensors(entered))
-    if roots and walked and targets:
-        torch.autograd.walk(walked, targets, node, create)
+    roots = _walked(torch, torch.tensors(result), only_tensors(torch.tensors(entered)), node, create)
     if create is False and roots and world.modes.grad_mode != "no":
         constant = (torch.autograd.cut(world.position.site(node), roots),)
         return _without_graph(torch, short, inputs, result, constant)
@@ -143,6 +137,18 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     if not _is_several(inputs, result):
         return _derivative(torch, short, computed, inputs, node)
     return torch.opaque_result(short, list(computed), {}, node) if create is not False else _nested(short)
+
+
+def _walked(
+    torch: Torch, outputs: list[Tensor | Unknown], targets: list[Tensor], node: ast.AST, create: bool | None
+) -> tuple[int, ...]:
+    """Walk from what a function gave to what it got; return the nodes that it gave."""
+    roots = tuple(value.node for value in outputs if value.node is not None)
+    # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
+    walked = [value for value in outputs if value.requires() == "yes"]
+    if roots and walked and targets:
+        torch.autograd.walk(walked, targets, node, create)
+    return roots
 
 
 def _is_several(inputs: Value, result: Value) -> bool:

@@ -68,7 +68,8 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     args = list(args)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.
-        inside = tuple(behaviour(arg).children()) if isinstance(written, _DISPLAYS) and _is_whole(arg) else arg
+        owner = behaviour(arg)
+        inside = tuple(owner.children()) if isinstance(written, _DISPLAYS) and owner.is_whole() else arg
         kind = _reach(torch, inside, about)
         anything, data = anything or kind == "anything", data or kind == "data"
     if anything or about:
@@ -93,11 +94,6 @@ def _written(node: ast.AST, count: int) -> list[ast.expr | None]:
         if plain and len(written) == count and not any(isinstance(one, ast.Starred) for one in node.args):
             return list(written)
     return [None] * count
-
-
-def _is_whole(value: Value) -> bool:
-    """Return whether all that a container holds is known."""
-    return isinstance(value, (List, Set, Dict)) and not value.more
 
 
 _Reach = Literal["anything", "listed", "data", "nothing"]

@@ -281,14 +281,14 @@ def _index(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwarg
             return Unknown.number()
         if same:
             return place
-    if not getattr(owner, "more", False) and m.handlers:
+    if behaviour(owner).is_whole() and m.handlers:
         raise Signal("ValueError")
     return Unknown.number()
 
 
 def _count(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     same = _same_as(m, owner, args, node)
-    return Unknown.number() if None in same or getattr(owner, "more", False) else same.count(True)
+    return same.count(True) if None not in same and behaviour(owner).is_whole() else Unknown.number()
 
 
 def nothing(*args: object) -> Value:

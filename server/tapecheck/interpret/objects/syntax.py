@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.source.nodes import attr_of, children, id_of, negated, of_kind, walk
+from tapecheck.source.nodes import attr_of, children, id_of, negated, of_kind, stored_to, walk
 from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
@@ -130,8 +130,9 @@ def target_of(node: ast.AST, machine: Engine) -> str:
     module = machine.module_of(machine.envs[-1])
     if module.source is not None:
         for statement in walk(module.source.tree):
-            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node in _operands(statement.value):
-                return text_of(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+            targets = stored_to(statement)
+            if targets and node in _operands(getattr(statement, "value", None)):
+                return text_of(targets[0])
     return ""
 
 
@@ -321,21 +322,25 @@ def ways_out(loop: ast.While | ast.For | ast.AsyncFor) -> dict[ast.AST, bool] | 
     stack: list[ast.stmt] = list(loop.body)
     while stack:
         part = stack.pop()
-        if isinstance(part, (ast.Break, ast.Return)):
-            return None
-        if isinstance(part, ast.If):
-            for block, answer in ((part.body, True), (part.orelse, False)):
-                if len(block) == 1 and _only_leaves(block[0]):
-                    return None
-                if any(isinstance(child, (ast.Break, ast.Return)) for child in block):
-                    found[part] = answer
-                else:
-                    stack += block
-        elif isinstance(part, (ast.With, ast.Try)):
-            stack += part.body
+        match part:
+            case ast.Break() | ast.Return():
+                return None
+            case ast.If(body=body, orelse=orelse):
+                for block, answer in ((body, True), (orelse, False)):
+                    if _only_leaves(block):
+                        return None
+                    if any(isinstance(child, (ast.Break, ast.Return)) for child in block):
+                        found[part] = answer
+                    else:
+                        stack += block
+            case ast.With(body=body) | ast.Try(body=body):
+                stack += body
     return found
 
 
-def _only_leaves(part: ast.stmt) -> bool:
-    """Whether a statement leaves a loop and hands nothing out."""
-    return isinstance(part, ast.Break) or (isinstance(part, ast.Return) and part.value is None)
+def _only_leaves(block: list[ast.stmt]) -> bool:
+    """Whether a block does nothing but leave a loop, and hands nothing out."""
+    match block:
+        case [ast.Break() | ast.Return(value=None)]:
+            return True
+    return False

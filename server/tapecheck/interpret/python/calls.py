@@ -15,18 +15,15 @@ from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
     Class,
-    Dict,
     Env,
     Function,
     Generator,
     Instance,
     Kwargs,
-    List,
     Signal,
     Unknown,
     Value,
     WayOut,
-    Wrapped,
     behaviour,
 )
 from tapecheck.tape import NOTHING, Leaf
@@ -145,9 +142,8 @@ def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     running = machine.world.calls.times_running(body)
     if running < limits.MAX_RECURSION:
         return False
-    return running >= limits.MAX_COUNTED_RECURSION or not any(
-        type(arg) is int or (isinstance(arg, (List, tuple, Dict)) and not getattr(arg, "more", False)) for arg in args
-    )
+    counts_down = any(type(arg) is int or behaviour(arg).is_whole() for arg in args)
+    return running >= limits.MAX_COUNTED_RECURSION or not counts_down
 
 
 def _run_generator(
@@ -234,7 +230,7 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
         return special
     new = next((base.namespace["__new__"] for base in cls.mro() if "__new__" in base.namespace), None)
     if new is not None:
-        made = call(machine, new.function if isinstance(new, Wrapped) else new, [cls, *args], dict(kwargs), node)
+        made = call(machine, behaviour(new).undecorated(), [cls, *args], dict(kwargs), node)
         if not isinstance(made, Instance) or made.cls is None or cls not in made.cls.mro():
             return made
         owner = made

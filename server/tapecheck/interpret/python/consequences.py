@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Kind,
     Unknown,
     Value,
+    behaviour,
     expression,
     is_constant,
     is_number,
@@ -306,7 +307,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
                 # The same expression of the same unknowns is one value, so it can stand for itself.
                 found[hash(expression(current))] = current
         elif (elements := known_elements(current)) is not None:
-            if getattr(current, "more", False):
+            if not behaviour(current).is_whole():
                 raise _Opaque
             stack.extend(elements)
         elif not is_constant(current):

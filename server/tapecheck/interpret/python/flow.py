@@ -106,7 +106,7 @@ def _match_sequence(machine: Engine, pattern: ast.MatchSequence, subject: Value,
     known = _aligned(machine, pattern, subject)
     if known is None:
         return False
-    results: list[bool | None] = [None if isinstance(subject, Unknown) or getattr(subject, "more", False) else True]
+    results: list[bool | None] = [True if behaviour(subject).is_whole() else None]
     for part, item in zip(parts, known):
         if isinstance(part, ast.MatchStar):
             if part.name is not None:

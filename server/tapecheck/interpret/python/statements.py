@@ -58,11 +58,12 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
         machine.assign(target, value, env, node)
         if not machine.world.position.iteration:
             continue
-        if isinstance(node.value, ast.BinOp):
-            loops.note_count(machine, target, value, env)
-        elif isinstance(node.value, ast.Call):
-            for part in machine.world.position.notes.of(target, _given_back, node.value):
-                loops.note_count(machine, part, env.vars.get(id_of(part)), env)
+        match node.value:
+            case ast.BinOp():
+                loops.note_count(machine, target, value, env)
+            case ast.Call() as call:
+                for part in machine.world.position.notes.of(target, _given_back, call):
+                    loops.note_count(machine, part, env.vars.get(id_of(part)), env)
         if name := id_of(target):
             guards.note_flag(machine, name, node.value, env)
 
@@ -264,7 +265,7 @@ def _call_hooks(machine: Engine, cls: Class, node: ast.ClassDef, env: Env) -> No
     hook = next((base.namespace[_HOOK] for base in cls.mro()[1:] if _HOOK in base.namespace), None)
     if hook is not None:
         named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
-        machine.call(hook.function if isinstance(hook, Wrapped) else hook, [cls], named, node)
+        machine.call(behaviour(hook).undecorated(), [cls], named, node)
 
 
 def _own_functions(cls: Class, namespace: Env, env: Env) -> None:

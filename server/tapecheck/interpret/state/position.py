@@ -49,12 +49,11 @@ class Position:
             part = stack.pop()
             if part is node:
                 return True
-            if isinstance(part, ast.BoolOp):
-                stack.append(part.values[-1])
-            elif isinstance(part, ast.IfExp):
-                stack += (part.body, part.orelse)
-            elif isinstance(part, ast.Await):
-                stack.append(part.value)
+            match part:
+                case ast.BoolOp(values=[*_, last]) | ast.Await(value=last):
+                    stack.append(last)
+                case ast.IfExp(body=body, orelse=orelse):
+                    stack += (body, orelse)
         return False
 
     def push(self, frame: Frame) -> None:

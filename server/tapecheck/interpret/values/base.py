@@ -308,6 +308,10 @@ class BaseValue:
     is_iterator: ClassVar[bool] = False
     """Whether going over its elements uses it up."""
 
+    def is_whole(self) -> bool:
+        """Whether it is a container of which every element is known."""
+        return False
+
     def children(self) -> Iterable[Value]:
         """Return the values that it holds: elements, attributes, defaults."""
         return ()
@@ -319,6 +323,9 @@ class BaseValue:
     def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:
         """Return its elements or attributes, each with its name where `path` is that of the value."""
         return ()
+
+    def given_away(self) -> None:
+        """Note that code which is not visible has it, where that can change it unseen at any time."""
 
     def is_inert(self) -> bool:
         """Whether it holds nothing that a run could change."""
@@ -403,6 +410,10 @@ class BaseValue:
 
     is_object: ClassVar[bool] = False
     """Whether what a class defines is bound to it where it is read by it: an object of the class, not the class."""
+
+    def undecorated(self) -> Value:
+        """Return the function under a decorator of Python's own or of a library; anything else itself."""
+        return self.itself()
 
     def class_of(self) -> Value:
         """Return the class that what is read by it comes from: its own, or itself."""

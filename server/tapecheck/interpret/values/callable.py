@@ -48,6 +48,9 @@ class Wrapped(BaseValue):
     def reached(self) -> Iterable[Value]:
         return (self.function,)
 
+    def undecorated(self) -> Value:
+        return self.function
+
     def is_inert(self) -> bool:
         return self.state is None and behaviour(self.function).is_inert() and behaviour(self.extra).is_inert()
 

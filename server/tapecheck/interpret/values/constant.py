@@ -226,6 +226,9 @@ class Tuple(PythonValue):
     is_container: ClassVar[bool] = True
     has_members = True
 
+    def is_whole(self) -> bool:
+        return True
+
     def children(self) -> Iterable[Value]:
         return self.value
 

@@ -324,13 +324,12 @@ class Instance(BaseValue):
             return None
         if self.cls is not other.cls or self.cls.kind != "dataclass":
             return None if self.cls.opaque else False
-        names = [field.name for field in self.cls.fields or () if field.compare]
-        unknown = Unknown("field")
-        return self.cls.options.get("eq") is not False and all_equal(
-            [self.attrs.get(name, unknown) for name in names],
-            [other.attrs.get(name, unknown) for name in names],
-            machine,
+        missing = Unknown("field")
+        own, others = (
+            [owner.attrs.get(field.name, missing) for field in self.cls.fields or () if field.compare]
+            for owner in (self, other)
         )
+        return self.cls.options.get("eq") is not False and all_equal(own, others, machine)
 
     def as_key(self, left: list[int]) -> Hashable:
         cls = self.cls

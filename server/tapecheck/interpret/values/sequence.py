@@ -63,6 +63,9 @@ class Container(BaseValue):
     def type_of(self) -> BaseValue | str:
         return f"collections.{self.kind}"
 
+    def is_whole(self) -> bool:
+        return not self.more
+
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return at_least(len(self.items)) if self.more else len(self.items)
 
@@ -483,6 +486,10 @@ class Queue(List):
         self.order = order
 
     type_names: ClassVar[tuple[str, ...] | None] = None
+
+    def given_away(self) -> None:
+        # Whoever has it may fill it and empty it.
+        self.more = True
 
     def type_of(self) -> BaseValue | str:
         return ""
