@@ -100,7 +100,7 @@ def _join(owner: Instance, cls: Class) -> None:
     for name in total.added | total.changed | total.filled | empty:
         value = owner.attrs.get(name)
         if name not in owner.attrs:
-            value = next((base.namespace[name] for base in cls.mro() if name in base.namespace), Unknown(name))
+            value = cls.held(name) if cls.defines(name) else Unknown(name)
             if not isinstance(value, (bool, int, float, str, Unknown)) or cls.defines("__getattr__"):
                 continue
         owner.attrs[name] = behaviour(value).become(name, changed=name in total.changed)

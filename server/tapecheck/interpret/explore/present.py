@@ -14,7 +14,6 @@ from tapecheck.interpret.library.states import OptimizerState, state_of
 from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
-    CONSTANTS,
     NO_DEFAULT,
     BaseValue,
     Class,
@@ -28,6 +27,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     behaviour,
+    is_constant,
     is_function,
     is_module,
 )
@@ -98,7 +98,7 @@ class Present:
     def graph(self, value: Value) -> Graph:
         """Return what is known of the graphs that a value holds."""
         kind = type(value)
-        if value is ABSENT or kind in _WITHOUT or isinstance(value, CONSTANTS):
+        if value is ABSENT or kind in _WITHOUT or is_constant(value):
             return Graph.NONE
         if isinstance(value, Tensor) or type(value) is Unknown:
             return self._graph_of(value)
@@ -250,7 +250,7 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
         if isinstance(value, Function):
             if not _builds_nothing(value, seen):
                 return False
-        elif not (value is ABSENT or is_plain(value) or isinstance(value, (Lib, Module)) or type(value) is Unknown):
+        elif not (value is ABSENT or behaviour(value).is_fixed or type(value) is Unknown):
             return False
     return True
 
@@ -264,11 +264,6 @@ def knows_nothing(value: Value) -> bool:
     )  # fmt: skip
 
 
-def is_plain(value: Value) -> bool:
-    """Whether a value is a constant."""
-    return value is None or isinstance(value, CONSTANTS)
-
-
 def is_same(left: Value, right: Value) -> bool:
     """Whether two values are the same constant."""
-    return type(left) is type(right) and isinstance(left, CONSTANTS) and bool(left == right)
+    return type(left) is type(right) and is_constant(left) and bool(left == right)

@@ -23,7 +23,6 @@ from tapecheck.interpret.explore.present import (
     Graph,
     GraphsOfContainers,
     Present,
-    is_plain,
     is_same,
     knows_nothing,
 )
@@ -42,6 +41,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Value,
     function_of,
+    is_constant,
     is_module,
     user_class,
 )
@@ -273,7 +273,7 @@ class Watcher:
         """Return what hangs on a name that this side stored: else it is what it was, or what that side stores."""
         if before is now and name not in open_.other.facts.stored:
             return Stake.NOTHING
-        if (is_plain(before) or is_plain(now)) and not is_same(before, now):
+        if (is_constant(before) or is_constant(now)) and not is_same(before, now):
             if self._number(open_.present.world, open_.shapes, (name,), open_.places) is Stake.VERDICT:
                 return Stake.VERDICT
         graph = open_.present.graph(now)
@@ -383,7 +383,7 @@ class Watcher:
             return Stake.VERDICT
         if graph or _stands_for_another(present, value, side):
             return Stake.CERTAINTY
-        if not is_plain(value):
+        if not is_constant(value):
             return Stake.NOTHING
         behind = shapes.behind(node)
         live = [one for one in shapes.targets(node) if "." in one or behind is None or one in behind]

@@ -148,14 +148,11 @@ class Torch:
         name = path[6:]
         if name == "hub.load":
             return pretrained.from_hub(self, args, kwargs, node)
-        if name.startswith("Tensor.") and args:
-            method = self.machine.get_attribute(args[0], name[7:], node)
-            return self.machine.call(method, args[1:], kwargs, node)
         if name.startswith("nn.") and self.nn.is_class(path):
             return self.nn.construct(path, args, kwargs, node)
-        owner = positional(args, 0)
-        if is_module(owner) and name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
-            return self.machine.call(self.nn.attribute(owner, "forward", node), args[1:], kwargs, node)
+        method = self._method(path, args, node)
+        if method is not None:
+            return self.machine.call(method, args[1:], kwargs, node)
         if name.startswith("optim."):
             return self.optimizers.construct(path, args, kwargs, node)
         if name.startswith("nn.init."):
@@ -170,6 +167,15 @@ class Torch:
         # Graphs go through what other processes compute, and a backward from one to the other.
         across = name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn."))
         return Unknown("result") if name.startswith(_GRAPHLESS) and not across else NO_MODEL
+
+    def _method(self, path: str, args: Args, node: ast.AST) -> Value:
+        """Return the method of the first argument that a path names by its class; None of any other path."""
+        owner, name = positional(args, 0), path[6:]
+        if name.startswith("Tensor.") and args:
+            return self.machine.get_attribute(owner, name[7:], node)
+        if is_module(owner) and name.endswith(".forward") and self.nn.is_class(path.removesuffix(".forward")):
+            return self.nn.attribute(owner, "forward", node)
+        return None
 
     def _op_named(self, name: str) -> str | None:
         """Return the op that a function of torch is, by its canonical name; None where it is none."""

@@ -89,13 +89,13 @@ def complete(machine: Engine, owner: Instance) -> bool:
 
 def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
     """Look a name up in a class for an instance or for the class itself; `missing` where it has none."""
-    for candidate in cls.mro():
-        if name in candidate.namespace:
-            value = candidate.namespace[name]
-            loaded(machine, candidate.slots.get(name))
-            if machine.reads is not None:
-                machine.reads.append((candidate.namespace, name, value))
-            return _read_by(machine, value, receiver, node)
+    home = cls.home_of(name)
+    if home is not None:
+        value = home.namespace[name]
+        loaded(machine, home.slots.get(name))
+        if machine.reads is not None:
+            machine.reads.append((home.namespace, name, value))
+        return _read_by(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name
     if name == "__bases__":
@@ -148,12 +148,8 @@ def _keep_arguments(raised: Instance, args: Args) -> None:
 
 def find_method(machine: Engine, owner: Instance, name: str) -> Value:
     """Return a method that the user's classes define, bound; None where they do not."""
-    if owner.cls is None:
-        return None
-    for candidate in owner.cls.mro():
-        if name in candidate.namespace:
-            return _read_by(machine, candidate.namespace[name], owner, candidate.node)
-    return None
+    home = owner.cls.home_of(name) if owner.cls is not None else None
+    return None if home is None else _read_by(machine, home.namespace[name], owner, home.node)
 
 
 def special(machine: Engine, owner: Instance, name: str) -> Value:

@@ -228,7 +228,7 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
     special = machine.library.instantiate_special(cls, bases, args, kwargs, node)
     if special is not None:
         return special
-    new = next((base.namespace["__new__"] for base in cls.mro() if "__new__" in base.namespace), None)
+    new = cls.held("__new__")
     if new is not None:
         made = call(machine, behaviour(new).undecorated(), [cls, *args], dict(kwargs), node)
         if not isinstance(made, Instance) or made.cls is None or cls not in made.cls.mro():

@@ -9,13 +9,11 @@ from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
     Args,
-    Class,
     Dict,
     Env,
     Function,
     Instance,
     Kwargs,
-    Lib,
     List,
     Native,
     Signal,
@@ -40,19 +38,6 @@ def property_part(owner: Wrapped, name: str) -> Native:
         return Wrapped("property", given, owner.extra, owner.deleter)
 
     return Native(name, extend_property)
-
-
-def data_descriptor(cls: Class, name: str) -> Wrapped | Instance | Lib | Unknown | None:
-    """Return the property that a class has under a name, or an object that may have a `__set__`; None for others."""
-    for candidate in cls.mro():
-        if name in candidate.namespace:
-            value = candidate.namespace[name]
-            if isinstance(value, Wrapped):
-                return value if value.kind == "property" else None
-            if isinstance(value, Instance):
-                return value if value.cls is not None else None
-            return value if isinstance(value, (Lib, Unknown)) else None
-    return None
 
 
 def _fits(arguments: ast.arguments, function: Function, args: Args, kwargs: Kwargs) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import exceptions, records, unknowns
-from tapecheck.interpret.python import conditions, expressions, flow, functions, guards, loops
+from tapecheck.interpret.python import conditions, expressions, flow, guards, loops
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
     ByKind,
@@ -26,7 +26,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     WayOut,
-    Wrapped,
     behaviour,
     function_of,
     is_function,
@@ -305,9 +304,7 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
 
 def delete_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> None:
     if owner.cls is not None:
-        descriptor = functions.data_descriptor(owner.cls, name)
-        if isinstance(descriptor, Wrapped) and descriptor.deleter is not None:
-            machine.call(descriptor.deleter, [owner], {}, node)
+        if behaviour(owner.cls.held(name)).deletes(machine, owner, node):
             return
         method = machine.find_method(owner, "__delattr__")
         if method is not None:

@@ -7,7 +7,6 @@ import ast
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, records, syntax
-from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     INERT,
     ByKind,
@@ -15,14 +14,11 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
-    Lib,
     List,
-    Signal,
     Slot,
     Tensor,
     Unknown,
     Value,
-    Wrapped,
     behaviour,
     can_hold,
     is_parameter,
@@ -194,20 +190,8 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
 
 def _set_by_class(machine: Engine, owner: Instance, cls: Class, name: str, value: Value, node: ast.AST) -> bool:
     """Whether the class itself sees to the setting of an attribute: a property, a descriptor, `__setattr__`."""
-    descriptor = functions.data_descriptor(cls, name)
-    if isinstance(descriptor, Wrapped):
-        if descriptor.extra is not None:
-            machine.call(descriptor.extra, [owner, value], {}, node)
-        elif machine.handlers:
-            raise Signal("AttributeError")
+    if behaviour(cls.held(name)).sets(machine, owner, value, node):
         return True
-    if isinstance(descriptor, (Lib, Unknown)):
-        machine.library.trusted_store(descriptor, value, node)
-    elif descriptor is not None:
-        method = machine.find_method(descriptor, "__set__")
-        if method is not None:
-            machine.call(method, [owner, value], {}, node)
-            return True
     if cls.defines("__setattr__"):
         machine.call(machine.find_method(owner, "__setattr__"), [name, value], {}, node)
         return True

@@ -423,6 +423,14 @@ class BaseValue:
         """Return what reading it, out of a class, by an object or by the class gives."""
         return self
 
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        """As what the class of an object has under a name, set that attribute; return whether it sees to that."""
+        return False
+
+    def deletes(self, machine: Interpreter, owner: Value, node: ast.AST) -> bool:
+        """As what the class of an object has under a name, delete that attribute; return whether it sees to that."""
+        return False
+
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         """Return what it makes of a function as a decorator."""
         # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).

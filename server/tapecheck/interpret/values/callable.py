@@ -80,6 +80,21 @@ class Wrapped(BaseValue):
             machine.store_attribute(receiver, str(self.extra), made, node)
         return made
 
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        if self.kind != "property":
+            return False
+        if self.extra is not None:
+            machine.call(self.extra, [owner, value], {}, node)
+        elif machine.handlers:
+            raise Signal("AttributeError")
+        return True
+
+    def deletes(self, machine: Interpreter, owner: Value, node: ast.AST) -> bool:
+        if self.kind != "property" or self.deleter is None:
+            return False
+        machine.call(self.deleter, [owner], {}, node)
+        return True
+
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         return machine.call(self, [function], {}, node)
 
@@ -180,6 +195,10 @@ class Lib(BaseValue):
         if behaviour(receiver).is_object:
             machine.library.hidden_method(self, receiver, node)
         return self
+
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        machine.library.trusted_store(self, value, node)
+        return False
 
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         known = machine.library.decorate(self.path, function, node)

@@ -185,6 +185,12 @@ class Instance(BaseValue):
         args = [receiver if owner.is_object else None, owner.class_of()]
         return machine.call(machine.find_method(self, "__get__"), args, {}, node)
 
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        method = machine.find_method(self, "__set__")
+        if method is not None:
+            machine.call(method, [owner, value], {}, node)
+        return method is not None
+
     def decorates(self, machine: Interpreter, function: Value, node: ast.AST) -> Value:
         if self.cls is not None and machine.find_method(self, "__call__") is None:
             return machine.library.decorated(self, function)
@@ -324,12 +330,16 @@ class Instance(BaseValue):
             return None
         if self.cls is not other.cls or self.cls.kind != "dataclass":
             return None if self.cls.opaque else False
+        return self._has_fields_of(other, self.cls, machine)
+
+    def _has_fields_of(self, other: Instance, cls: Class, machine: Interpreter | None) -> bool | None:
+        """Whether the fields of two objects of a dataclass are equal, by which it compares them."""
         missing = Unknown("field")
         own, others = (
-            [owner.attrs.get(field.name, missing) for field in self.cls.fields or () if field.compare]
+            [owner.attrs.get(field.name, missing) for field in cls.fields or () if field.compare]
             for owner in (self, other)
         )
-        return self.cls.options.get("eq") is not False and all_equal(own, others, machine)
+        return cls.options.get("eq") is not False and all_equal(own, others, machine)
 
     def as_key(self, left: list[int]) -> Hashable:
         cls = self.cls

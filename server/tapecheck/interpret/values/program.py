@@ -254,9 +254,21 @@ class Class(BaseValue):
             self.library = [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
         return self.library
 
+    def home_of(self, name: str) -> Class | None:
+        """Return the class that has a name: this one, or the first of those that it comes from; None where none has."""
+        for cls in self.mro():
+            if name in cls.namespace:
+                return cls
+        return None
+
+    def held(self, name: str) -> Value:
+        """Return what the class has under a name, as it stands there; None where it has nothing."""
+        home = self.home_of(name)
+        return None if home is None else home.namespace[name]
+
     def defines(self, name: str) -> bool:
         """Whether the user's part of the class has a name."""
-        return any(name in cls.namespace for cls in self.mro())
+        return self.home_of(name) is not None
 
     @property
     def opaque(self) -> bool:

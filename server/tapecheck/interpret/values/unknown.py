@@ -313,6 +313,10 @@ class Unknown(BaseValue):
         self.attrs[name] = value
         machine.escape(value, node, self.name)
 
+    def sets(self, machine: Interpreter, owner: Value, value: Value, node: ast.AST) -> bool:
+        machine.library.trusted_store(self, value, node)
+        return False
+
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         kwargs.pop(MORE_KEYWORDS, None)
         return machine.library.call_unknown(self, args, kwargs, node)
