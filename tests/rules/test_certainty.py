@@ -591,3 +591,52 @@ def test_what_a_work_limit_leaves_out_makes_nothing_certain(path: Path, monkeypa
         monkeypatch.setattr(limits, "TOTAL_BUDGET", max(20, int(whole.interpretation.work * part)))
         stopped = check(source).findings
         assert {(one.code, one.span.line) for one in stopped if one.certain} <= shown
+
+
+EXCEEDED = """
+import torch
+from torch import nn
+
+
+def sample(net, x, count):
+    kept = torch.zeros(3, 8, requires_grad=True)
+    if count == 0:
+        return x, kept, {}
+    return kept.detach(), {"rate": torch.zeros(8)}
+
+
+net, history = nn.Linear(4, 1), {"rate": torch.zeros(8)}
+for step in range(10):
+    kept, extra = sample(net, torch.randn(8, 4), int(input()))
+    history["rate"] += 0.1 * extra["rate"]
+"""
+
+
+def test_what_too_many_values_are_unpacked_into_is_not_known() -> None:
+    """Where three values come for two names, Python raises: a leak on that way is none of the program's."""
+    assert check(from_text(EXCEEDED, "train.py")).findings == []
+    fitting = EXCEEDED.replace("return x, kept, {}", 'return x, {"rate": kept.exp().sum(0)}')
+    (finding,) = check(from_text(fitting, "train.py")).findings
+    assert finding.code == "TAPE201"
+
+
+PAST = """
+import torch
+
+
+def loss_of(outputs):
+    total = torch.zeros((), dtype=outputs[0].dtype)
+    for output in outputs:
+        total = total + output.mean()
+    return total
+
+
+loss = loss_of(READ)
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("read", "codes"), [("[]", []), ("[torch.zeros(3)]", ["TAPE103"])])
+def test_a_list_that_is_read_past_its_end_has_more(read: str, codes: list[str]) -> None:
+    text = PAST.replace("READ", read)
+    assert [finding.code for finding in check(from_text(text, "train.py")).findings] == codes

@@ -693,3 +693,75 @@ def test_a_policy_whose_draws_are_scored_is_trained() -> None:
         "    loss =", "    score = (h.log() * z).sum()\n    loss = score +"
     )
     assert check(from_text(text, "program.py")).findings == []
+
+
+ACTOR = """
+import torch
+
+
+class Actor:
+    def __init__(self):
+        self.model = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scores = []
+
+    def act(self, board):
+        score = self.model(board).log_softmax(1).max()
+        self.scores.append(score)
+        return score
+
+    def learn(self, board, score):
+        loss = LOSS * self.model(board)[0].data[0]
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("loss", ["score", "sum(self.scores)", "sum(one for one in self.scores)"])
+def test_what_a_method_is_given_may_lead_to_its_parameters(loss: str) -> None:
+    assert check(from_text(ACTOR.replace("LOSS", loss), "actor.py")).findings == []
+
+
+def test_beside_a_parameter_of_its_own_a_cut_is_told() -> None:
+    text = ACTOR.replace("LOSS", "self.scale").replace(
+        "        self.scores = []", "        self.scale = torch.nn.Parameter(torch.ones(()))\n        self.scores = []"
+    )
+    (finding,) = check(from_text(text, "actor.py")).findings
+    assert (finding.code, finding.span.line) == (CODE, 18)
+
+
+TARGET = """
+import copy
+
+import torch
+from torch import nn
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.original = nn.Linear(4, 2)
+        self.target = nn.Linear(4, 2)
+
+    def renew(self):
+        self.target = NEW
+
+
+model = Network()
+optimizer = torch.optim.Adam(model.parameters())
+model.renew()
+for step in range(8):
+    state = torch.randn(8, 4)
+    expected = 1 + 0.9 * model.target(state).max(-1)[0]
+    loss = (model.original(state).max(-1)[0] - expected).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("new", "codes"), [("copy.deepcopy(self.original)", []), ("nn.Linear(4, 2)", ["TAPE405"])])
+def test_a_copy_of_what_is_trained_replaces_nothing(new: str, codes: list[str]) -> None:
+    found = check(from_text(TARGET.replace("NEW", new), "program.py")).findings
+    assert [finding.code for finding in found] == codes

@@ -494,3 +494,38 @@ def test_what_another_file_keeps_is_called_what_the_loop_can_call_it(tmp_path: P
     assert "meters['loss'].sum" in finding.help
     (stored,) = [label for label in finding.labels if label.role == "kept"]
     assert stored.message == "`self.sum` is stored for the next iteration"
+
+
+OWN_CALL = """
+import torch
+from torch import nn
+
+
+class Levels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def METHOD(self, x):
+        history = []
+        for level in range(3):
+            history.append(self.layer(x).softmax(-1))
+        return history
+
+
+net = Levels()
+_ = USE
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "use", "codes"),
+    [
+        ("forward", "net(torch.randn(4, 3))", []),
+        ("__call__", "net(torch.randn(4, 3))", []),
+        ("sample", "net.sample(torch.randn(4, 3))", ["TAPE201"]),
+    ],
+)
+def test_what_a_module_gathers_when_it_is_called_is_one_graph(method: str, use: str, codes: list[str]) -> None:
+    text = OWN_CALL.replace("METHOD", method).replace("USE", use)
+    assert [finding.code for finding in check(from_text(text, "program.py")).findings] == codes

@@ -107,7 +107,10 @@ def _run_body(
         machine.scopes.append(env.vars)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
-        env.cell = (function.owner, args[0] if args else None)
+        receiver = args[0] if args else None
+        env.cell = (function.owner, receiver)
+        if function.name.endswith(".__call__") and isinstance(receiver, Instance):
+            forward = forward or receiver.module  # What a module's class has in the place of torch's call.
     frame = Frame(function.name, function.module, world.position.span(node) if world.position.frames else None, forward)
     if notes.of(body, syntax.has_yield):
         env.sent = {}

@@ -157,7 +157,7 @@ class List(Container):
 
     def item_at(self, machine: Interpreter, index: Value, node: ast.AST) -> Value:
         if isinstance(index, int):
-            return self._at(machine, index)
+            return self._at(machine, index, node)
         items = self.items
         if not items:
             return Unknown("item")
@@ -241,15 +241,16 @@ class List(Container):
         made.cut = None if unsure else out
         return made
 
-    def _at(self, machine: Interpreter, index: int) -> Value:
+    def _at(self, machine: Interpreter, index: int, node: ast.AST) -> Value:
         items, more = self.items, self.more
         place = self._known_place(index)
         if place is not None:
             machine.world.loops.note_entry(self, place)
             return items[place]
-        if not more and machine.handlers and not self._has_left_out(index):
-            raise Signal("IndexError")
-        # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
+        if not more and not self._has_left_out(index) and (machine.handlers or self.cut is not None):
+            machine.wrong("IndexError", node)
+            # Nobody looks out for it: the program runs, so what is known of the list is too little.
+            self.more = True
         return items[-1] if items and index < 0 else self.further()
 
     def _known_place(self, index: int) -> int | None:

@@ -309,6 +309,11 @@ def _reached(reading: Reading) -> set[Identity]:
         found = (node for node in run.executed if node in reading.ledger.leaves and (sure or node in by_hand))
         reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
     given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
+    if reading.tape.started:
+        # What a method was given, or finds in its object, may have been computed with whatever was there before.
+        walked = (node for run in reading.runs for node in run.executed)
+        foreign = max(filter(reading.ledger.leads_anywhere, walked), default=0)
+        reached.update(leaf for leaf in reading.ledger.leaves if leaf < foreign)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
     return identities(reading, reached | given | gradients_of(reading).escaped | reading.given)
 
@@ -576,6 +581,8 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
         name = leaves[leaf].name
         other, walked = trained.get(name) or within.get(name.rpartition(".")[0]) or (leaf, 0)
         owner = min(gradients.steppable.get(leaf, ()), default=None)
+        if other != leaf and leaves[other].copy_of in gradients.steppable:
+            continue  # A copy of what is trained, as a target network's: it stays as it is until the next one.
         # The old one's optimizer steps after it: parameters of another model may have the same name.
         if other > leaf and owner is not None and walked < last.get(owner, 0):
             if made.get(other, 0) > reading.optimizers_made[owner][0][0]:
