@@ -215,3 +215,47 @@ def _alive(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+FORKING = """
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def train(forked):
+    loss = net(torch.randn(4, 3)).pow(2).mean()
+    loss.backward()
+    if forked:
+        loss.backward()
+
+
+child = os.fork()
+if not child:
+    try:
+        train(True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+for step in range(4):
+    optimizer.zero_grad()
+    train(False)
+    optimizer.step()
+dist.barrier()
+"""
+
+
+def test_forked_processes_of_ranks_are_mentioned(write: Write, tmp_path: Path) -> None:
+    script = write(FORKING)
+    findings = check(read_source(script)).findings
+    (twice,) = [one for one in findings if one.code == "TAPE101"]
+    result = _run(script, folder=tmp_path, watch={(script, twice.span.line)}, timeout=200.0)
+    assert (result.how_ended, result.unrecorded) == ("finished", 2), result.stderr
+    (judged,) = [one for one in judge(findings, result.tape, directory=str(tmp_path)) if one.code == "TAPE101"]
+    assert judged.evidence is None

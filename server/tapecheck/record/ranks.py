@@ -104,7 +104,7 @@ def _where(ranks: list[int], count: int) -> str:
 # Numbers
 
 _OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage", "wrapper", "first", "last")
-_OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "gradient-discarded")
+_OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "left-alone", "gradient-discarded")
 _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources", "outputs")
 
 

@@ -209,10 +209,7 @@ def run(
         parent = _read(request, process.returncode, tape, follower, stopped)
         tapes = _with_spawned(parent, _tapes_in(children))
         unrecorded = _forked(children)
-        for one in tapes.values() if unrecorded else ():
-            # Ahead of the end of each rank: what did not run in one of them may have run there.
-            at = len(one.events) - any(isinstance(event, End) for event in one.events[-1:])
-            one.events.insert(at, Measure(Site(Span("", 1, 1, 1, 1)), "forked-processes", unrecorded, "processes"))
+        _say_forked(tapes, unrecorded)
         result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
         if result.tape is not parent:
             _ended_as(result, parent)
@@ -228,6 +225,14 @@ def _forked(folder: Path) -> int:
         return len((folder / "forked").read_text().splitlines())
     except OSError:
         return 0
+
+
+def _say_forked(tapes: Mapping[int, Tape], count: int) -> None:
+    """Write onto the tapes how many forked processes called backward."""
+    for one in tapes.values() if count else ():
+        # Ahead of the end of each rank: what did not run in one of them may have run there.
+        at = len(one.events) - any(isinstance(event, End) for event in one.events[-1:])
+        one.events.insert(at, Measure(Site(Span("", 1, 1, 1, 1)), "forked-processes", count, "processes"))
 
 
 def _tapes_in(folder: Path) -> dict[int, Tape]:
@@ -287,7 +292,8 @@ def _launched(
     """Run a program by its launcher; each of its processes writes a tape of its own into a folder."""
     with _named_pipe(folder) as alive:
         tape = folder / "tape"
-        own = ["--tape", str(tape), "--rank", "1", *([] if alive is None else ["--alive", str(alive)])]
+        notes = ["--notes", str(folder)]
+        own = ["--tape", str(tape), "--rank", "1", *notes, *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [*_launcher(request), str(PROBE), *own, *options], None)
         follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
         try:
@@ -299,9 +305,12 @@ def _launched(
         tapes = _tapes_in(tape.parent)
         if not tapes:
             tapes[0] = _read(request, process.returncode, tape, follower, stopped)
+        unrecorded = _forked(folder)
+        _say_forked(tapes, unrecorded)
         result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
         if request.tape is not None:
             _keep(result.tape, kept)
+        result.unrecorded = unrecorded
         return result
 
 

@@ -31,8 +31,8 @@ class Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.command = ""
-        # Where spawned processes leave their tapes; which process started this one.
-        self.children = ""
+        # Where forked processes leave notes; which process started this one.
+        self.notes = ""
         self.above = 0
 
     def is_forked(self) -> bool:
@@ -41,9 +41,9 @@ class Process:
 
     def called_backward(self) -> None:
         """Leave a note, once, where a forked process calls backward."""
-        if self.children and self.is_forked():
-            note_forked(self.children)
-            self.children = ""
+        if self.notes and self.is_forked():
+            note_forked(self.notes)
+            self.notes = ""
 
     def end_above(self) -> None:
         """End the process that started this one: it would go on with half of its work."""

@@ -33,7 +33,7 @@ USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE
        [--passes FILE:LINE[,LINE...]] [--max-iterations N] [--max-backward N]
        [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
        [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
-       [--children FOLDER] SCRIPT | -m MODULE [ARGS...]
+       [--children FOLDER] [--notes FOLDER] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -49,7 +49,7 @@ class Options:
         self.watch: List[str] = []
         self.passes: List[str] = []
         self.module = False
-        self.alive = self.children = ""
+        self.alive = self.children = self.notes = ""
         numbers: Dict[str, float] = {}
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
@@ -91,7 +91,7 @@ class Options:
         )  # fmt: skip
 
 
-_TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children")
+_TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children", "--notes")
 _LISTS = ("--watch", "--passes")
 _OPTIONS = (
     *_TEXTS, *_LISTS, "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--notebook", "--seed",
@@ -379,7 +379,7 @@ def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     recorder.process.command = " ".join(map(shlex.quote, words))
     if options.bytes:
         recorder.alive = Alive(recorder)
-    recorder.process.children = options.children
+    recorder.process.notes = options.notes or options.children
     return recorder
 
 
