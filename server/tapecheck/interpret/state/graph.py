@@ -42,11 +42,11 @@ class GraphBuilder:
         self.leaves_changed = False
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.gradients_cut = False
+        """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
         self.stepped = False
         """Whether an optimizer has stepped since the last backward."""
         self.clipped_late = False
         """Whether the program has limited gradients after their step."""
-        """Whether there are gradients that carry no graph, which `create_graph=True` would have given them."""
 
     def perhaps_frozen(self, first: int) -> tuple[int, ...]:
         """Note that a loop has switched off gradients, from the place `first` of `frozen` on, of which nobody knows how

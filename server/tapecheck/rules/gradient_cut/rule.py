@@ -40,8 +40,6 @@ from tapecheck.rules.words import (
 )
 from tapecheck.tape import Assumption, Cut, InPlace, Leaf, Optimizer, Root, Site, Span, Step
 
-"""Name, file, line and column of a leaf: what makes it the same in several tapes."""
-
 _MOST_RUNS = 6
 """Backward calls that are looked at for each cut value."""
 
