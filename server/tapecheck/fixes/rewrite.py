@@ -310,6 +310,9 @@ def with_argument(
         if index is not None:
             slot = slots[index]
             return call.edited(slot.start, slot.end, name + call.kept(slot.start + len(other), slot.value) + value)
+    if any(isinstance(slot.node, ast.keyword) and slot.node.arg is None for slot in slots):
+        # What is unpacked may give it already.
+        raise RewriteError(text)
     if not slots:
         return call.edited(call.open.end, call.open.end, f"{name}={value}")
     if len(slots) == 1 and isinstance(slots[0].node, ast.GeneratorExp) and call.start(slots[0].node) < slots[0].start:

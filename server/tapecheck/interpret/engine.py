@@ -89,6 +89,7 @@ class Engine(Protocol):
     def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value: ...
     def unknown(self, name: str) -> Value: ...
     def stored_before(self, owner: Dict, index: Value, node: ast.AST) -> bool: ...
+    def stored_under(self, owner: Dict, index: Value, value: Value, node: ast.AST) -> None: ...
     def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List: ...
     def stream(self, value: Value, node: ast.AST) -> Stream: ...
     def elements(self, value: Value, node: ast.AST) -> Iterator[Value]: ...
@@ -192,6 +193,15 @@ class Library(Protocol):
 
     def trusted_decorator(self, decorator: Value, function: Value) -> None:
         """Note that a decorator which is not visible is taken to call the function that it is given."""
+
+    def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
+        """Note that what is stored under names which nobody knows is taken to leave what a dict holds under others."""
+
+    def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
+        """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
+
+    def trusted_choice(self, index: Value, chosen: Value, node: ast.AST) -> None:
+        """Note that of several values the first is taken to be the one that a setting chooses."""
 
     def unseen_type(self, value: Value) -> str:
         """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one

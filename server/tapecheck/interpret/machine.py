@@ -13,7 +13,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.library.registry import Libraries
-from tapecheck.interpret.objects import containers, exceptions, methods, syntax, unknowns
+from tapecheck.interpret.objects import algebra, containers, exceptions, methods, syntax, unknowns
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -249,6 +249,7 @@ class Machine:
     special = attributes.special
 
     stored_before = containers.same_key
+    stored_under = algebra.stored_under
 
     assign = stores.assign
     store_name = stores.store_name

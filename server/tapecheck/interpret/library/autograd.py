@@ -14,7 +14,6 @@ from tapecheck.interpret.library import scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
-    MORE_KEYWORDS,
     Args,
     BaseValue,
     Class,
@@ -38,6 +37,7 @@ from tapecheck.interpret.values import (
     concrete,
     function_of,
     known_elements,
+    known_keywords,
     listed,
     marked,
     may_carry,
@@ -45,6 +45,8 @@ from tapecheck.interpret.values import (
     noted_tensor,
     on_graph,
     only_tensors,
+    passed_on,
+    perhaps_given,
     requires_any,
 )
 from tapecheck.source.nodes import children, walk
@@ -295,8 +297,7 @@ class Autograd:
         `may_retain` says that unknown code calls it, which may keep the graph though the call here does not say so.
         """
         names = ("gradient", "retain_graph", "create_graph", "inputs")
-        given = {**dict(zip(names, args)), **kwargs}
-        given.pop(MORE_KEYWORDS, None)
+        given = self._given(names, args, kwargs, node)
         if "retain_variables" in given:
             # What the argument was called before torch 0.2: no torch of today gets past this call.
             self.machine.wrong("TypeError", node)
@@ -364,11 +365,18 @@ class Autograd:
                 root.stands_at(self.world.graph.unknown_graph(root.name, node))
                 self.world.stores.kept += 1
 
+    def _given(self, names: Sequence[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Kwargs:
+        """Return the arguments of a call by their names; its flags may be among options that nobody knows."""
+        given = {**dict(zip(names, args)), **known_keywords(kwargs)}
+        options = passed_on(kwargs)
+        for flag in ("retain_graph", "create_graph") if options is not None else ():
+            given.setdefault(flag, perhaps_given(self.machine, options, flag, False, node))
+        return given
+
     def grad_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """`torch.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, ...)`: the gradients."""
         names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused")
-        given = {**dict(zip(names, args)), **kwargs}
-        given.pop(MORE_KEYWORDS, None)
+        given = self._given(names, args, kwargs, node)
         roots = self._sequence(given.pop("outputs", None), node)
         self._give_graphs(roots, node)
         whole = given.pop("inputs", None)

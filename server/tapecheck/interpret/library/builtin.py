@@ -11,7 +11,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState, state_of
 from tapecheck.interpret.objects import syntax
-from tapecheck.interpret.objects.algebra import dict_update, ordered
+from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_under
 from tapecheck.interpret.objects.constants import computed, formatted, text_of
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.namespaces import Attributes, Names
@@ -68,6 +68,7 @@ from tapecheck.interpret.values import (
     note_first_graph,
     on_graph,
     path_of,
+    perhaps_overwritten,
     plain,
     positional,
     settle_on,
@@ -569,11 +570,35 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3:
         # Whoever reads the attribute by its name has the value.
         m.escape(args[2], node, "setattr")
+    if len(args) == 3 and isinstance(args[1], (Lib, Unknown)):
+        held = _attributes_of(m, owner)
+        if held is not None:
+            stored_under(m, held, args[1], args[2], node)
     if isinstance(owner, Instance):
         owner.open = True
         if len(args) == 3 and owner.module and (is_module(args[2]) or is_parameter(args[2])):
             # Whatever it is called, the module has it.
             m.set_attribute(owner, f"({len(owner.attrs)})", args[2], node)
+    return None
+
+
+def _attributes_of(m: Engine, owner: Value) -> Dict | None:
+    """Return what a value has under names, as a dict; None where nobody knows."""
+    if isinstance(owner, Instance):
+        return Dict(Attributes(owner), slots=owner.slots)
+    if isinstance(owner, Module):
+        return _names_of(m, owner.env)
+    return None
+
+
+def _exec(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Run what is not seen: it may store over any name of the module."""
+    env = m.envs[-1]
+    if args and known_text(args[0]) is not None:
+        return None
+    if env is env.globals:
+        perhaps_overwritten(m, Names(env), Unknown.plain("exec"), node)
+    m.world.assumptions.note("effect", "`exec` changes nothing that there is", node)
     return None
 
 
@@ -661,11 +686,10 @@ def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return _locals(m, args, kwargs, node)
-    if isinstance(args[0], Instance):
-        return Dict(Attributes(args[0]), slots=args[0].slots)
-    if isinstance(args[0], Module):
-        return _names_of(m, args[0].env)
-    if isinstance(args[0], Unknown) and args[0].data and args[0].attrs:
+    held = _attributes_of(m, args[0])
+    if held is not None:
+        return held
+    if isinstance(args[0], Unknown) and args[0].data:
         return args[0].by_name()
     return Unknown("vars")
 
@@ -708,7 +732,7 @@ NAMES: dict[str, Value] = {
     "format": lambda m, a, k, n: formatted(m, a[0], positional(a, 1, ""), -1, n) if a else Unknown.text(),
         "issubclass": _issubclass, "ord": _computed(ord), "chr": _computed(chr),
         "hex": _computed(hex), "bin": _computed(bin), "ascii": _computed(ascii), "complex": _computed(complex),
-        "delattr": _delattr, "exit": unknown,
+        "delattr": _delattr, "exec": _exec, "exit": unknown,
     }.items()
 }  # fmt: skip
 NAMES.update({

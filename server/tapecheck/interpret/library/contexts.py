@@ -95,6 +95,7 @@ def decorated(manager: Instance, function: Value) -> Native:
 
 def suppress(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     classes = tuple(args)
+    m.library.trusted_exceptions(classes, node)
     return Context(
         lambda m2: None,
         lambda m2, raised: raised is not None and exceptions.matches(raised, classes, node),

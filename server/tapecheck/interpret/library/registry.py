@@ -32,6 +32,7 @@ from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
 from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
+from tapecheck.interpret.objects.algebra import is_name
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -47,6 +48,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     function_of,
+    is_function,
     path_of,
     positional,
 )
@@ -244,6 +246,30 @@ class Libraries:
         name = self._unseen(keeper) if about else ""
         if name:
             self.world.assumptions.note("effect", f"`{name}` keeps what is stored as it is", node, tuple(about))
+
+    def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
+        """Note that what is stored under names which nobody knows is taken to leave what a dict holds under others."""
+        values = tuple(value for name, value in owner.items.items() if isinstance(name, str))
+        held = carry.tensors_in(values, into_objects=False)
+        about = dict.fromkeys(one.node for one in held if one.node is not None and not carry.is_leaf(one))
+        if about:
+            name = path_of(options) or getattr(options, "name", "")
+            self.world.assumptions.note("effect", f"`{name}` leaves what is stored", node, tuple(about))
+
+    def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
+        """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
+        for kind in kinds:
+            if name := self._unseen(kind):
+                self.world.assumptions.note_exception(name, node)
+
+    def trusted_choice(self, index: Value, chosen: Value, node: ast.AST) -> None:
+        """Note that of several values the first is taken to be the one that a setting chooses."""
+        if not isinstance(index, (Lib, Unknown)) or not is_name(index):
+            return
+        about = [one.node for one in carry.tensors_in(chosen, into_objects=False) if one.node is not None]
+        if about or is_function(chosen):
+            name = path_of(index) or getattr(index, "name", "")
+            self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

@@ -102,9 +102,10 @@ def _defaultdict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _partial(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    function, given, named = args[0], args[1:], known_keywords(kwargs)
+    function, given, named = args[0], args[1:], dict(kwargs)
     made = Instance(None, "functools.partial")
-    made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named.items()))})
+    keywords = Dict(dict(known_keywords(named).items()), more=MORE_KEYWORDS in named)
+    made.attrs.update({"func": function, "args": tuple(given), "keywords": keywords})
     made.attrs["__call__"] = Native(
         "partial", lambda m2, more, extra, at: m2.call(function, [*given, *more], {**named, **extra}, at)
     )

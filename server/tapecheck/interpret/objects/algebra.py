@@ -11,7 +11,9 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants, unknowns
 from tapecheck.interpret.objects.containers import extend
+from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
+    COUNTED,
     MORE_KEYWORDS,
     Args,
     ByKind,
@@ -27,10 +29,12 @@ from tapecheck.interpret.values import (
     behaviour,
     concrete,
     hashable,
+    is_constant,
     is_whole_list,
     items_of,
     known_elements,
     known_numbers,
+    perhaps_overwritten,
     plain,
     unkey,
     unwrapped,
@@ -282,6 +286,8 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
                 owner.set_item(m, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
+            if isinstance(source, (Lib, Unknown)):
+                _overwritten(m, owner, source, node)
             pairs, whole = m.gathered(source, node)
             owner.more = owner.more or not whole
             for pair in pairs:
@@ -296,6 +302,33 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         else:
             owner.set_item(m, key, value, node)
     return None
+
+
+def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:
+    """Note that what a dict holds may have been stored over by options of which nobody knows what is in them."""
+    m.library.trusted_keys(owner, options, node)
+    if isinstance(owner.items, Attributes):
+        owner.items.overwritten(m, options, node)
+    else:
+        perhaps_overwritten(m, owner.items, options, node)
+
+
+def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.AST) -> None:
+    """Note that a value which is stored under a name that nobody knows may be stored over any that is there."""
+    if not isinstance(index, (Lib, Unknown)) or not is_name(index):
+        return
+    if is_constant(value) or (isinstance(value, Unknown) and value.node is None):
+        _overwritten(m, owner, index, node)
+    else:
+        m.library.trusted_keys(owner, index, node)
+
+
+def is_name(index: Lib | Unknown) -> bool:
+    """Return whether a key that nobody knows may be a name: no number, and nothing that a loader gives."""
+    if isinstance(index, Lib):
+        return True
+    kinds = (index.kind, unknowns.root(index).kind)
+    return not any(kind in COUNTED for kind in kinds) and index.concrete is None and not index.assumed
 
 
 def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -58,7 +58,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
     if target.limit is not None:
         held = tuple(one.node for item in items for one in carry.tensors_in(item) if one.node is not None)
         if held:
-            machine.world.assumptions.note("option", "`maxlen` leaves room for all that is stored", node, held)
+            machine.world.assumptions.note("option", "there is room for all that is stored", node, held)
     if not all(map(is_constant, items)):
         target.stored_at = machine.world.position.site(node)
 

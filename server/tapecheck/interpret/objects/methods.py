@@ -315,6 +315,8 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
     key = hashable(args[0]) if args else None
     if key in owner.items or (args and same_key(m, owner, args[0], node)):
         return owner.items.pop(key)
+    if args:
+        m.stored_under(owner, args[0], Unknown("deleted"), node)
     if len(args) > 1:
         return args[1]
     if m.handlers and not owner.more and not owner.unsure_keys() and is_constant(key):

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Hashable, Iterator, MutableMapping
 
-from tapecheck.interpret.values import Env, Instance, Value
+from tapecheck.interpret.values import (
+    Env,
+    Instance,
+    Interpreter,
+    Value,
+    is_constant,
+    perhaps_given,
+    perhaps_overwritten,
+)
 
 
 class Attributes(MutableMapping[Hashable, Value]):
@@ -46,6 +55,18 @@ class Attributes(MutableMapping[Hashable, Value]):
 
     def __len__(self) -> int:
         return len(self._names())
+
+    def overwritten(self, machine: Interpreter, options: Value, node: ast.AST) -> None:
+        """Note that options, of which nobody knows what is in them, may have been stored over constants."""
+        owner, kept = self.owner, self.attrs.get("training")
+        for cls in owner.cls.mro() if owner.cls is not None else ():
+            for name, value in cls.namespace.items():
+                if is_constant(value) and not name.startswith("__") and name not in self.attrs:
+                    self.attrs[name] = perhaps_given(machine, options, name, value, node)
+        perhaps_overwritten(machine, self.attrs, options, node)
+        if owner.module:
+            # That one is torch's.
+            self.attrs["training"] = kept
 
     def _names(self) -> list[str]:
         return [name for name, value in self.attrs.items() if self.holds(name, value)]

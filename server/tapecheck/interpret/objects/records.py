@@ -29,6 +29,9 @@ from tapecheck.interpret.values import (
     known_keywords,
     known_text,
     listed,
+    passed_on,
+    perhaps_given,
+    perhaps_overwritten,
     positional,
     user_class,
 )
@@ -131,6 +134,7 @@ def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, 
     """Return the value of each field that a call of the class gives it."""
     values: dict[str, Value] = {}
     given = list(args)
+    options = passed_on(kwargs)
     for field in fields:
         value: Value = Unknown.named(field.name)
         if not field.init:
@@ -145,6 +149,8 @@ def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, 
             value = machine.call(field.factory, [], {}, node)
         elif field.given:
             value = field.default
+            if options is not None:
+                value = perhaps_given(machine, options, field.name, value, node)
         elif not field.init:
             continue
         values[field.name] = value
@@ -176,6 +182,14 @@ def compared(owner: Instance) -> tuple[Value, ...] | None:
     return tuple(owner.attrs.get(field.name, Unknown.named(field.name)) for field in cls.fields or () if field.compare)
 
 
+def _with_fields(m: Engine, owner: Record, names: list[str], kwargs: Kwargs, node: ast.AST) -> Record:
+    """`_replace` of a named tuple."""
+    held: dict[str, Value] = dict(zip(names, owner))
+    if (options := passed_on(kwargs)) is not None:
+        perhaps_overwritten(m, held, options, node)
+    return Record(owner.cls, list({**held, **{name: kwargs[name] for name in names if name in kwargs}}.values()))
+
+
 def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -> Value:
     """Return a field or method of a named tuple; None where it has none of that name."""
     names = [field.name for field in owner.cls.fields or ()]
@@ -183,12 +197,7 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
         place = names.index(name)
         return owner[place] if place < len(owner) else Unknown.named(name)
     if name == "_replace":
-        return Native(
-            name,
-            lambda m, args, kwargs, at: Record(
-                owner.cls, [kwargs.get(field, value) for field, value in zip(names, owner)]
-            ),
-        )
+        return Native(name, lambda m, args, kwargs, at: _with_fields(m, owner, names, kwargs, at))
     if name == "_asdict":
         return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.position.clock))
     found = machine.class_attribute(owner.cls, name, owner, node)
@@ -216,6 +225,8 @@ def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not isinstance(owner, Instance) or cls is None:
         return m.library.opaque_result("replace", args, kwargs, node)
     given = {field.name: owner.attrs.get(field.name) for field in cls.fields or () if field.init}
+    if (options := passed_on(kwargs)) is not None:
+        perhaps_overwritten(m, given, options, node)
     given.update(known_keywords(kwargs))
     return m.call(cls, [], given, node)
 

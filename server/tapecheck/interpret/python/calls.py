@@ -240,7 +240,6 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
     else:
         owner = new_object(machine, cls)
     if cls.kind == "dataclass" and not cls.defines("__init__"):
-        kwargs.pop(MORE_KEYWORDS, None)
         records.fill(machine, cls, owner, args, kwargs, node)
         machine.library.trusted_bases(cls, bases, owner, node)
         return owner

@@ -39,6 +39,7 @@ from tapecheck.interpret.values import (
     known_elements,
     loaded,
     path_of,
+    perhaps_overwritten,
     stored,
     unwrapped,
 )
@@ -141,11 +142,14 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
     args: Args = []
     kwargs: Kwargs = {}
     open_ended = False
+    unseen: Value = None
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            items, whole = _spread(machine, machine.eval(argument.value, env), argument)
+            value = machine.eval(argument.value, env)
+            items, whole = _spread(machine, value, argument)
             args += items
             open_ended = open_ended or not whole
+            unseen = value if not whole and isinstance(value, (Lib, Unknown)) else unseen
         else:
             args.append(machine.eval(argument, env))
     for keyword in node.keywords:
@@ -157,8 +161,9 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
         if isinstance(value, Dict):
             kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
         open_ended = open_ended or not isinstance(value, Dict) or value.more
+        unseen = value if isinstance(value, (Lib, Unknown)) else unseen
     if open_ended:
-        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS)
+        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS) if unseen is None else unseen
     return args, kwargs
 
 
@@ -375,6 +380,7 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
                 result.more = result.more or value.more
             else:
                 result.more = True
+                perhaps_overwritten(machine, result.items, value, value_node)
             continue
         key = hashable(machine.eval(key_node, env))
         result.items[key] = value

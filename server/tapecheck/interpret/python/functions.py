@@ -22,6 +22,8 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    passed_on,
+    perhaps_given,
 )
 from tapecheck.tape import Site
 
@@ -66,6 +68,7 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     arguments: ast.arguments = function.node.args
     positional = function.module.notes.of(function.node, syntax.positional_names)
     kwargs = dict(kwargs)
+    options = passed_on(kwargs)
     open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
     site: Site | None = None
     values = env.vars
@@ -81,10 +84,14 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
             values[name] = kwargs.pop(name)
         elif name in defaults:
             values[name] = _default(machine, name, defaults[name])
+            if options is not None:
+                values[name] = perhaps_given(machine, options, name, values[name], node)
         else:
             values[name] = Unknown.named(name)
     for parameter, value in zip(arguments.kwonlyargs, function.kw_defaults):
         default = _default(machine, parameter.arg, value)
+        if options is not None:
+            default = perhaps_given(machine, options, parameter.arg, default, node)
         values[parameter.arg] = kwargs.pop(parameter.arg, default)
     if arguments.kwarg is not None:
         values[arguments.kwarg.arg] = Dict(dict(kwargs.items()), more=open_ended)

@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     behaviour,
     function_of,
     is_function,
+    listed,
 )
 from tapecheck.source import expects
 from tapecheck.source.nodes import given_to, id_of, taken_apart
@@ -165,6 +166,8 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
 def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     """Yield the body of a `try` with its handlers and its `else`."""
     iteration = machine.world.position.iteration
+    for kind in (one.type for one in node.handlers if one.type is not None):
+        machine.library.trusted_exceptions(listed(machine.eval(kind, env)), kind)
     try:
         machine.handlers += 1
         try:

@@ -186,7 +186,8 @@ class Lib(BaseValue):
 
     def called(self, machine: Interpreter, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
-            kwargs.pop(MORE_KEYWORDS, None)
+            if self.path not in _TAKES_OPTIONS:
+                kwargs.pop(MORE_KEYWORDS, None)
             return machine.library.call(self.path, args, kwargs, node)
         except ODD_CALLS:
             return machine.library.opaque_result("call", args, kwargs, node)
@@ -233,6 +234,10 @@ class Lib(BaseValue):
 
     def as_key(self, left: list[int]) -> Hashable:
         return ("lib", self.path)
+
+
+_TAKES_OPTIONS = frozenset(("dataclasses.replace", "functools.partial", "torch.autograd.grad"))
+"""Functions whose models ask what a call passes on of which nobody knows what is in it."""
 
 
 def path_of(value: Value) -> str:

@@ -102,7 +102,10 @@ class Dict(Container):
         if constant and not self.more and not self.unsure_keys():
             machine.wrong("KeyError", node)
         if not constant and self.items:
-            return next(iter(self.items.values()))
+            first = next(iter(self.items.values()))
+            if len(self.items) > 1:
+                machine.library.trusted_choice(index, first, node)
+            return first
         return Unknown("item")
 
     def held_under(self, key: Hashable) -> Value:
@@ -115,11 +118,13 @@ class Dict(Container):
             self.rewritten.add(key)
         elif isinstance(key, int):
             note_first_graph(machine, None, value)
+        machine.stored_under(self, index, value, node)
         self.items[key] = value
         if not is_constant(value):
             stored(machine, self.slots, key, node)
 
     def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
+        machine.stored_under(self, index, Unknown("deleted"), node)
         self.items.pop(hashable(index), None)
 
     def named_parts(self, path: str) -> Iterable[tuple[str, Value]]:

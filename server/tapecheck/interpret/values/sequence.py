@@ -346,6 +346,9 @@ class List(Container):
             self.window = (machine.world.position.clock, -index.stop)
         elif index.step is None and index.stop is None and type(index.start) is int and index.start > 0:
             self.window = (machine.world.position.clock, index.start)
+        else:
+            bounds = [one for one in (index.start, index.stop) if isinstance(one, Unknown)]
+            self.limit = bounds[0] if bounds else self.limit
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         parts = self.number_of_parts()

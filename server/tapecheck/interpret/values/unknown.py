@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, MutableMapping
 from enum import Enum
-from typing import ClassVar, Literal, NamedTuple, TypeGuard
+from typing import ClassVar, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
@@ -16,6 +16,7 @@ from tapecheck.interpret.values.base import (
     Args,
     BaseValue,
     Decides,
+    Default,
     Deferred,
     Interpreter,
     Kwargs,
@@ -29,6 +30,8 @@ from tapecheck.interpret.values.base import (
 )
 from tapecheck.interpret.values.tensor import Storage, Tensor
 from tapecheck.tape import Fact, either
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Kind(Enum):
@@ -223,11 +226,11 @@ class Unknown(BaseValue):
         return self.attrs[name]
 
     def by_name(self) -> Unknown:
-        """Return what has the attributes that are known of this value as its items: `vars(value)`."""
+        """Return what has the attributes of this value as its items, `vars(value)`: a change of one is one of both."""
         made = self._part(f"vars({self.name})", Whole(None, "", self, self.part_of.within))
-        known: dict[Hashable, Value] = {}
-        known.update(self.attrs or {})
-        made.items = known
+        if self.attrs is None:
+            self.attrs = {}
+        made.items = cast("dict[Hashable, Value]", self.attrs)
         return made
 
     def part_at(self, index: Value) -> Value:
@@ -296,7 +299,7 @@ class Unknown(BaseValue):
         return None
 
     def get_attribute(self, machine: Interpreter, name: str, node: ast.AST) -> Value:
-        if name == "__dict__" and self.data and self.attrs:
+        if name == "__dict__" and self.data:
             return self.by_name()
         value: Value = machine.library.unknown_attribute(self, name, node)
         return self._given_back(machine, value, node)
@@ -551,3 +554,27 @@ def if_asked(length: Unknown) -> int | None:
     """Return the length that was settled on: whoever has asked for it reckons with it, the loop has to end there."""
     size = length.concrete
     return size if isinstance(size, int) and (size != limits.LOOP_BOUND or length.bounds is not None) else None
+
+
+def passed_on(kwargs: Kwargs) -> Value:
+    """Return what a call passes on, `f(**options)`, of which nobody knows what is in it; None where it has no such."""
+    more = kwargs.get(MORE_KEYWORDS)
+    return None if isinstance(more, Unknown) and more.name == MORE_KEYWORDS else more
+
+
+def perhaps_given(machine: Interpreter, options: Value, name: Hashable, otherwise: Value, node: ast.AST) -> Value:
+    """Return what a constant may be in whose place options may give something else, which nobody knows."""
+    if not is_constant(otherwise) or not isinstance(name, str):
+        return otherwise
+    given = behaviour(options).item_at(machine, name, node)
+    if isinstance(given, Unknown) and given.default.usual is None:
+        given.default = Default(bool(otherwise), (otherwise,), "")
+    return given
+
+
+def perhaps_overwritten(machine: Interpreter, held: MutableMapping[Key, Value], options: Value, node: ast.AST) -> None:
+    """Note that options, of which nobody knows what is in them, may have been stored over constants."""
+    for name, value in list(held.items()):
+        made = perhaps_given(machine, options, name, value, node)
+        if made is not value:
+            held[name] = made

@@ -308,6 +308,9 @@ def retain_first(context: Context) -> Iterator[Candidate]:
 def _retain(context: Context, first: Backward, collision: Collision) -> Iterator[Candidate]:
     facts = context.finding.facts
     call, span = _spelled_call(context, first)
+    if call is not None and any(isinstance(one, ast.Starred) for one in call.args):
+        # What is unpacked may give it already.
+        return
     if call is None or (isinstance(facts, BackwardTwiceFacts) and facts.differentiated):
         # Differentiated, it would run then, and take for a constant what is to be learned from.
         return
