@@ -529,3 +529,38 @@ _ = USE
 def test_what_a_module_gathers_when_it_is_called_is_one_graph(method: str, use: str, codes: list[str]) -> None:
     text = OWN_CALL.replace("METHOD", method).replace("USE", use)
     assert [finding.code for finding in check(from_text(text, "program.py")).findings] == codes
+
+
+OVER_PARTS = """\
+import torch
+from torch import nn
+
+
+def update(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    total = 0
+    for one in LOOP:
+        TEXT
+    return float(total), len(kept)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "text", "told"),
+    [
+        ("model.parameters()", "total += (one - 1).norm() ** 2", 0),
+        ("[*model.parameters()]", "kept.append((one - 1).norm())", 0),
+        ("model.named_parameters()", "total += (one[1] - 1).norm() ** 2", 0),
+        ("model.modules()", "kept.append(one(torch.ones(2)).sum())", 0),
+        # There are as many as there are data.
+        ("loader", "total += model(one[0]).sum()", 1),
+    ],
+)
+def test_there_are_only_so_many_parameters_to_go_over(loop: str, text: str, told: int) -> None:
+    report = check(from_text(OVER_PARTS.replace("LOOP", loop).replace("TEXT", text), "train.py"))
+    assert [one.code for one in report.findings] == ["TAPE201"] * told

@@ -583,7 +583,8 @@ class LoopEnd:
     `usual` is how many it has where options keep their defaults, if that is fewer. `settled` says that nobody knows
     the length: the dry run settled on one, so that the loop came to its end. `ahead` says that there is something which
     it did not come to: a guard (`if len(kept) > 5:`), or places that come round again. `every` says whether each
-    iteration was looked at for what it keeps: a recorded run looks at some.
+    iteration was looked at for what it keeps: a recorded run looks at some. `parts` says that it goes over parameters
+    or modules.
     """
 
     loop: int
@@ -593,6 +594,7 @@ class LoopEnd:
     settled: bool = False
     ahead: bool = False
     every: bool = True
+    parts: bool = False
 
 
 @built_directly

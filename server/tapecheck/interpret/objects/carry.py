@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Instance,
     Lib,
     List,
+    Mark,
     Module,
     Native,
     Set,
@@ -39,6 +40,7 @@ from tapecheck.interpret.values import (
     is_module,
     is_parameter,
     listed,
+    marked,
     may_carry,
     node_of,
     user_class,
@@ -486,8 +488,10 @@ def _settled(value: Value, env: Env) -> bool:
 
 
 def of_model(value: Value) -> bool:
-    """Whether a value is a parameter or a module, with its name or others beside it where it is a tuple."""
-    return any(is_parameter(one) or is_module(one) for one in listed(value))
+    """Whether a value is a parameter, also what stands for those of an unknown model, or a module, with its name or
+    others beside it where it is a tuple.
+    """
+    return any(is_parameter(one) or is_module(one) or marked(one, Mark.OPAQUE) for one in listed(value))
 
 
 def is_leaf(value: Value) -> bool:

@@ -86,6 +86,8 @@ class _Loop:
         self.repeated = False
         self.usual: int | None = None
         """How many iterations it has where options keep their defaults, if fewer than are run."""
+        self.parts = False
+        """Whether it goes over parameters or modules."""
         self.own: Guard | None = None
         """What the condition of a `while` compares."""
         self.reached: list[int] = []
@@ -209,7 +211,8 @@ class _Loop:
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        world.loops.leave(LoopEnd(self.number, self.done, more, self.usual, settled, ahead), self.outside)
+        end = LoopEnd(self.number, self.done, more, self.usual, settled, ahead, parts=self.parts)
+        world.loops.leave(end, self.outside)
 
 
 def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
@@ -240,6 +243,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         except IndexError:
             machine.world.loops.forget()
             break
+        loop.parts = loop.parts or carry.of_model(element)
         machine.assign(node.target, element, env, node)
         signal = yield from _body(machine, node, leaving, env)
         index += 1

@@ -527,6 +527,8 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
     trained = {iteration_in(run.at, loop) for run in reading.runs if run.backward.call == "backward"}
     if trained.issuperset(growth.steps):
         return False
+    if loop.parts:
+        return True
     parameters = {number for number, leaf in reading.ledger.leaves.items() if leaf.parameter}
     used: dict[int, set[int]] = {}
     for number in growth.reached:
