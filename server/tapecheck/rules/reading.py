@@ -102,7 +102,8 @@ class LoopRun:
     `iterations` is the highest iteration that began, `more` whether the real loop would go on after it, `usual` how
     many there are where options keep their defaults, if that is fewer, `settled` whether nobody knows its length,
     `ahead` whether a guard or a place that comes round again is, which it did not come to, `every` whether each
-    iteration was looked at for what it keeps, `parts` whether it goes over parameters or modules.
+    iteration was looked at for what it keeps, `parts` whether it goes over parameters or modules,
+    `periodic` whether a condition in it holds every so many iterations.
     """
 
     event: Loop
@@ -115,6 +116,7 @@ class LoopRun:
     ahead: bool = False
     every: bool = False
     parts: bool = False
+    periodic: bool = False
 
     @property
     def repeats(self) -> bool:
@@ -270,7 +272,8 @@ class Reading:
             case LoopEnd() if event.loop in self.loops:
                 loop = self.loops[event.loop]
                 loop.end, loop.more, loop.usual = position, event.more, event.usual
-                loop.settled, loop.ahead, loop.every, loop.parts = event.settled, event.ahead, event.every, event.parts
+                loop.settled, loop.ahead, loop.every = event.settled, event.ahead, event.every
+                loop.parts, loop.periodic = event.parts, event.periodic
             case Escape():
                 (self.built_by_unknown if event.built else self.escapes).append((position, event))
             case GraphRead():

@@ -584,7 +584,7 @@ class LoopEnd:
     the length: the dry run settled on one, so that the loop came to its end. `ahead` says that there is something which
     it did not come to: a guard (`if len(kept) > 5:`), or places that come round again. `every` says whether each
     iteration was looked at for what it keeps: a recorded run looks at some. `parts` says that it goes over parameters
-    or modules.
+    or modules, `periodic` that a condition in it holds every so many iterations.
     """
 
     loop: int
@@ -595,6 +595,7 @@ class LoopEnd:
     ahead: bool = False
     every: bool = True
     parts: bool = False
+    periodic: bool = False
 
 
 @built_directly

@@ -283,6 +283,12 @@ def cycle(machine: Engine, loop: int, but: int = 0) -> int:
     return found
 
 
+def comes_round(machine: Engine, loop: int) -> bool:
+    """Whether a condition of a loop holds every so many iterations."""
+    guards = machine.world.comparisons.guards.values()
+    return any(guard.at[-1][0] == loop and guard.divisor > 0 for guard in guards)
+
+
 def _stores(guard: Guard) -> bool:
     """Whether what a guard decides about gives names other values, or enters contexts, that something may hang on."""
     return not guard.idle and any(

@@ -211,7 +211,8 @@ class _Loop:
         world.history.leave(self.key, self.before - world.budget.work)
         self.rounds.end(self.done)
         self.inner.left(machine, self.key)
-        end = LoopEnd(self.number, self.done, more, self.usual, settled, ahead, parts=self.parts)
+        periodic = guards.comes_round(machine, self.number)
+        end = LoopEnd(self.number, self.done, more, self.usual, settled, ahead, parts=self.parts, periodic=periodic)
         world.loops.leave(end, self.outside)
 
 

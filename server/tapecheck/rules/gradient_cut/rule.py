@@ -308,10 +308,13 @@ def _reached(reading: Reading) -> set[Identity]:
         reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
     given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
     if reading.tape.started:
-        # What a method was given, or finds in its object, may have been computed with whatever was there before.
-        walked = (node for run in reading.runs for node in run.executed)
+        # A loss that leads to no leaf here leads to others by what a method was given, or finds in its object: that may
+        # have been computed with whatever was there before.
+        leaves = reading.ledger.leaves
+        elsewhere = (run for run in reading.runs if leaves.keys().isdisjoint(run.surely))
+        walked = (node for run in elsewhere for node in run.executed)
         foreign = max(filter(reading.ledger.leads_anywhere, walked), default=0)
-        reached.update(leaf for leaf in reading.ledger.leaves if leaf < foreign)
+        reached.update(leaf for leaf in leaves if leaf < foreign)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
     return identities(reading, reached | given | gradients_of(reading).escaped | reading.given)
 

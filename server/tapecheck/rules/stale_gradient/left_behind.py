@@ -11,7 +11,7 @@ from tapecheck.rules.path import undisputed
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 from tapecheck.rules.words import called_from, line, parameters_text, possible, when
-from tapecheck.tape import GradientSet, Span
+from tapecheck.tape import GradientSet, Site, Span
 
 
 @dataclass(slots=True)
@@ -42,31 +42,39 @@ def _stories(reading: Reading) -> dict[Span, _Story | None]:
     events = ((at, event) for at, event in reading.gradient_events if isinstance(event, GradientSet))
     handed = [(at, event) for at, event in events if event.source is not None and not event.how]
     gradients = gradients_of(reading) if handed else None
+    again = {at for at, _ in handed}
+    replaced: set[Span] = set()
     for position, event in handed:
         assert gradients is not None
         if event.leaf not in gradients.steppable:
             continue
-        told = _used_again(gradients, position, event)
+        steps, following = _steps_with(gradients, event.leaf, position)
+        if following is not None and (following.kind in ("cleared", "read") or following.position in again):
+            # It is another one every so many steps, or somebody may write to it.
+            replaced.add(event.at.span)
+        told = _used_again(gradients, position, event, steps) if steps and not _goes_on(reading, steps[-1].at) else None
         story = found.setdefault(event.at.span, None)
         if told is not None:
             story = story or _Story(reading, event, *told)
             story.leaves.append(event.leaf)
             found[event.at.span] = story
-    return found
+    return {place: story if place not in replaced else None for place, story in found.items()}
+
+
+def _goes_on(reading: Reading, step: Site) -> bool:
+    """Return whether a loop around a step was cut short in which something is done every so many iterations."""
+    loops = (reading.loops[loop] for loop, _ in step.iteration if loop in reading.loops)
+    return any(loop.periodic and loop.more != "no" for loop in loops)
 
 
 def _used_again(
-    gradients: Gradients, position: int, handed: GradientSet
+    gradients: Gradients, position: int, handed: GradientSet, steps: Sequence[Moment]
 ) -> tuple[Moment, Moment, Moment, Moment] | None:
-    """Return the step that uses a gradient first, the one that uses it again, where the parameter that it came from
-    lost it before that, and the backward that gave it a new one; None where there is no such step.
+    """Return the first of the steps that use a gradient, the one that uses it again, where the parameter that it came
+    from lost it before that, and the backward that gave it a new one; None where there is no such step.
     """
     assert handed.source is not None
     if gradients.unseen_since(handed.leaf) < position or gradients.unseen_since(handed.source) < position:
-        return None
-    steps, following = _steps_with(gradients, handed.leaf, position)
-    if following is not None and following.at.span == handed.at.span:
-        # It is replaced every so many steps.
         return None
     theirs = [one for one in gradients.after(handed.source, position) if one.kind in ("cleared", "added", "set")]
     if len(steps) < 2 or not theirs or theirs[0].kind != "cleared" or not theirs[0].to_none:
@@ -83,10 +91,9 @@ def _steps_with(gradients: Gradients, leaf: int, position: int) -> tuple[list[Mo
     """Return the steps that use the gradient which a leaf has from a position on, and what happens to it then."""
     steps = []
     for moment in gradients.after(leaf, position):
-        if moment.kind == "stepped":
-            steps.append(moment)
-        elif moment.kind != "read":
+        if moment.kind != "stepped":
             return steps, moment
+        steps.append(moment)
     return steps, None
 
 
