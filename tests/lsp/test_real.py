@@ -310,7 +310,7 @@ async def test_comments_that_switch_nothing_off_are_shown_and_taken_away(real: E
     assert [(one.code, one.range.start.line, one.severity) for one in found] == [
         ("unused-ignore", line, t.DiagnosticSeverity.Hint) for line in (3, 4, 5, 6)
     ]
-    assert [one.message.partition(": ")[2] for one in found] == [
+    assert [one.message.partition(": ")[2].partition(",")[0] for one in found] == [
         "TAPE101 would report nothing here",
         "there is no rule TAPE999",
         "TAPE1 would report nothing here",

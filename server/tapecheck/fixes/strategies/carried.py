@@ -249,7 +249,21 @@ def _keeps_training(context: Context, collision: Collision, group: list[Carrier]
     # learned through the place that is detached: a loop over old and new values reads both there.
     through = way.where in (_READ, _BEFORE) and any(_learned_through(collision, carrier) for carrier in group)
     meant = not way.narrow and not collision.walked_before and not through and not way.shared
-    return context.stops and meant
+    # Where older values stay beside new ones, a part of them all, `[:5]`, may be of old ones alone.
+    return context.stops and meant and not any(_gathers(context.code, carrier) for carrier in group)
+
+
+_GROWING = frozenset(("append", "appendleft", "extend", "extendleft", "insert"))
+_JOINING = ("cat", "concat", "hstack", "row_stack", "stack", "vstack")
+
+
+def _gathers(code: Code, carrier: Carrier) -> bool:
+    """Return whether new values come beside the carried ones: into a container of that name, or joined to a tensor."""
+    name = carrier.text.rpartition(".")[2]
+    grown = (call.func for call in of_kind(code.tree, ast.Call) if method_called(call) in _GROWING)
+    added = (one.target for one in of_kind(code.tree, ast.AugAssign) if isinstance(one.op, ast.Add))
+    holders = [*(one.value for one in grown if isinstance(one, ast.Attribute)), *(() if carrier.tensor else added)]
+    return carrier.consumer.op.lower().startswith(_JOINING) or name in map(last_part, holders)
 
 
 def _written(code: Code, carrier: Carrier) -> str:
