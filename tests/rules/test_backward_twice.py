@@ -326,3 +326,46 @@ def test_what_has_had_its_step_is_detached_for_the_second_loss(made: str, detach
     assert finding.code == "TAPE101"
     assert ("give this loss `error.detach()`" in (finding.help or "")) is detached
     assert ("add the losses" in (finding.help or "")) is not detached
+
+
+GATHERED = """\
+import torch
+from torch import nn
+
+net, kept = nn.Linear(4, 1), KEPT
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    value = net(torch.randn(1, 4)).exp()
+    GATHERS
+    loss = LOSS
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "gathers", "loss"),
+    [
+        ("[]", "kept.append(value)", "torch.stack(kept)[:1].sum()"),
+        ("[]", "kept += [value]", "torch.cat(kept)[:1].sum()"),
+        ("torch.zeros(0, 1)", "kept = torch.cat([kept, value])", "kept[:1].sum()"),
+    ],
+)
+def test_what_is_gathered_over_iterations_is_not_safely_detached(kept: str, gathers: str, loss: str) -> None:
+    # The part that the loss takes of it is old from the second iteration on: nothing is learned, and nothing raises.
+    text = GATHERED.replace("KEPT", kept).replace("GATHERS", gathers).replace("LOSS", loss)
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    assert finding.code == "TAPE101"
+    assert not [fix.title for fix in fixes_for(report, finding) if fix.applicability == "safe"]
+
+
+def test_a_state_that_is_stored_anew_is_safely_detached() -> None:
+    text = GATHERED.replace("KEPT", "torch.zeros(1, 4)").replace(
+        "net(torch.randn(1, 4))", "net(torch.randn(1, 4) + kept)"
+    )
+    text = text.replace("GATHERS", "kept = value").replace("LOSS", "kept.sum()")
+    report = check(from_text(text, "train.py"))
+    (finding,) = report.findings
+    assert any(fix.applicability == "safe" and "etach" in fix.title for fix in fixes_for(report, finding))

@@ -765,3 +765,37 @@ for step in range(8):
 def test_a_copy_of_what_is_trained_replaces_nothing(new: str, codes: list[str]) -> None:
     found = check(from_text(TARGET.replace("NEW", new), "program.py")).findings
     assert [finding.code for finding in found] == codes
+
+
+STEPPED = """
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, scale):
+        self.scale = scale
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD([*self.body.parameters(), *self.head.parameters()], lr=0.1)
+
+    def step(self, x, y, weight=None):
+        out = self.head(self.body(x).detach())
+        loss = LOSS
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "(out - y).pow(2).mean()",
+        "nn.functional.mse_loss(out, y)",
+        "out.mean() * self.scale",
+        "(out * weight).sum() / len(y)",
+    ],
+)
+def test_what_a_method_is_given_beside_what_it_trains_excuses_no_cut(loss: str) -> None:
+    (finding,) = check(from_text(STEPPED.replace("LOSS", loss), "trainer.py")).findings
+    assert (finding.code, finding.span.line, finding.certain) == (CODE, 13, True)

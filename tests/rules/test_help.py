@@ -288,6 +288,21 @@ for step in range(4):
     head(torch.randn(8, 3) @ w.detach()).sum().backward()
     opt.step()
 """
+KEPT = """\
+import torch
+from torch import nn
+
+net, kept = nn.Linear(4, 1), []
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for episode in range(3):
+    for t in range(5):
+        value = net(torch.randn(4)).exp()
+        kept.append(value)
+    loss = torch.stack(kept)[:5].sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
 REMEMBERED = """\
 import torch
 from torch import nn
@@ -310,6 +325,13 @@ for episode in range(20):
     [
         # The name of what comes out of a container that was never emptied carries nothing.
         (REMEMBERED, "TAPE101", "`memory.clear()`", "logp = logp.detach()"),
+        (
+            REMEMBERED.replace("for logp, reward in memory", "for logp, reward in memory[:10]"),
+            "TAPE101",
+            "`memory",
+            "logp =",
+        ),
+        (KEPT, "TAPE101", "`kept.clear()`", "value = value.detach()"),
         (BY_OPTION, "TAPE404", "clear where the step is made", "clear first"),
         (CUT, "TAPE402", "if it is not to be trained, leave it out of the optimizer", "they are"),
         (TWO_FAKES, "TAPE101", "give this loss `fake_a.detach()` and `fake_b.detach()`", "add the losses"),

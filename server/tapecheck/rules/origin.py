@@ -142,8 +142,8 @@ class _Way:
         while kept and _index(reading.site(way[kept - 1]), loop.id) == iteration:
             kept -= 1
         for at_step in dict.fromkeys((kept, step)):
-            reader = reading.site(way[at_step - 1]) if at_step else None
-            found = reading.carried_by(way[at_step], loop, iteration, self.run.position, reader)
+            user = way[at_step - 1] if at_step else None
+            found = reading.carried_by(way[at_step], loop, iteration, self.run.position, user)
             if found is not None:
                 return at_step, found
         return kept, None
@@ -161,7 +161,7 @@ class _Way:
             made = (source for source in nodes[number].inputs if _index(reading.site(source), loop.id) == iteration)
             for source in made:
                 if source not in found and not freed.isdisjoint(reading.below([source])):
-                    holder = reading.carried_by(source, loop, iteration, self.run.position, reader)
+                    holder = reading.carried_by(source, loop, iteration, self.run.position, number)
                     if holder is not None and not reading.elements_of(holder[0], source):
                         found[source] = holder[0]
         return tuple(dict.fromkeys(found[source] for source in sorted(found)))

@@ -611,22 +611,33 @@ class Reading:
         }
 
     def carried_by(
-        self, node: int, loop: LoopRun, iteration: int, before: int, reader: Site | None = None
+        self, node: int, loop: LoopRun, iteration: int, before: int, user: int | None = None
     ) -> tuple[str, Site] | None:
         """Return who still refers to a node after the iteration that built it: the holder, and where it stored.
 
-        `reader` is where the value was used again: a function cannot read the local names of another.
+        `user` is the node that used the value again: a function cannot read the local names of another, nor does a name
+        lead to what it meant before.
         """
+        reader = self.site(user) if user is not None else None
+        read = self.built(user) if user is not None else before
         holds = [hold for position, hold in self._holds if position < before]
         later = (hold for hold in holds if hold.loop == loop.id and hold.index >= iteration)
-        binds = [bind for position, bind in self.binds.get(node, ()) if position < before]
+        bound = [(position, bind) for position, bind in self.binds.get(node, ()) if position < before]
+        meant = [bind for at, bind in bound if not bind.name.isidentifier() or not self._bound_anew(bind, at, read)]
         if (kept := self._keeps(node, later)) is not None:
             return kept
         # A container that a loop inside this iteration filled: what a later one binds of it comes out of there.
         within = self._keeps(node, (hold for hold in reversed(holds) if (loop.id, iteration) in hold.at.iteration))
-        name = _carrying(binds, loop.event.at, reader)
+        name = _carrying(meant, loop.event.at, reader)
+        if name is None and within is None:
+            name = _carrying([bind for _, bind in bound], loop.event.at, reader)
         came_later = name is not None and dict(name[1].iteration).get(loop.id, 0) > iteration
         return within if name is None or (within is not None and came_later) else name
+
+    def _bound_anew(self, bind: Bind, position: int, until: int) -> bool:
+        """Return whether a name is bound to something else between two positions."""
+        later = (one for at, one in self._binds if position < at < until and one.name == bind.name)
+        return any(one.node != bind.node and one.at.stack == bind.at.stack for one in later)
 
     def _keeps(self, node: int, holds: Iterable[Hold]) -> tuple[str, Site] | None:
         """Return the first holder of a node, with where it stored that."""

@@ -582,7 +582,8 @@ def _successors(reading: Reading, lost: Iterable[int]) -> dict[int, int]:
         name = leaves[leaf].name
         other, walked = trained.get(name) or within.get(name.rpartition(".")[0]) or (leaf, 0)
         owner = min(gradients.steppable.get(leaf, ()), default=None)
-        if other != leaf and leaves[other].copy_of in gradients.steppable:
+        source = leaves[other].copy_of
+        if other != leaf and source in gradients.steppable and gradients.happens(source, "added"):
             continue  # A copy of what is trained, as a target network's: it stays as it is until the next one.
         # The old one's optimizer steps after it: parameters of another model may have the same name.
         if other > leaf and owner is not None and walked < last.get(owner, 0):
