@@ -89,7 +89,7 @@ def _used_again(
 
 def _steps_with(gradients: Gradients, leaf: int, position: int) -> tuple[list[Moment], Moment | None]:
     """Return the steps that use the gradient which a leaf has from a position on, and what happens to it then."""
-    steps = []
+    steps: list[Moment] = []
     for moment in gradients.after(leaf, position):
         if moment.kind != "stepped":
             return steps, moment
