@@ -766,6 +766,13 @@ def _of_one_forward(reading: Reading, growth: _Growth) -> bool:
     return bool(sources) and all(one and reading.ledger.leaves.keys().isdisjoint(one) for one in sources)
 
 
+def _are_numbers(reading: Reading, growth: _Growth) -> bool:
+    """Return whether what is kept is known to be single numbers."""
+    roots = {root.node for run in reading.runs for root in run.backward.roots}
+    known = roots | _scalars(reading, growth)
+    return all(node in known for nodes in growth.held.nodes.values() for node in nodes)
+
+
 def _scalars(reading: Reading, growth: _Growth) -> set[int]:
     """Return the kept nodes that are computed of nothing but roots of backward calls.
 
@@ -804,8 +811,9 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
         return f"make this change under `torch.no_grad()`: {holder} then keeps no graph"
     if growth.chain:
         if backwarded or not kept:
-            advice = "detach what comes from the iteration, or use its number: `.detach()` or `.item()` where"
-            return f"{advice} {holder} is computed"
+            numbers = _are_numbers(reading, growth)
+            use = ", or use its number: `.detach()` or `.item()`" if numbers else ": `.detach()`"
+            return f"detach what comes from the iteration{use} where {holder} is computed"
         return f"detach {holder} before the next iteration uses it{_unless_trained(reading, growth.held.loop)}"
     if backwarded or not kept:
         return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
