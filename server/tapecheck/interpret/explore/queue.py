@@ -127,7 +127,8 @@ class Queue:
             self._combined = True
             passing = filter(self.add, self._passing.values())
             deque(itertools.islice(passing, limits.MOST_PASSED_BY), maxlen=0)
-            ways = itertools.chain(all_turned(self._asked, self.by_default), together(self._single.values()))
+            single = [*self._single.values(), *self._passing.values()]
+            ways = itertools.chain(all_turned(self._asked, self.by_default), together(single))
             deque(itertools.islice(filter(self.add, ways), limits.MOST_TOGETHER), maxlen=0)
 
     def _take_up(self) -> None:
