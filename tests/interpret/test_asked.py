@@ -134,8 +134,8 @@ for step in range(40):
 def test_an_action_at_random_or_of_the_model_is_told_as_the_model_acts() -> None:
     log, found = ways(HEAD + DRAWN)
     assert [(one.code, one.certain) for one in found] == [("TAPE302", True)]
-    # That nothing walks the graphs rests on the other answer, too: it is tried last, and in turns with this one, after a
-    # way that passes by the loop, and with that.
+    # That nothing walks the graphs rests on the other answer, too: it is tried last, and in turns with this one, after
+    # a way that passes by the loop, and with that.
     assert [one.turned for one in log[:1]] == [()] and len(log) <= 6
     # What the model does is what there is to see.
     assert not next(one.answer for one in log[0].conditions if "random()" in one.text)

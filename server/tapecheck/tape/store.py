@@ -6,6 +6,7 @@ A tape whose writer died is complete up to its last whole line: the rest is drop
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
@@ -30,6 +31,13 @@ _KINDS: dict[str, Callable[..., Event]] = {
         vocabulary.Raised, vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
     )
 }  # fmt: skip
+
+
+_PLACES = {
+    name: [key for key, given in inspect.get_annotations(kind).items() if given == "Site"]
+    for name, kind in _KINDS.items()
+}
+"""The fields of each kind of event that are places."""
 
 
 class TapeError(ValueError):
@@ -86,7 +94,7 @@ def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, object]]
                     "event": "Site", "id": number, "span": _span(value.span), "function": value.function,
                     "stack": [_span(span) for span in value.stack], "iteration": value.iteration,
                 }  # fmt: skip
-            line["at"] = number
+            line[item.name] = number
         elif isinstance(value, Span):
             line[item.name] = _span(value)
         elif item.name == "within":
@@ -109,8 +117,8 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
         )
         return None
     kind = _KINDS[name]
-    if "at" in line:
-        line["at"] = sites[line["at"]]
+    for key in _PLACES[name]:
+        line[key] = sites[line[key]]
     for key in ("retain_span", "off_at", "lost_in"):
         if line.get(key) is not None:
             line[key] = Span(*line[key])
