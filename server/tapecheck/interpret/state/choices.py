@@ -118,17 +118,12 @@ class Choices:
 
         A path does where its policy says so; that one enters it makes nothing less certain. `text` is what it goes by.
         """
-        site = self._position.site(loop)
-        place = (site.span.file, site.span.line, site.span.column)
+        span = self._position.span(loop)
+        place = (span.file, span.line, span.column)
         self.entered.setdefault(place, loop)
-        pattern = self.policy.patterns.get(place)
-        if pattern is None:
+        if place not in self.policy.patterns:
             return False
-        asked = self.asked.setdefault(place, Asked())
-        enters = pattern[min(asked.times, len(pattern) - 1)]
-        asked.times += 1
-        self.answered.append(place)
-        self._writer.emit(Decision(site, text, enters, loop.end_lineno or 0))
+        enters = self.choose(loop, True, text, loop)
         self.passed_by = self.passed_by or not enters
         return not enters
 

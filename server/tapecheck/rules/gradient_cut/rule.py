@@ -139,8 +139,11 @@ class GradientCut(Rule):
 @remembered
 def _switched_off(reading: Reading) -> frozenset[Identity]:
     """Return the leaves whose `requires_grad` is switched off on a way."""
-    leaves = (leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves)
-    return frozenset(identities(reading, leaves))
+    return frozenset(identities(reading, _frozen_leaves(reading)))
+
+
+def _frozen_leaves(reading: Reading) -> set[int]:
+    return {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
 
 
 def _may_be_meant(reading: Reading, lost: set[int], meant: set[Identity]) -> str:
@@ -174,7 +177,7 @@ def _untrained(reading: Reading, reached: set[Identity], trained: set[Identity])
     """
     leaves = reading.ledger.leaves
     # A parameter whose requires_grad is switched off is meant to stay as it is.
-    frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
+    frozen = _frozen_leaves(reading)
     owner: dict[int, str] = {}
     useless: set[int] = set()
     for number in {step.optimizer for _, step in reading.steps} & reading.optimizers.keys():

@@ -62,9 +62,7 @@ def _stale(reading: Reading) -> Iterator[tuple[StaleShards, list[int]]]:
     for position, event in reading.shards:
         if not isinstance(event, StaleShards):
             continue
-        steps = [
-            (at, step) for at, step in reading.steps if at < position and step.at.span == event.step.span
-        ]  # fmt: skip
+        steps = [(at, step) for at, step in reading.steps if at < position and step.at.span == event.step.span]
         if not steps:
             continue
         at, step = steps[-1]
