@@ -138,10 +138,14 @@ export class Editor {
         if ((await within(ended, 10_000)) === LATE) server.kill('SIGKILL');
       }
     });
-    await poll(async () => {
-      const answer = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(5000) });
-      return answer.ok;
-    }, 'code-server to answer');
+    await poll(
+      async () => {
+        const answer = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(5000) });
+        return answer.ok;
+      },
+      'code-server to answer',
+      100_000,
+    );
 
     const context = await chromium.launchPersistentContext(path.join(this.root, 'chromium'), {
       executablePath: tools.chromium,
@@ -332,7 +336,7 @@ async function within(promise, timeoutMs) {
  * @param {string} what
  * @param {number} [timeoutMs]
  */
-export async function poll(get, what, timeoutMs = 30_000) {
+export async function poll(get, what, timeoutMs = 45_000) {
   const end = Date.now() + timeoutMs;
   for (;;) {
     try {
