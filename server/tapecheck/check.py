@@ -428,8 +428,6 @@ def is_suppressed(finding: Finding, off: Suppressions) -> bool:
 def unused_ignores(
     report: Report,
     *,
-    select: Collection[str] | None = None,
-    ignore: Collection[str] = (),
     rules: Selection | None = None,
     shown_by_run: Iterable[Finding] = (),
 ) -> list[Unused]:
@@ -441,7 +439,7 @@ def unused_ignores(
     source = report.source
     if not may_suppress(source.text) or source.error is not None:
         return []
-    wanted = report.project.rules(_asked(select, ignore, rules))
+    wanted = report.project.rules(rules or Selection())
     if not wanted.wants(UNUSED, UNUSED):
         return []
     judged = {rule.code for rule in ALL if wanted.wants(rule.code, rule.name)}
@@ -467,8 +465,6 @@ def _hidden(findings: Iterable[Finding]) -> list[Hidden]:
 def invalid_ignores(
     report: Report,
     *,
-    select: Collection[str] | None = None,
-    ignore: Collection[str] = (),
     rules: Selection | None = None,
     shown_by_run: Iterable[Finding] = (),
 ) -> list[Misspelt]:
@@ -477,7 +473,7 @@ def invalid_ignores(
     They were probably meant to switch rules off and are not read so, or name no rule where the project wants one.
     """
     source = report.source
-    wanted = report.project.rules(_asked(select, ignore, rules))
+    wanted = report.project.rules(rules or Selection())
     found = misspelt(source) if wanted.wants(INVALID, INVALID) else []
     if report.project.configuration.require_codes and wanted.wants(BLANKET, BLANKET):
         found += blankets(source, _hidden([*report.suppressed, *shown_by_run]))

@@ -565,7 +565,7 @@ def _check_stdin(name: str, wanted: CheckOptions, sources: Sources) -> Checked:
 
     data = sys.stdin.buffer.read(MAX_NOTEBOOK_BYTES + 1)
     if wanted.edit:
-        return _edit_stdin(data, name, wanted, sources)
+        return _edit_stdin(data, name, wanted)
     try:
         source = parse_notebook(data, name) if name.endswith(SUFFIX) else parse_source(data, name)
     except SourceError as error:
@@ -575,7 +575,7 @@ def _check_stdin(name: str, wanted: CheckOptions, sources: Sources) -> Checked:
     return check_file(name, wanted, source)
 
 
-def _edit_stdin(data: bytes, name: str, wanted: CheckOptions, sources: Sources) -> Checked:
+def _edit_stdin(data: bytes, name: str, wanted: CheckOptions) -> Checked:
     """Edit what standard input holds; it comes out as it was where nothing is to be changed."""
     checked = check_file(name, wanted, data=data)
     if checked.rewrite is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tapecheck.fixes.code import Code, dotted, last_part
 from tapecheck.fixes.ops import op_called
-from tapecheck.source.nodes import last_name, of_kind
+from tapecheck.source.nodes import ADDS_SEVERAL, STORES, last_name, of_kind
 
 _SAME_LENGTH = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
 _OF_DICTS = frozenset(("items", "keys", "values"))
@@ -16,8 +16,6 @@ _IN_PIECES = frozenset(("chunk", "split", "tensor_split"))
 """Ops of torch that give one tensor at least, even of one that has no elements."""
 _SHRINKING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
 _GIVING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-_BY_SEVERAL = frozenset(("extend", "update"))
-_FILLING = frozenset(("add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"))
 _MOST_NAMES = 4
 """Names followed from the loop to what they are given."""
 
@@ -46,9 +44,9 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
         (store, store.value) for store in code.stores(code.tree, name) if isinstance(store, _GIVING)
     ]
     fills += [
-        (node, node.args[-1] if node.args and node.func.attr in _BY_SEVERAL else None)
+        (node, node.args[-1] if node.args and node.func.attr in ADDS_SEVERAL else None)
         for node in of_kind(code.tree, ast.Call)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING and dotted(node.func.value) == name
+        if isinstance(node.func, ast.Attribute) and node.func.attr in STORES and dotted(node.func.value) == name
     ]
     # What starts empty is filled by what comes later.
     fills = [(node, given) for node, given in fills if not _is_empty(given)]

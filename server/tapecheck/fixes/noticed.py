@@ -12,7 +12,7 @@ from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.ops import may_write, op_called
 from tapecheck.fixes.story import frames
 from tapecheck.source.modules import SOURCES
-from tapecheck.source.nodes import attr_of, id_of, is_read, last_name, method_called, name_called, of_kind, walk
+from tapecheck.source.nodes import STORES, attr_of, id_of, is_read, last_name, method_called, name_called, of_kind, walk
 from tapecheck.tape import Bind, Hold, Leaf, Span
 
 _ASKING = frozenset((
@@ -31,7 +31,7 @@ _BY_ELEMENT = frozenset(("add", "count", "discard", "index", "remove"))
 """Methods of lists and sets that look for an element."""
 _MODULE = "<module>"
 _SEE_ALL = frozenset(f"builtins.{name}" for name in ("eval", "exec", "globals", "locals", "vars"))
-_STORING = frozenset(("add", "append", "appendleft", "extend", "insert", "popleft", "setdefault", "update"))
+_STORING = STORES | frozenset(("popleft",))
 _OF_PARAMETERS = frozenset(("named_parameters", "parameters"))
 
 

@@ -6,7 +6,6 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from tapecheck.check import Memory, Report
     from tapecheck.fixes import Fix
 
-logger = logging.getLogger(__name__)
 
 _KEPT_ANALYSES = 4
 _MAX_FIX_ROUNDS = 25

@@ -173,7 +173,7 @@ def _panel(calls: Sequence[Call], data: Data, place: tuple[int, int] | None) -> 
             places[group] = (_EDGE + column * (_BOX + _GAP), _HEAD + depth * (_HIGH + _LAYER))
     high = _HEAD + max(len(layers), 1) * (_HIGH + _LAYER)
     broad = 2 * _EDGE + max((len(layer) for layer in layers), default=1) * (_BOX + _GAP) - _GAP
-    parts = [_heading(calls, data)]
+    parts = [_heading(calls)]
     parts += [
         _arrow(places[source], places[target], count)
         for source, target, count in shape["edges"]
@@ -190,7 +190,7 @@ def _panel(calls: Sequence[Call], data: Data, place: tuple[int, int] | None) -> 
     return "".join(parts), high, max(broad, 760)
 
 
-def _heading(calls: Sequence[Call], data: Data) -> str:
+def _heading(calls: Sequence[Call]) -> str:
     call = calls[0]
     when = [f"iteration {one['when'][-1][1]}" for one in calls if one["when"]]
     several = when[0] if len(when) == 1 else f"iterations {when[0].split()[1]} to {when[-1].split()[1]}" if when else ""

@@ -25,6 +25,13 @@ if hasattr(ast, "TypeAlias"):
 _WITH_GAPS = frozenset(("keys", "kw_defaults"))
 """Lists that hold None, too."""
 
+ADDS_ONE = frozenset(("add", "append", "appendleft", "insert", "push", "put"))
+"""Methods of containers that put their last argument into one."""
+ADDS_SEVERAL = frozenset(("extend", "extendleft", "update"))
+"""Methods of containers that put the elements of their argument into one."""
+STORES = ADDS_ONE | ADDS_SEVERAL | frozenset(("setdefault",))
+"""Methods that store into a container."""
+
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that stand directly in one, in order, but operators and contexts."""

@@ -105,7 +105,7 @@ def suppressions(source: Source) -> Suppressions:
         return Suppressions(expected=expected)
     file: set[str] = set()
     lines: dict[int, frozenset[str]] = {}
-    for line, comment in _comments(source.text, source.lines):
+    for line, comment in _comments(source.lines):
         for one in _directives(comment):
             if one.whole_file:
                 file |= one.names
@@ -241,7 +241,7 @@ def blankets(source: Source, hidden: Iterable[Hidden]) -> list[Misspelt]:
 
 def _placed(source: Source) -> Iterator[tuple[int, int, str, _Directive]]:
     """Yield what comments switch off: row, where the comment starts in it (from 0), the comment, the directive."""
-    for row, comment in _comments(source.text, source.lines):
+    for row, comment in _comments(source.lines):
         start = source.lines[row - 1].rfind(comment)
         for one in _directives(comment) if start >= 0 else ():
             yield row, start, comment, one
@@ -277,7 +277,7 @@ def misspelt(source: Source) -> list[Misspelt]:
     if not any(pattern.search(source.text) for pattern in (_TOOL, _HALF_NOQA, _NEARLY)):
         return []
     found: list[Misspelt] = []
-    for row, comment in _comments(source.text, source.lines):
+    for row, comment in _comments(source.lines):
         start = source.lines[row - 1].rfind(comment)
         for first, last, meant in sorted(_attempts(comment)) if start >= 0 else ():
             found.append(Misspelt(row, start + first + 1, start + last + 1, meant))
@@ -382,7 +382,7 @@ def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[in
     A comment that is there already gets the rule added. None where no line of the statement can carry a comment
     (all of them end inside a text or with a backslash).
     """
-    comments = dict(_comments(source.text, source.lines))
+    comments = dict(_comments(source.lines))
     around = [one for one in _simple_statements(source.tree) if one[0] <= line and end_line <= one[1]]
     first, last = min(around, key=lambda one: one[1] - one[0], default=(line, end_line))
     for row in range(first, last + 1):
@@ -403,7 +403,7 @@ def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
 
     None for a notebook all of whose cells begin with a magic that must stay first.
     """
-    comments = dict(_comments(source.text, source.lines))
+    comments = dict(_comments(source.lines))
     for row in comments:
         found = _add_to(source.lines, comments, row, "ignore-file", code)
         if found is not None:
@@ -445,7 +445,7 @@ def _names(rules: str | None) -> frozenset[str]:
     return frozenset(rule_name(name) for part in rules.split(",") if (name := part.strip()))
 
 
-def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
+def _comments(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Return the comments of a text by line; behind what Python cannot read, whatever looks like one of ours."""
     last = 0
     try:

@@ -15,7 +15,7 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.noticed import doubt_of_detaching
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import expression_of, id_of, is_literal, is_read, last_line, method_called, of_kind
+from tapecheck.source.nodes import STORES, expression_of, id_of, is_literal, is_read, last_line, method_called, of_kind
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, Ledger, Loop, Node, Traversal
 
@@ -253,14 +253,13 @@ def _keeps_training(context: Context, collision: Collision, group: list[Carrier]
     return context.stops and meant and not any(_gathers(context.code, carrier) for carrier in group)
 
 
-_GROWING = frozenset(("append", "appendleft", "extend", "extendleft", "insert"))
 _JOINING = ("cat", "concat", "hstack", "row_stack", "stack", "vstack")
 
 
 def _gathers(code: Code, carrier: Carrier) -> bool:
     """Return whether new values come beside the carried ones: into a container of that name, or joined to a tensor."""
     name = carrier.text.rpartition(".")[2]
-    grown = (call.func for call in of_kind(code.tree, ast.Call) if method_called(call) in _GROWING)
+    grown = (call.func for call in of_kind(code.tree, ast.Call) if method_called(call) in STORES)
     added = (one.target for one in of_kind(code.tree, ast.AugAssign) if isinstance(one.op, ast.Add))
     holders = [*(one.value for one in grown if isinstance(one, ast.Attribute)), *(() if carrier.tensor else added)]
     return carrier.consumer.op.lower().startswith(_JOINING) or name in map(last_part, holders)

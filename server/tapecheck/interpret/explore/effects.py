@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.numbers import all_numbers, is_number
 from tapecheck.interpret.objects.syntax import NUMERIC, root_of
 from tapecheck.interpret.values import ByKind
 from tapecheck.source import Source
-from tapecheck.source.nodes import attr_of, is_literal, last_name, of_kind, taken_apart, walk
+from tapecheck.source.nodes import STORES, attr_of, is_literal, last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import placeless
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -63,10 +63,7 @@ _STARTING = frozenset((
 _STARTING_KEYWORDS = frozenset(("create_graph", "retain_graph"))
 _CUTTING = frozenset(("data", "detach", "detach_", "inference_mode", "no_grad", "set_grad_enabled"))
 _COLLECTING = frozenset(("append", "appendleft", "update"))
-_KEEPING = _COLLECTING | frozenset((
-    "add", "extend", "extendleft", "heappush", "insert", "push", "put", "put_nowait", "register_buffer", "setattr",
-    "setdefault",
-))  # fmt: skip
+_KEEPING = STORES | frozenset(("heappush", "put_nowait", "register_buffer", "setattr"))
 _DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
 _FILLING = frozenset(dir(list) + dir(set)) & (_KEEPING | _DROPPING)
 _CHOOSING = frozenset(("delattr", "get", "getattr", "hasattr", "pop", "setattr"))

@@ -27,13 +27,10 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
-from tapecheck.source.nodes import id_of, last_name, of_kind, taken_apart, walk
+from tapecheck.source.nodes import STORES, id_of, last_name, of_kind, taken_apart, walk
 from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
-_FILLS = frozenset((
-    "add", "append", "appendleft", "extend", "extendleft", "insert", "push", "put", "setdefault", "update",
-))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -241,7 +238,7 @@ def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
                 stored_to = _targets(node)
                 uses.changed |= _owned(stored_to)
                 uses.filled = uses.filled.union(*map(_within, stored_to))
-            case ast.Call(func=ast.Attribute(value=filled, attr=name)) if name in _FILLS:
+            case ast.Call(func=ast.Attribute(value=filled, attr=name)) if name in STORES:
                 uses.filled |= _owned([filled]) or _within(filled)
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
                 uses.tested |= _owned(walk(test))

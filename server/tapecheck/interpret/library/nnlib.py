@@ -66,7 +66,6 @@ from tapecheck.torchfacts import ModuleFact, OpFact, load
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
 )
-_NAMES: dict[str, str] = {}
 
 
 class Modules:

@@ -388,7 +388,7 @@ class _Call:
 
     def _make_view(self, result: Tensor, viewed: Value) -> None:
         """Have a result follow the history of what it is a view of."""
-        _register_view(self.torch, result, viewed)
+        _register_view(result, viewed)
         if self.target is None and self.fact.aliasing.view == "yes" and isinstance(viewed, Tensor):
             _mark(self.torch, result, viewed, self.fact.name, self.node)
 
@@ -432,7 +432,7 @@ def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
     tensor.is_leaf = False
 
 
-def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
+def _register_view(view: Tensor, viewed: Value) -> None:
     """Have a differentiable view follow the history of what it is a view of."""
     if isinstance(viewed, Tensor):
         view.base = viewed.base or viewed
@@ -940,7 +940,7 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
-    name = _index_op(torch, "getitem", index)
+    name = _index_op("getitem", index)
     result = op(torch, name, [owner, index], {}, node)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
         if any(map(_may_be_an_array, index if isinstance(index, tuple) else [index])):
@@ -959,13 +959,13 @@ def _may_be_an_array(index: Value) -> bool:
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:
     if known_elements(value) is not None:
         value = torch.world.graph.data(cuts=cuts_of(*torch.tensors(value)))
-    fact = torch.facts.op(_index_op(torch, "setitem", index)) or torch.facts.op("setitem")
+    fact = torch.facts.op(_index_op("setitem", index)) or torch.facts.op("setitem")
     assert fact is not None
     narrowed = narrow(torch, fact, [owner, index, value], {})
     apply(torch, narrowed, bind(narrowed, [owner, index, value], {}), node, owner)
 
 
-def _index_op(torch: Torch, name: str, index: Value) -> str:
+def _index_op(name: str, index: Value) -> str:
     index = concrete(index)
     parts = listed(index)
     kinds = {behaviour(concrete(part)).kind_as_index() for part in parts}

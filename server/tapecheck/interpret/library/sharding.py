@@ -29,7 +29,6 @@ from tapecheck.interpret.values import (
 from tapecheck.tape import Backward, Fact, LeafEscape, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall
 from tapecheck.tape.ledger import Traversal
 
-_OPTIONS = ("module", "mesh", "reshard_after_forward")
 _LEFT: dict[Fact, Fact] = {"yes": "no", "no": "yes", "may": "may"}
 """Whether a forward leaves parameters gathered, by whether it gives them back."""
 _LAYERS = (

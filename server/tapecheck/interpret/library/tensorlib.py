@@ -50,7 +50,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     if known is not None:
         return known(torch, owner, node)
     if name in NO_GRAPH_ATTRIBUTES:
-        return _extra(torch, owner, name)
+        return _extra(owner, name)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
         return torch.op(name if torch.facts.op(name) else "t", [owner], {}, node)
     if owner.given is not None and name in owner.given:
@@ -99,7 +99,7 @@ def _ask(torch: Torch, owner: Tensor, node: ast.AST) -> None:
 
 
 def _shape_of(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
-    return _extra(torch, owner, "shape", Kind.SIZES)
+    return _extra(owner, "shape", Kind.SIZES)
 
 
 def _size(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
@@ -119,7 +119,7 @@ def _is_computed(torch: Torch, owner: Tensor) -> bool:
     return node is not None and node.op != UNKNOWN_SOURCE
 
 
-def _extra(torch: Torch, owner: Tensor, name: str, kind: Kind = Kind.ANY) -> Value:
+def _extra(owner: Tensor, name: str, kind: Kind = Kind.ANY) -> Value:
     if owner.extra is None:
         owner.extra = {}
     if name not in owner.extra:
@@ -300,7 +300,7 @@ def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 
 def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    made = _extra(torch, owner, f"{name}()", Kind.ANY if name == "stride" else Kind.WHOLE)
+    made = _extra(owner, f"{name}()", Kind.ANY if name == "stride" else Kind.WHOLE)
     asked = name in ("dim", "ndimension") and owner.rank is None
     if asked and isinstance(made, Unknown) and made.truth is None:
         # What is not known to be a scalar has dimensions, an empty selection too.
@@ -467,7 +467,7 @@ def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
     kind = kwargs.get("dtype")
     if name in _OF_INTEGERS or _integer_type(path_of(kind)):
         return "int"
-    whole = name in ("arange", "tensor", "full") and not path_of(kind) and _integers(torch, args)
+    whole = name in ("arange", "tensor", "full") and not path_of(kind) and _integers(args)
     return "int" if whole else "float"
 
 
@@ -504,7 +504,7 @@ def _measure(torch: Torch, result: Tensor, name: str, args: Args, sizes: Value, 
         result.length = given.length
 
 
-def _integers(torch: Torch, args: Args) -> bool:
+def _integers(args: Args) -> bool:
     flat: list[Value] = []
     for arg in args:
         flat.extend(arg.items if isinstance(arg, List) else [arg])

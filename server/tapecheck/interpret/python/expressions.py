@@ -54,7 +54,6 @@ _DUNDER = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
     ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
 }  # fmt: skip
-_NUMBERS = (int, float, complex)
 _ANYTHING = frozenset(("__builtins__", "__import__", "compile", "eval", "exec"))
 """Builtins whose results may be anything in the program."""
 _BUILT_IN: dict[str, Value] = {

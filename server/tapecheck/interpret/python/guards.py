@@ -17,7 +17,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.state import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.values import Env, List, Range, Value, concrete, settle_on
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
-from tapecheck.source.nodes import attr_of, id_of, last_name, method_called, name_called, of_kind, walk
+from tapecheck.source.nodes import STORES, attr_of, id_of, last_name, method_called, name_called, of_kind, walk
 
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
@@ -365,7 +365,7 @@ def _keeping(statement: ast.If) -> bool | None:
     """The answer of a condition with which a value is put into a container that may have a graph."""
     for block, answer in ((statement.body, True), (statement.orelse, False)):
         for child in (child for part in block for child in of_kind(part, ast.Call)):
-            if method_called(child) in _PUTTING:
+            if method_called(child) in STORES:
                 if any(isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)) for part in child.args):
                     return answer
     return None
@@ -381,7 +381,6 @@ def _cuts_back(statement: ast.If | ast.While) -> bool:
 
 
 _TAKING = frozenset(("pop", "popleft", "popitem", "remove"))
-_PUTTING = frozenset(("append", "appendleft", "add", "extend"))
 _ENTERING = frozenset(("enter_context", "enter_async_context", "__enter__", "set_requires_gradient_sync"))
 
 

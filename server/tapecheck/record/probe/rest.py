@@ -224,7 +224,7 @@ class Rests(Resting):
         if self.rest is None and loop.fetch is not None:
             if not loop.index:
                 loop.fetch = seconds()
-            elif loop.fetch is True and not self._fetches(activation, loop, frame):
+            elif loop.fetch is True and not self._fetches(loop, frame):
                 loop.fetch = None
             elif isinstance(loop.fetch, weakref.ref):
                 self._fetch(lines, activation, loop, frame)
@@ -268,7 +268,7 @@ class Rests(Resting):
         function.calm_loops[loop.text] = stack.put(frame, counter)
         self._begin(rest)
 
-    def _fetches(self, activation: Activation, loop: RunningLoop, frame: FrameType) -> bool:
+    def _fetches(self, loop: RunningLoop, frame: FrameType) -> bool:
         """Have a loop say when its iterator has given the next value."""
         stack, tracer = self._stack, self.tracer
         loop.fetch = None

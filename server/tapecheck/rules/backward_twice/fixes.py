@@ -37,6 +37,8 @@ from tapecheck.fixes.uncut import only_torch_reads
 from tapecheck.rules.backward_twice.facts import BackwardTwiceFacts
 from tapecheck.rules.words import MAX_LISTED, join
 from tapecheck.source.nodes import (
+    ADDS_ONE,
+    STORES,
     attr_of,
     expression_of,
     given_to,
@@ -49,8 +51,7 @@ from tapecheck.source.nodes import (
 )
 from tapecheck.tape import Backward, GradientCleared, Span, Step
 
-_FILLING = frozenset({"append", "appendleft", "clear", "extend"})
-_ADDING = ("append", "appendleft", "add", "push", "insert")
+_FILLING = STORES | frozenset(("clear",))
 _SAME = "The gradients are the same: those of the sum are the sum of those that each loss gives."
 _CHECK = f"{_SAME} Check what reads or changes them, or what the losses were computed with, before the last backward."
 _TAKING_ALL = frozenset(
@@ -461,7 +462,7 @@ def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[as
     places = {code.index.range(span)[0] for span in own}
     for function in dict.fromkeys(code.function(place) for at in sites for place in code.statements(at)):
         for node in walk(function):
-            if isinstance(node, ast.Call) and method_called(node) in _ADDING and node.args:
+            if isinstance(node, ast.Call) and method_called(node) in ADDS_ONE and node.args:
                 value = node.args[-1]
                 inside = not places.isdisjoint(range(code.start(value), code.end(value) + 1))
                 if inside or any(dotted(read) in names for read in reads(value)):

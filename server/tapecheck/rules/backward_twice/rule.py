@@ -47,7 +47,7 @@ class BackwardTwice(Rule):
         labels += origin.labels
         labels += path_labels(readings, reading, run)
         labels += called_from(reading, run.at, run.at)
-        detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
+        detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, step)
         return Finding(
             self.code, self.name, self.severity, home, _headline(origin, run, certain),
             _help(reading, origin, freeing, run, step, detach_first),
@@ -132,7 +132,7 @@ _NAMELESS = {
 }
 
 
-def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
+def _first_needs_no_gradient(reading: Reading, origin: Origin, step: Step | None) -> bool:
     """Return whether the step after the freeing backward updates nothing that the shared value was computed from."""
     updated = _updated(reading, step)
     return updated is not None and origin.node is not None and updated.isdisjoint(reading.below([origin.node]))

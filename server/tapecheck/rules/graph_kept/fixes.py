@@ -17,10 +17,9 @@ from tapecheck.fixes.strategies.evaluated import SAME, is_wrappable, without_rec
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
-from tapecheck.source.nodes import expression_of, given_to, id_of, is_read, last_line, of_kind, passed
+from tapecheck.source.nodes import STORES, expression_of, given_to, id_of, is_read, last_line, of_kind, passed
 from tapecheck.tape import Backward, Bind, Escape, Hold, LeafEscape, Ledger, Loop, Node, Span, Tape
 
-_STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _SHOWN_BY = ("print", "format", "float", "int", "round", "str", "str.format")
 _FORMATTING = frozenset(f"builtins.{name}" for name in _SHOWN_BY)
 _LOGGERS = (
@@ -301,7 +300,7 @@ def _held_here(context: Context, pairs: list[tuple[ast.expr, str | None]]) -> li
 
 def _put_by(call: ast.Call) -> list[tuple[ast.expr, str | None]]:
     """Return what a call puts into a container, with the name of that: `losses.append(loss)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr in _STORING and call.args:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in STORES and call.args:
         return [(call.args[-1], dotted(call.func.value))]
     return []
 

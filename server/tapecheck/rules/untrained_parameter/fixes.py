@@ -9,7 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context, Strategy
 from tapecheck.fixes.code import Code, dotted, targets
 from tapecheck.fixes.strategies.registered import EFFECT, added_to, lacking_of, make_optimizer_later
 from tapecheck.rules.facts import Lacking
-from tapecheck.source.nodes import is_literal, method_called, of_kind
+from tapecheck.source.nodes import STORES, is_literal, method_called, of_kind
 from tapecheck.tape import Span
 
 
@@ -127,7 +127,6 @@ def _whole_module(
 
 
 _PLAIN = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
-_FILLING = ("append", "extend", "insert", "update")
 
 
 def _as_parameter(code: Code, made: ast.Call) -> Iterator[Candidate]:
@@ -154,7 +153,7 @@ def _is_module(value: ast.expr) -> bool:
 
 def _filled(code: Code, statement: ast.stmt) -> ast.expr | None:
     """Return the empty container that a statement fills: `self.layers = []` above `self.layers.append(...)`."""
-    methods = (node.func for node in of_kind(statement, ast.Call) if method_called(node) in _FILLING)
+    methods = (node.func for node in of_kind(statement, ast.Call) if method_called(node) in STORES)
     filled = [one.value for one in methods if isinstance(one, ast.Attribute)]
     filled += [one.value for one in targets(statement) if isinstance(one, ast.Subscript)]
     names = set(map(dotted, filled)) - {None}
