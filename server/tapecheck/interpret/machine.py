@@ -41,6 +41,7 @@ from tapecheck.interpret.values import (
     Stream,
     Unknown,
     Value,
+    WayOut,
     as_given,
     behaviour,
     listed,
@@ -85,32 +86,21 @@ class Machine:
             if simple is not None:
                 simple(self, node, env)
                 continue
-            if isinstance(node, ast.If):
-                answered = len(world.choices.answered)
-                world.choices.followed.clear()
-                world.choices.passed.setdefault(node, world.position.frames[-1].file)
-                taken = conditions.branch(self, node, env)
-                places, followed = world.choices.answered[answered:], world.choices.followed[:]
-                if world.watcher is not None and (places or followed):
-                    signal = yield from statements.watched_if(self, node, taken, places, followed, env)
-                else:
-                    body = node.body if taken else node.orelse
-                    signal = (yield from self.block(body, env)) if body else None
-                if signal is not None:
-                    world.choices.led_out[node] = None
-                    return signal
-                continue
-            if isinstance(node, ast.Return):
-                value = self.eval(node.value, env) if node.value is not None else None
-                return flow.Returned(self._returned(value, env, node))
             compound = _COMPOUND.get(type(node))
-            if compound is not None:
-                signal = yield from compound(self, node, env)
-                if signal is not None:
-                    return signal
-            elif isinstance(node, ast.Break):
+            signal = self._way_out(node, env) if compound is None else (yield from compound(self, node, env))
+            if signal is not None:
+                return signal
+        return None
+
+    def _way_out(self, node: ast.stmt, env: Env) -> WayOut | None:
+        """Return how a statement leads out of its block that does nothing else; None where it does not."""
+        match node:
+            case ast.Return(value=returned):
+                value = self.eval(returned, env) if returned is not None else None
+                return flow.Returned(self._returned(value, env, node))
+            case ast.Break():
                 return flow.BREAK
-            elif isinstance(node, ast.Continue):
+            case ast.Continue():
                 return flow.CONTINUE
         return None
 

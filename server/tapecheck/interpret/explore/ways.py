@@ -15,7 +15,7 @@ from tapecheck.interpret.explore.shapes import imports_of_project
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.state import Place, Policy, World
+from tapecheck.interpret.state import Asked, Place, Policy, World
 from tapecheck.interpret.values.vocabulary import TOUCHES
 from tapecheck.source.nodes import given_to, id_of, method_called, name_called, of_kind, walk
 from tapecheck.source.notes import Notes
@@ -53,23 +53,26 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
         found += in_turns(way)
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
-    if len(turned) <= limits.MAX_TURNED:
-        for place, asked in world.choices.asked.items():
-            decided = (asked.statement, *world.choices.followers.get(place, ()))
-            notes = watcher.notes_of(place[0])
-            if place in patterns or place in dull:
-                continue
-            if not watcher.decides(place) and not any(_relevant(one, names, notes) for one in decided):
-                continue
-            chosen = heads.get(place, place) in turned
-            if len(turned) == limits.MAX_TURNED and not chosen:
-                continue
-            once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
-            if patterns and once and not chosen:
-                continue
-            policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
-            found.append(Way(policy, place, asked.default, asked.times > 1, once))
+    if len(turned) > limits.MAX_TURNED:
+        return found
+    for place, asked in world.choices.asked.items():
+        if place in patterns or place in dull or not _can_matter(place, asked, world, watcher, names):
+            continue
+        # A condition of which one at most can hold with one that is turned already counts as that one.
+        chosen = heads.get(place, place) in turned
+        once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
+        if not chosen and (len(turned) == limits.MAX_TURNED or (patterns and once)):
+            continue
+        policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
+        found.append(Way(policy, place, asked.default, asked.times > 1, once))
     return found
+
+
+def _can_matter(place: Place, asked: Asked, world: World, watcher: Watcher, names: set[str]) -> bool:
+    """Whether a graph can hang on how a condition is answered."""
+    decided = (asked.statement, *world.choices.followers.get(place, ()))
+    notes = watcher.notes_of(place[0])
+    return watcher.decides(place) or any(_relevant(one, names, notes) for one in decided)
 
 
 def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[Way]) -> Iterator[Way]:

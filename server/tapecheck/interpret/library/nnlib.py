@@ -129,19 +129,12 @@ class Modules:
         """Run the constructor of a class of torch.nn on an object."""
         name = path.rsplit(".", 1)[-1]
         owner.lib = path
-        torch = self.torch
         layer = layer_of(owner)
         if name in submodules.CONTAINERS:
             submodules.fill(self, owner, name, args, kwargs, node)
             return
         fact = self.facts.module(name)
-        layer.given = dict(kwargs)
-        if fact is not None:
-            layer.given |= {key: value for key, value in zip(fact.params, args) if key not in kwargs}
-            layer.kinds = (
-                [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in known_keywords(kwargs).items()}
-            )  # fmt: skip
-            layer.fact = fact.for_call(*layer.kinds)
+        self._note_given(layer, fact, args, kwargs)
         for key, value in layer.given.items():
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
@@ -154,6 +147,15 @@ class Modules:
             for buffer in fact.buffers:
                 owner.attrs[buffer] = self.world.graph.data(buffer)
                 layer.buffers.add(buffer)
+
+    def _note_given(self, layer: Layer, fact: ModuleFact | None, args: Args, kwargs: Kwargs) -> None:
+        """Note what a layer is made with, and which of its facts hold for that."""
+        layer.given = dict(kwargs)
+        if fact is not None:
+            kind = self.torch.kind
+            layer.given |= {key: value for key, value in zip(fact.params, args) if key not in kwargs}
+            layer.kinds = [kind(value) for value in args], {k: kind(v) for k, v in known_keywords(kwargs).items()}
+            layer.fact = fact.for_call(*layer.kinds)
 
     def _parameter(self, layer: str, name: str, node: ast.AST) -> Tensor:
         """Return a parameter of a new layer of torch's."""

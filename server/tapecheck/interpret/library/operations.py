@@ -193,8 +193,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
         with world.modes.recording("no"):
             return apply(torch, fact, bound, node, target)
-    if fact.inputs and bound.get(fact.inputs[0], fact) is None:
-        # Not filled in yet, or where the dry run did not see it.
+    if _lacks_first(fact, bound):
         torch.machine.wrong("TypeError", node)
         return Unknown.named(fact.name)
     world.budget.spend(limits.OP_WORK)
@@ -217,6 +216,11 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         return result
     assert isinstance(result, Tensor)
     return _outputs(torch, call.fact, result, bound, node)
+
+
+def _lacks_first(fact: OpFact, bound: Kwargs) -> bool:
+    """Whether an op got None for its first input: not filled in yet, or where the dry run did not see it."""
+    return bool(fact.inputs) and bound.get(fact.inputs[0], fact) is None
 
 
 def _copies(fact: OpFact, bound: Kwargs) -> bool:

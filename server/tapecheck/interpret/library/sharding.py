@@ -50,10 +50,7 @@ def sharded(torch: Torch, given: list[Instance], args: Args, kwargs: Kwargs, nod
     reshards = concrete(argument(args, kwargs, 2, "reshard_after_forward"))
     leaves = tuple(tensor.node for tensor in own if tensor.node is not None)
     world.modes.wrappers += 1
-    state = ShardState(
-        world.modes.wrappers, given[0], leaves,
-        None if reshards is None else "may" if isinstance(reshards, Unknown) else "no" if reshards is False else "yes",
-    )  # fmt: skip
+    state = ShardState(world.modes.wrappers, given[0], leaves, None if reshards is None else _switch(reshards))
     # Of several modules the first one to be called gathers for all.
     state.hidden = len(given) > 1
     for each in given:
@@ -69,6 +66,11 @@ def sharded(torch: Torch, given: list[Instance], args: Args, kwargs: Kwargs, nod
     world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, complete=complete, sharded=True))
 
 
+def _switch(value: Value) -> Fact:
+    """Return what a switch is set to."""
+    return "may" if isinstance(value, Unknown) else "no" if value is False else "yes"
+
+
 def hooked(owner: Instance) -> ShardState | None:
     """Return what is kept of a module that gathers parameters when it is called."""
     state = state_of(owner, ShardState)
@@ -80,19 +82,7 @@ def running(torch: Torch, state: ShardState, node: ast.AST) -> Iterator[list[Val
     """Gather the parameters of a module around its forward, whose result is put into the list that this gives."""
     world = torch.world
     results: list[Value] = []
-    if state.reshards is None:
-        state.reshards = "yes" if world.modes.gathering else "no"
-    if state.first is None and any(inner.rooted for inner in state.inner.values()):
-        world.writer.emit(ShardUse(world.position.site(node), None, None, "late"))
-        torch.fail(node, "FSDP state has already been lazily initialized")
-    state.rooted = not world.modes.gathering
-    for inner in state.inner.values():
-        # Only the outermost module keeps what it has gathered.
-        inner.reshards = inner.reshards or "yes"
-    if state.gathered == "yes" and state.stepped is not None and state.since is not None:
-        world.writer.emit(StaleShards(world.position.site(node), state.leaves, state.since, state.stepped))
-    if state.gathered != "yes":
-        state.gathered, state.since, state.stepped = "yes", world.position.site(node), None
+    _gather(torch, state, node)
     world.modes.gathering += 1
     first = world.writer.last_id
     try:
@@ -106,6 +96,24 @@ def running(torch: Torch, state: ShardState, node: ast.AST) -> Iterator[list[Val
         state.first = first if state.first is None else state.first
         state.last = world.writer.last_id
     world.writer.emit(WrapperCall(world.position.site(node), state.number, first, world.writer.last_id, roots))
+
+
+def _gather(torch: Torch, state: ShardState, node: ast.AST) -> None:
+    """Gather the parameters of a module that is about to run; raises where torch finds it too late for that."""
+    world = torch.world
+    if state.reshards is None:
+        state.reshards = "yes" if world.modes.gathering else "no"
+    if state.first is None and any(inner.rooted for inner in state.inner.values()):
+        world.writer.emit(ShardUse(world.position.site(node), None, None, "late"))
+        torch.fail(node, "FSDP state has already been lazily initialized")
+    state.rooted = not world.modes.gathering
+    for inner in state.inner.values():
+        # Only the outermost module keeps what it has gathered.
+        inner.reshards = inner.reshards or "yes"
+    if state.gathered == "yes" and state.stepped is not None and state.since is not None:
+        world.writer.emit(StaleShards(world.position.site(node), state.leaves, state.since, state.stepped))
+    if state.gathered != "yes":
+        state.gathered, state.since, state.stepped = "yes", world.position.site(node), None
 
 
 def _states(torch: Torch) -> list[ShardState]:
@@ -166,13 +174,17 @@ def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, 
     first = shards[0]
     leaf = world.modes.of_shards.get(first.storage.id, first.node) if isinstance(first, Tensor) else None
     if others and all(isinstance(value, Tensor) and value.grad is None for value in others):
-        # The facts of a module have the name of its class.
-        if (name.startswith(_LAYERS) or name[:1].isupper()) and every[0] in others and not _is_gradient(every[0]):
+        if _runs_through_weight(name) and every[0] in others and not _is_gradient(every[0]):
             world.writer.emit(ShardUse(world.position.site(node), leaf, None, "op"))
             torch.fail(node, "got mixed torch.Tensor and DTensor")
         elif name in _SUMS and result.node is not None and any(value.requires() == "yes" for value in others):
             world.writer.emit(ShardUse(world.position.site(node), leaf, result.node, "sum"))
     world.modes.of_shards.setdefault(result.storage.id, leaf)
+
+
+def _runs_through_weight(name: str) -> bool:
+    """Whether an op is a layer: the facts of a module have the name of its class."""
+    return name.startswith(_LAYERS) or name[:1].isupper()
 
 
 def _is_gradient(value: Tensor | Unknown) -> bool:
@@ -208,7 +220,7 @@ def _below(state: ShardState, kwargs: Kwargs) -> list[ShardState]:
 
 def _set_sync(torch: Torch, state: ShardState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     known = concrete(argument(args, kwargs, 0, "requires_gradient_sync", True))
-    on: Fact = "may" if isinstance(known, Unknown) else "yes" if known else "no"
+    on: Fact = _switch(known if isinstance(known, Unknown) else bool(known))
     leaves = tuple(leaf for each in _below(state, kwargs) for leaf in each.leaves)
     at = torch.world.position.site(node)
     torch.world.writer.emit(SyncSet(at, leaves, on))

@@ -159,31 +159,42 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
     if wanted is True:
-        leaf = None if owner.graph != "no" or owner.extra is None else owner.extra.pop(Mark.FROZEN_LEAF, None)
-        if isinstance(leaf, int):
-            # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
-            owner.node = owner.of_leaf = leaf
-            owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
-        elif owner.graph == "may" and owner.is_leaf:
-            owner.graph = "yes"
-        elif owner.graph == "no" and owner.dtype == "float":
-            if owner.cuts:
-                owner.cuts = torch.world.graph.derived_cut("leaf", node, owner.cuts, owner.name)
-            torch.world.graph.make_leaf(owner, node)
-            _kept_beside(torch, owner)
+        _switch_on(torch, owner, node)
     elif wanted is False:
         _freeze(torch, owner, node)
-    elif isinstance(wanted, Unknown) and owner.graph == "yes" and owner.is_leaf and owner.node is not None:
+    elif isinstance(wanted, Unknown):
+        _perhaps_switch(torch, owner, wanted, node)
+    return owner
+
+
+def _switch_on(torch: Torch, owner: Tensor, node: ast.AST) -> None:
+    """Have a tensor require grad."""
+    leaf = None if owner.graph != "no" or owner.extra is None else owner.extra.pop(Mark.FROZEN_LEAF, None)
+    if isinstance(leaf, int):
+        # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
+        owner.node = owner.of_leaf = leaf
+        owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
+    elif owner.graph == "may" and owner.is_leaf:
+        owner.graph = "yes"
+    elif owner.graph == "no" and owner.dtype == "float":
+        if owner.cuts:
+            owner.cuts = torch.world.graph.derived_cut("leaf", node, owner.cuts, owner.name)
+        torch.world.graph.make_leaf(owner, node)
+        _kept_beside(torch, owner)
+
+
+def _perhaps_switch(torch: Torch, owner: Tensor, wanted: Unknown, node: ast.AST) -> None:
+    """Have a tensor require grad, or not, as something says that nobody knows."""
+    if owner.graph == "yes" and owner.is_leaf and owner.node is not None:
         owner.graph = "may"
         text = f"`{owner.name or 'it'}` requires grad"
         torch.world.assumptions.note("option", text, node, (owner.node,))
-    elif isinstance(wanted, Unknown) and owner.graph == "no":
+    elif owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:
             truth = torch.world.choices.choose(node, True, "requires_grad")
             torch.machine.settle(wanted, truth)
         requires_grad(torch, owner, truth, node)
-    return owner
 
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
+    Run,
     Signal,
     Unknown,
     Value,
@@ -122,13 +123,8 @@ def _run_body(
     try:
         if isinstance(body, ast.Lambda):
             return machine.eval(body.body, env)
-        run = machine.block(body.body, env)
         begun = len(world.writer.tape.events)
-        try:
-            while True:
-                next(run)
-        except StopIteration as stop:
-            signal: WayOut | None = stop.value
+        signal = _to_its_end(machine.block(body.body, env))
         if function.owner is not None and body.name == "step" and args and isinstance(args[0], Instance):
             machine.library.stepped(args[0], begun, node)
         return None if signal is None else signal.value
@@ -136,6 +132,16 @@ def _run_body(
         world.position.pop()
         machine.envs.pop()
         world.calls.end()
+
+
+def _to_its_end(run: Run) -> WayOut | None:
+    """Run statements that give nothing on the way; return how they leave their block."""
+    try:
+        while True:
+            next(run)
+    except StopIteration as stop:
+        left: WayOut | None = stop.value
+        return left
 
 
 def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:

@@ -140,15 +140,14 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
     """Return what a call passes; `MORE_KEYWORDS` among the keywords where there may be more."""
     args: Args = []
     kwargs: Kwargs = {}
-    open_ended = False
-    unseen: Value = None
+    partly: list[Value] = []
+    """What is passed with a star, and may pass more than is known."""
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             value = machine.eval(argument.value, env)
             items, whole = _spread(machine, value, argument)
             args += items
-            open_ended = open_ended or not whole
-            unseen = value if not whole and isinstance(value, (Lib, Unknown)) else unseen
+            partly += () if whole else (value,)
         else:
             args.append(machine.eval(argument, env))
     for keyword in node.keywords:
@@ -159,10 +158,12 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
         value = unwrapped(value)
         if isinstance(value, Dict):
             kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
-        open_ended = open_ended or not isinstance(value, Dict) or value.more
-        unseen = value if isinstance(value, (Lib, Unknown)) else unseen
-    if open_ended:
-        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS) if unseen is None else unseen
+            partly += (value,) if value.more else ()
+        else:
+            partly.append(value)
+    if partly:
+        unseen = [value for value in partly if isinstance(value, (Lib, Unknown))]
+        kwargs[MORE_KEYWORDS] = unseen[-1] if unseen else Unknown(MORE_KEYWORDS)
     return args, kwargs
 
 

@@ -70,32 +70,36 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     kwargs = dict(kwargs)
     options = passed_on(kwargs)
     open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
-    site: Site | None = None
     values = env.vars
     if machine.handlers and not open_ended and not _fits(arguments, function, args, kwargs):
         raise Signal("TypeError")
     values.update(zip(positional, args))
     if arguments.vararg is not None:
         values[arguments.vararg.arg] = tuple(args[len(positional) :])
+
+    def by_default(name: str, value: Value) -> Value:
+        default = _default(machine, name, value)
+        return default if options is None else perhaps_given(machine, options, name, default, node)
+
     missing = positional[len(args) :]
     defaults = dict(zip(missing[::-1], function.defaults[::-1]))
     for name in missing:
         if name in kwargs:
             values[name] = kwargs.pop(name)
-        elif name in defaults:
-            values[name] = _default(machine, name, defaults[name])
-            if options is not None:
-                values[name] = perhaps_given(machine, options, name, values[name], node)
         else:
-            values[name] = Unknown.named(name)
+            values[name] = by_default(name, defaults[name]) if name in defaults else Unknown.named(name)
     for parameter, value in zip(arguments.kwonlyargs, function.kw_defaults):
-        default = _default(machine, parameter.arg, value)
-        if options is not None:
-            default = perhaps_given(machine, options, parameter.arg, default, node)
+        default = by_default(parameter.arg, value)
         values[parameter.arg] = kwargs.pop(parameter.arg, default)
     if arguments.kwarg is not None:
         values[arguments.kwarg.arg] = Dict(dict(kwargs.items()), more=open_ended)
-    for name, value in values.items():
+    _note_stored(machine, env, node)
+
+
+def _note_stored(machine: Engine, env: Env, node: ast.AST) -> None:
+    """Note where the parameters of a call got their values, of those that can hold a graph."""
+    site: Site | None = None
+    for name, value in env.vars.items():
         if isinstance(value, (Tensor, List, Dict, tuple, Instance, Unknown)):
             if site is None:
                 site = machine.world.position.site(node) if machine.world.position.frames else None

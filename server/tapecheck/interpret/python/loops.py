@@ -101,6 +101,19 @@ class _Loop:
         """The work that it took, the earlier entries from the same place included."""
         return self.most_work - self.world.budget.work
 
+    @property
+    def most(self) -> int:
+        """How many iterations are run of it, where nothing but comparisons says that it goes on."""
+        after = self.enough + limits.AFTER_REPEATING if self.repeated else limits.MAX_ITERATIONS
+        return min(after, limits.MAX_ITERATIONS)
+
+    def taken_on(self) -> bool:
+        """Whether it is on its way behind a guard that it was taken on to; counts the iteration."""
+        if not self.extra:
+            return False
+        self.extra -= 1
+        return True
+
     def fed(self, *, unbounded: bool) -> bool:
         """Whether who takes what it yields says how often it goes round; `unbounded` where nothing else does."""
         if not self.feeding or self.done < self.enough or self.done >= limits.MAX_FED:
@@ -162,10 +175,15 @@ class _Loop:
             text = f"`{syntax.text_of(place)}` is not what its default makes it, {by_default}"
             self.world.assumptions.enter(self, "count", text, place)
 
-    def further(self, place: ast.expr) -> None:
-        """Note that it goes on, though code which is not visible says how long it is."""
-        text = f"`{syntax.text_of(place)}` has more than {limits.SURE_ITERATIONS}"
-        self.world.assumptions.enter(self, "length", text, place)
+    def goes_on_to(self, index: int, value: Value, place: ast.expr) -> None:
+        """Note what is assumed where a loop over a value comes to a place in it."""
+        if not isinstance(value, Range):
+            return
+        if value.usual is not None and index >= value.usual:
+            self.beyond(f"range({value.usual})", place)
+        if value.hidden and index == limits.SURE_ITERATIONS:
+            text = f"`{syntax.text_of(place)}` has more than {limits.SURE_ITERATIONS}"
+            self.world.assumptions.enter(self, "length", text, place)
 
     def begin(self) -> None:
         self.rounds.begin()
@@ -220,22 +238,30 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     value = guards.reaching(machine, node, machine.eval(node.iter, env), env)
     stream = machine.stream(value, node.iter)
     loop = _Loop(machine, node, env)
-    signal: WayOut | None = None
+    unknown = stream.length() is None or stream.length_settled
+    if unknown and machine.world.choices.pass_by(node, syntax.text_of(node.iter)):
+        loop.leave("no")
+        signal: WayOut | None = None
+    else:
+        signal = yield from _go_over(loop, node, value, stream)
+        _leave_for(loop, node, stream, signal)
+    if signal is None:
+        return (yield from machine.block(node.orelse, env))
+    return signal.beyond_loop()
+
+
+def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: Stream) -> Run:
+    """Run the iterations of a loop that goes over a value, whose elements come from a stream; return what breaks it."""
+    machine, env = loop.machine, loop.env
     element: Value = None
     index = stream.next
-    usual, unseen = (value.usual, value.hidden) if isinstance(value, Range) else (None, False)
     leaving: dict[ast.AST, bool] = {}
-    unknown = stream.length() is None or stream.length_settled
-    empty = unknown and machine.world.choices.pass_by(node, syntax.text_of(node.iter))
-    while not (leaving or empty):
+    while not leaving:
         following = _next(loop, stream, index, element)
         if following is None and not (leaving := _ways_out(loop, node, endless=stream.never_ends) or {}):
             break
         index = index if following is None else following
-        if usual is not None and index >= usual:
-            loop.beyond(f"range({usual})", node.iter)
-        if unseen and index == limits.SURE_ITERATIONS:
-            loop.further(node.iter)
+        loop.goes_on_to(index, value, node.iter)
         loop.look()
         # What a generator does for an element belongs to the iteration that gets it.
         loop.begin()
@@ -251,18 +277,11 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
         stream.next = index
         loop.end()
         if signal is not None and signal.ends_loop:
-            break
-        signal = None
+            return signal
         length = stream.length()
         if not _of_layers(loop, stream, length, element):
             loop.compare(goes_on=length is not None and length > index)
-    if empty:
-        loop.leave("no")
-    else:
-        _leave_for(loop, node, stream, signal)
-    if signal is None:
-        return (yield from machine.block(node.orelse, env))
-    return signal.beyond_loop()
+    return None
 
 
 def _leave_for(loop: _Loop, node: ast.For | ast.AsyncFor, stream: Stream, signal: WayOut | None) -> None:
@@ -313,17 +332,11 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     """Return the place of the next element that is worth an iteration: `index`, or one further on where a guard comes
     out otherwise; None where there is none. `element` is that of the last iteration.
     """
-    if loop.fed(unbounded=length is None):
-        return index
-    if loop.extra:
-        loop.extra -= 1
-        return index
-    if loop.done < loop.enough:
+    if loop.fed(unbounded=length is None) or loop.taken_on() or loop.done < loop.enough:
         return index
     short = length is not None and not loop.repeated and _is_short(loop, stream, length, element)
     goes_on = loop.fills() if length is None else loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
-    most = min(loop.enough + limits.AFTER_REPEATING, limits.MAX_ITERATIONS) if loop.repeated else limits.MAX_ITERATIONS
-    if goes_on and (short or loop.done < most) and loop.work <= limits.LOOP_WORK:
+    if goes_on and (short or loop.done < loop.most) and loop.work <= limits.LOOP_WORK:
         return index
     count = loop.ahead(math.inf if length is None else length - index)
     if count:
@@ -375,19 +388,14 @@ def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     loop = _Loop(machine, node, env)
     signal: WayOut | None = None
-    known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
         if env.sent is not None:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
-        answer, by_default = _truth(machine, node.test, env)
-        if not loop.done and answer is not None:
-            guards.note_cutting(machine, node, answer, env)
-        elif not loop.done and machine.world.choices.pass_by(node, syntax.text_of(node.test)):
-            answer = False
-        if answer is False:
-            known = True
+        answer, by_default = _asked(loop, node)
+        more = answer is not False
+        if not more:
             break
         leaving = {} if _is_worth_another(loop, node, answer, always=always) else _ways_out(loop, node, endless=always)
         if leaving is None:
@@ -398,21 +406,28 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         loop.begin()
         signal = yield from _body(machine, node, leaving, env)
         loop.end()
-        if signal is not None and signal.ends_loop:
-            break
-        signal = None
-        if leaving:
+        if leaving or (signal is not None and signal.ends_loop):
             break
         loop.compare(goes_on=always)
-    if not known and signal is None:
+    if signal is not None and signal.ends_loop:
+        loop.leave("no")
+        return signal.beyond_loop()
+    if more:
         _forget_counters(loop, None)
-    unsure = not known and signal is None
-    if unsure and not always:
-        loop.perhaps_freezes()
-    loop.leave("may" if unsure else "no")
-    if signal is None:
-        return (yield from machine.block([] if always else node.orelse, env))
-    return signal.beyond_loop()
+        if not always:
+            loop.perhaps_freezes()
+    loop.leave("may" if more else "no")
+    return (yield from machine.block([] if always else node.orelse, env))
+
+
+def _asked(loop: _Loop, node: ast.While) -> _Truth:
+    """Return what the condition of a `while` comes to; false where the loop is passed by."""
+    answer, by_default = _truth(loop.machine, node.test, loop.env)
+    if not loop.done and answer is not None:
+        guards.note_cutting(loop.machine, node, answer, loop.env)
+    elif not loop.done and loop.world.choices.pass_by(node, syntax.text_of(node.test)):
+        answer = False
+    return answer, by_default
 
 
 def _body(machine: Engine, node: ast.For | ast.AsyncFor | ast.While, leaving: dict[ast.AST, bool], env: Env) -> Run:
@@ -446,10 +461,7 @@ def _is_worth_another(loop: _Loop, node: ast.While, answer: bool | None, *, alwa
         return True
     if not always and answer is not None:
         loop.own = guards.own_guard(loop.machine, node, loop.own, loop.done)
-    if loop.extra:
-        loop.extra -= 1
-        return True
-    if not _enough_seen(loop, answer, always=always):
+    if loop.taken_on() or not _enough_seen(loop, answer, always=always):
         return True
     left = guards.turns_after(loop.own) if loop.own is not None else 0
     return loop.ahead(left or math.inf) > 0

@@ -74,7 +74,25 @@ def _given_back(target: ast.expr, call: ast.Call) -> list[ast.expr]:
     return [part for part in taken_apart([target]) if id_of(part) in given]
 
 
-def watched_if(
+def _if(machine: Engine, node: ast.If, env: Env) -> Run:
+    world = machine.world
+    choices = world.choices
+    answered = len(choices.answered)
+    choices.followed.clear()
+    choices.passed.setdefault(node, world.position.frames[-1].file)
+    taken = conditions.branch(machine, node, env)
+    places, followed = choices.answered[answered:], choices.followed[:]
+    if world.watcher is not None and (places or followed):
+        signal = yield from _watched_if(machine, node, taken, places, followed, env)
+    else:
+        body = node.body if taken else node.orelse
+        signal = (yield from machine.block(body, env)) if body else None
+    if signal is not None:
+        choices.led_out[node] = None
+    return signal
+
+
+def _watched_if(
     machine: Engine, node: ast.If, taken: bool, places: Sequence[Place], followed: Sequence[Place], env: Env
 ) -> Run:
     """Run a branch of an `if`, its effects watched; `places` are those of the answers that it got itself, `followed` of
@@ -435,6 +453,7 @@ COMPOUND: ByKind[Engine, [Env], Run] = ByKind()
 COMPOUND.register(loops.run_for, ast.For)
 COMPOUND.register(loops.run_for, ast.AsyncFor)
 COMPOUND.register(loops.run_while, ast.While)
+COMPOUND.register(_if, ast.If)
 COMPOUND.register(_with, ast.With)
 COMPOUND.register(_with, ast.AsyncWith)
 COMPOUND.register(_try, ast.Try)

@@ -2,7 +2,7 @@
 
 from tapecheck.interpret.state.budget import Budget, Cancelled, Exhausted
 from tapecheck.interpret.state.calls import Calls
-from tapecheck.interpret.state.choices import Choices, Place, Policy
+from tapecheck.interpret.state.choices import Asked, Choices, Place, Policy
 from tapecheck.interpret.state.comparisons import Comparisons, Count, Growth, Guard
 from tapecheck.interpret.state.cuts import cuts_of, merge_cuts
 from tapecheck.interpret.state.graph import GraphBuilder
@@ -15,6 +15,7 @@ from tapecheck.interpret.state.world import World
 from tapecheck.interpret.state.writer import TapeWriter
 
 __all__ = [
+    "Asked",
     "Budget",
     "Calls",
     "Cancelled",
