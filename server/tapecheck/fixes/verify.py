@@ -182,6 +182,8 @@ class Verifier:
             by_option = all(one.kind == "setting" or is_certain([one]) for one in self.finding.rests_on)
             who = "A run with other options" if by_option else "Code that is not visible"
             found.append(f"{who} may need it as it was.")
+        elif any(call in after.interpretation.handed for one in edited for _, call in one.acting):
+            found.append("Code that is not visible is given the value: check that it does not need the graph.")
         supposed = after.interpretation.supposed
         if supposed and any(method in supposed for one in edited for method, _ in one.acting):
             found.append("It fails where the value is no tensor: another call may pass a number.")

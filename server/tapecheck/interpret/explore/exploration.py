@@ -210,6 +210,7 @@ class Exploration:
         found.mistakes |= world.omissions.mistakes
         found.gaps |= world.omissions.gaps
         found.supposed |= world.omissions.supposed
+        found.handed |= world.omissions.handed
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)

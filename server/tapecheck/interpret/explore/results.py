@@ -51,6 +51,8 @@ class Interpretation:
     """Those among them that no guess of an undecided condition explains."""
     supposed: set[Span] = field(default_factory=set)
     """Where some way called methods of tensors on what need not be a tensor."""
+    handed: set[Span] = field(default_factory=set)
+    """Where values were cut from their graph that some way hands to code which is not visible."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
     faults: list[Fault] = field(default_factory=list)
@@ -73,6 +75,7 @@ class Interpretation:
         self.mistakes |= other.mistakes
         self.gaps |= other.gaps
         self.supposed |= other.supposed
+        self.handed |= other.handed
         self.cut_short += other.cut_short
         self.faults += other.faults
         self.groups.append(outcome.group)
@@ -86,6 +89,7 @@ class Interpretation:
             mistakes={(kind, moves.span(span)) for kind, span in self.mistakes},
             gaps={(kind, moves.span(span)) for kind, span in self.gaps},
             supposed=set(map(moves.span, self.supposed)),
+            handed=set(map(moves.span, self.handed)),
             cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
         )
 

@@ -20,6 +20,8 @@ class Omissions:
         """Exceptions of Python's own that no handler expects: gaps of the interpreter."""
         self.supposed: set[Span] = set()
         """Where methods of tensors were called on what need not be a tensor."""
+        self.handed: set[Span] = set()
+        """Where values were cut from their graph that code which is not visible was handed."""
         self.missing: dict[int, Value] = {}
         """What stands for values that the program does not have, by id: names that nothing gives, sums with None."""
         self.not_followed: dict[Span, None] = {}
