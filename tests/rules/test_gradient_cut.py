@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
 from tapecheck.tape import Root
+from tests.cases import under_torch
+from tests.partial.judge import _edited
 
 CODE = "TAPE402"
 
@@ -799,3 +802,97 @@ class Trainer:
 def test_what_a_method_is_given_beside_what_it_trains_excuses_no_cut(loss: str) -> None:
     (finding,) = check(from_text(STEPPED.replace("LOSS", loss), "trainer.py")).findings
     assert (finding.code, finding.span.line, finding.certain) == (CODE, 13, True)
+
+
+ANEW = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+before = [parameter.detach().clone() for parameter in net.parameters()]
+x, y = torch.randn(8, 3), torch.randn(8, 1)
+
+
+def loss_of(weight, bias):
+    return (x @ weight.t() + bias - y).pow(2).mean()
+
+
+for step in range(3):
+    optimizer.zero_grad()
+{body}
+    optimizer.step()
+print(any((one - old).abs().max() > 1e-6 for one, old in zip(net.parameters(), before)))
+"""
+
+UNTRAINED_BY_A_LEAF = {
+    "parameters": """\
+    weight, bias = nn.Parameter(net.weight * 1.0), nn.Parameter(net.bias * 1.0)
+    loss_of(weight, bias).backward()""",
+    "an inner step": """\
+    fast = [net.weight, net.bias]
+    for _ in range(2):
+        grads = torch.autograd.grad(loss_of(*fast), fast, create_graph=True)
+        fast = [nn.Parameter(one - 0.1 * grad) for one, grad in zip(fast, grads)]
+    loss_of(*fast).backward()""",
+    "a copy": """\
+    out = torch.tensor(net(x), requires_grad=True)
+    (out - y).pow(2).mean().backward()""",
+    "a variable": """\
+    out = torch.autograd.Variable(net(x), requires_grad=True)
+    (out - y).pow(2).mean().backward()""",
+    "a method": """\
+    out = net(x).detach().requires_grad_()
+    (out - y).pow(2).mean().backward()""",
+}
+TRAINED_BESIDE_A_LEAF = {
+    "another loss": """\
+    weight, bias = nn.Parameter(net.weight * 1.0), nn.Parameter(net.bias * 1.0)
+    (loss_of(weight, bias) + loss_of(net.weight, net.bias)).backward()""",
+    "first order": """\
+    fast = [nn.Parameter(one * 1.0) for one in net.parameters()]
+    loss_of(*fast).backward()
+    for one, other in zip(net.parameters(), fast):
+        one.grad = other.grad""",
+    "its gradient goes on": """\
+    out = net(x)
+    leaf = out.detach().requires_grad_()
+    (leaf - y).pow(2).mean().backward()
+    out.backward(leaf.grad)""",
+    "an input": """\
+    noise = nn.Parameter(torch.zeros(8, 3))
+    (net(x + noise) - y).pow(2).mean().backward()""",
+    "searched for with the model": """\
+    (net(x) - y).pow(2).mean().backward()
+    found = nn.Parameter(net(x) * 1.0)
+    search = torch.optim.SGD([found], lr=0.1)
+    (found - y).pow(2).mean().backward()
+    search.step()""",
+}
+
+
+def test_a_leaf_that_each_iteration_makes_of_a_value(tmp_path: Path) -> None:
+    texts = {name: ANEW.format(body=body) for name, body in {**UNTRAINED_BY_A_LEAF, **TRAINED_BESIDE_A_LEAF}.items()}
+    reports = {name: check(from_text(text, "program.py")) for name, text in texts.items()}
+    requests = []
+    for number, text in enumerate(texts.values()):
+        (tmp_path / f"{number}.py").write_text(text)
+        requests.append({"path": tmp_path / f"{number}.py"})
+    moved = [outcome["output"].split()[-1] == "True" for outcome in under_torch.run_all(requests)]
+
+    assert moved == [name in TRAINED_BESIDE_A_LEAF for name in texts]
+    told = [name for name, report in reports.items() if any(one.code == CODE for one in report.findings)]
+    assert told == list(UNTRAINED_BY_A_LEAF)
+
+
+def test_the_new_leaf_is_taken_out(tmp_path: Path) -> None:
+    text = ANEW.format(body=UNTRAINED_BY_A_LEAF["an inner step"])
+    report = check(from_text(text, "program.py"))
+    (finding,) = report.findings
+
+    assert finding.message == "`net.weight`, `net.bias` are never trained: a new leaf cuts their graph"
+    fix = fixes_for(report, finding)[0]
+    assert (fix.applicability, fix.title) == ("unsafe", "Take out the new leaf on line 19: gradients flow again")
+    (tmp_path / "fixed.py").write_text(_edited(text, fix.edits))
+    (outcome,) = under_torch.run_all([{"path": tmp_path / "fixed.py"}])
+    assert outcome["output"].split()[-1] == "True"

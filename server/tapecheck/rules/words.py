@@ -19,9 +19,10 @@ _ASIDE = re.compile(r" \([^()]*\)$")
 _PARAMETER = re.compile(r"\.(?:\w*weight\w*|\w*bias\w*)$")
 SWALLOWED = "the exception is swallowed: this step is silently skipped"
 
-Untraining = CutKind | Literal["replaced", "unreached", "cleared"]
+Untraining = CutKind | Literal["anew", "replaced", "unreached", "cleared"]
 """What keeps a gradient from a parameter: a cut, or that the optimizer has another tensor ("replaced"), that no loss
-leads back to it ("unreached"), that the gradients are gone before their step ("cleared").
+leads back to it ("unreached"), that the gradients are gone before their step ("cleared"), that the loss is computed of
+a leaf which each iteration makes of its value ("anew").
 """
 
 CUT_WORDS: dict[Untraining, str] = {
@@ -36,6 +37,7 @@ CUT_WORDS: dict[Untraining, str] = {
     "nondifferentiable": "this operation on {value} is not differentiable",
     "zero": "what comes back to {value} through this operation is zeros, whatever the loss",
     "leaf": "{value} is made a new leaf here: nothing leads back from it",
+    "anew": "each iteration makes a new leaf of {value} here: nothing leads back from it",
     "replaced": "{value} is replaced here: the optimizer keeps the one that was there before",
     "unreached": "no loss leads back to what this optimizer was given",
     "checkpoint": "reentrant checkpointing drops the graph of {value}: none of its inputs requires grad",
@@ -55,6 +57,7 @@ CUT_ADVICE: dict[Untraining, str] = {
     "`torch.normal(mean, std)`, `x + (x.round() - x).detach()` instead of `x.round()`",
     "frozen": "keep `requires_grad` on for what is to be trained",
     "leaf": "remove `requires_grad`: it hides the error and trains nothing",
+    "anew": "use the tensor itself, not a new parameter or leaf of its value",
     "replaced": "make the optimizer after this",
     "unreached": "give the optimizer the parameters that the loss is computed with",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
@@ -73,6 +76,7 @@ CUT_CAUSES: dict[Untraining, str] = {
     "nondifferentiable": "non-differentiable operation",
     "zero": "{} gradient is always zero",
     "leaf": "the loss is a new leaf",
+    "anew": "a new leaf cuts {} graph",
     "replaced": "replaced after the optimizer was made",
     "unreached": "reached by no loss",
     "checkpoint": "reentrant checkpointing",
@@ -88,6 +92,7 @@ SHORT_CAUSES: dict[Untraining, str] = {
     "numpy": "cut by NumPy",
     "copy": "cut by a copy",
     "frozen": "frozen",
+    "anew": "cut by a new leaf",
     "replaced": "replaced",
     "zero": "zero gradient",
     "checkpoint": "cut by `checkpoint`",

@@ -33,6 +33,7 @@ _NO_GRAD = ("no_grad", "inference_mode")
 _WORDS: dict[CutKind, str] = {
     "detach": "`.detach()`", "data": "`.data`", "item": "`.item()`", "copy": "the copy by `torch.tensor`",
     "no_grad": "`no_grad`", "checkpoint": "the reentrant checkpoint", "numpy": "the way through numpy",
+    "leaf": "the new leaf",
 }  # fmt: skip
 
 
@@ -276,7 +277,7 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
         lines.append(line)
     if len(set(lines)) < len(lines):
         # What is made a leaf again on the line of its cut goes with that.
-        parts = [part for part in parts if not part.startswith("the cut ")] or parts
+        parts = [part for part in parts if not part.startswith(f"{_WORDS['leaf']} ")] or parts
     return f"Take out {' and '.join(dict.fromkeys(parts))}: gradients flow again"
 
 
@@ -340,7 +341,7 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
             return [_without_call(code, node, rewrite.receiver(text))]
         called = dotted(node.func) or ""
         last = called.rsplit(".", 1)[-1]
-        if (called in ("float", "torch.detach") or last == "Variable") and len(node.args) == 1:
+        if (called in ("float", "torch.detach") or last in ("Parameter", "Variable")) and len(node.args) == 1:
             return [_without_call(code, node, rewrite.only_argument(text))]
         if last in _COPYING and node.args:
             return _copies(code, node, text, called)

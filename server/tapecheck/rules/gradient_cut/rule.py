@@ -486,23 +486,43 @@ def _leaves_made_again(reading: Reading, run: Run, wanted: set[int], done: set[i
 
 def _cuts_met(reading: Reading, run: Run) -> set[int]:
     """Return the cuts of values that went into the graph of a backward."""
-    leaves = (reading.ledger.leaves[number] for number in run.executed.keys() & reading.ledger.leaves.keys())
-    # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
-    anew = (leaf.cuts for leaf in leaves if not leaf.parameter and leaf.at.iteration)
-    return reading.cuts_into(run.executed).union(*(root.cuts for root in run.backward.roots), *anew)
+    anew = _made_anew(reading, run.executed)
+    return reading.cuts_into(run.executed).union(*(root.cuts for root in run.backward.roots), anew)
+
+
+def _made_anew(reading: Reading, walked: Iterable[int]) -> set[int]:
+    """Return the cuts of the leaves among some that each iteration makes of a value, as `nn.Parameter(w - lr * g)` and
+    `torch.tensor(w.detach(), requires_grad=True)` do; with those of the leaves that such values were computed of.
+    """
+    leaves, cuts = reading.ledger.leaves, reading.ledger.cuts
+    known = [one for one in walked if one in leaves]
+
+    def sources(number: int) -> set[int]:
+        return covered(reading, cuts[number]) & leaves.keys() if number in cuts else set()
+
+    def before(leaf: int) -> Iterable[int]:
+        return {one for number in _cuts_of(leaves[leaf]) for one in sources(number)}
+
+    return {number for leaf in search(known, before) for number in _cuts_of(leaves[leaf])}
+
+
+def _cuts_of(leaf: Leaf) -> tuple[int, ...]:
+    """Return what a leaf's value came through where an iteration makes it."""
+    return leaf.cuts if leaf.at.iteration else ()
 
 
 def _direct(reading: Reading, run: Run, cuts: Mapping[int, Cut], wanted: set[int]) -> Iterable[_Cause]:
     """Return those of some cuts that parameters are behind."""
     # What a reentrant checkpoint drops belongs to TAPE406.
-    others = {number: cut for number, cut in cuts.items() if cut.how not in ("grad", "leaf", "checkpoint")}
+    others = {number: cut for number, cut in cuts.items() if cut.how not in ("grad", "checkpoint")}
     direct = {number: lost for number, cut in others.items() if (lost := covered(reading, cut) & wanted)}
     off = {number for number in direct if cuts[number].how == "no_grad"}
     for number, lost in direct.items():
         cut = cuts[number]
         # Under one no_grad block each operation cuts; the first is the place.
         if number not in off or off.isdisjoint(with_sources(reading, cut.sources).keys() - {number}):
-            yield _Cause(cut.how, cut.name, cut.at, lost, run, [], off_at=cut.off_at)
+            how = "anew" if cut.how == "leaf" else cut.how
+            yield _Cause(how, cut.name, cut.at, lost, run, [], off_at=cut.off_at)
 
 
 def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:
