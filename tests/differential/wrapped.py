@@ -42,6 +42,7 @@ torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore()
 """
 _WRAPPINGS = (
     '{name} = torch.compile({name}, backend="aot_eager")',
+    '{name}.compile(backend="aot_eager")',
     "{name} = nn.parallel.DistributedDataParallel({name})",
     "{name} = nn.parallel.DistributedDataParallel({name}, find_unused_parameters=True)",
 )

@@ -86,6 +86,9 @@ _SETUPS = {
     "beside": _HEADS.format(frozen="heads.scale = nn.Parameter(torch.ones(3))\n"),
     "reentrant": _CELL.format(times=1, reentrant=True),
     "reentrant twice": _CELL.format(times=2, reentrant=True),
+    "reentrant twice first": _CELL.format(times=2, reentrant=True)
+    .replace("hidden = self.first(x)", "hidden = x.requires_grad_()")
+    .replace("return hidden", "return self.first(hidden)"),
     "checkpoint twice": _CELL.format(times=2, reentrant=False),
     "buffers": _PLAIN.replace("nn.Tanh()", "nn.BatchNorm1d(8)"),
     "compiled inside": _PLAIN.replace(
@@ -244,6 +247,9 @@ DDP = (
     Question("a reentrant checkpoint", "model(batch()).mean().backward()", "reentrant"),
     Question("a layer in two reentrant checkpoints", "model(batch()).mean().backward()", "reentrant twice"),
     Question(
+        "the same, where all other layers come after it", "model(batch()).mean().backward()", "reentrant twice first"
+    ),
+    Question(
         "a reentrant checkpoint, two forwards, one backward",
         "a = model(batch())\nb = model(batch())\n(a.mean() + b.mean()).backward()",
         "reentrant",
@@ -378,6 +384,29 @@ for step in range(2):
     output, mean, log_variance = model(x, torch.randn(3, 3))
     (output - x).pow(2).mean().backward(retain_graph=True)
     (mean.pow(2) + log_variance.exp() - log_variance).mean().backward()
+""",
+    "a backward of each of two outputs, after `model.compile()`": """\
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.tanh(self.left(x)), self.right(x)
+
+
+model = nn.Sequential(Heads())
+model.compile(backend="{backend}")
+a, b = model(torch.randn(3, 4))
+a.sum().backward()
+b.sum().backward()
+""",
+    "a gradient penalty after `compile()` of layers of torch.nn alone": """\
+model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+model.compile(backend="{backend}")
+x = torch.randn(3, 4, requires_grad=True)
+(gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+gradient.pow(2).sum().backward()
 """,
     "a call for each backward": """\
 layer = nn.Linear(4, 4)

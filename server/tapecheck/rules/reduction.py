@@ -5,20 +5,20 @@ on and outside `no_sync` prepares the reducer; the gradients that are accumulate
 loss they come from, until every parameter has had one. After that, gradients stay local until the next such forward.
 A forward that finds the reducer waiting for some of its parameters raises; so does a backward that adds to a gradient
 that is ready while the reducer waits for others. One with `create_graph=True` raises at the second gradient with a
-graph that it copies into a bucket. A reentrant checkpoint runs a backward of its own for what it recomputes: parameters
-in two of them get a gradient twice, and a search for unused parameters does not see them.
+graph that it copies into a bucket. A reentrant checkpoint runs a backward of its own for what it recomputes
+(`reentrant`): parameters in two of them get a gradient twice, and a search for unused parameters does not see them.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.gradients import gradients_of
-from tapecheck.rules.reading import Reading, Run, remembered, search
+from tapecheck.rules.reading import Reading, Run, remembered
+from tapecheck.rules.reentrant import Order, checkpoints_walked, inside, is_opaque, once_each, outside
 from tapecheck.tape import (
     GradientCleared,
     GradientSet,
@@ -31,13 +31,13 @@ from tapecheck.tape import (
     Wrapper,
     WrapperCall,
 )
-from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
-Cause = Literal["bypass", "again", "no_sync", "grad", "unsynced"]
+Cause = Literal["bypass", "again", "no_sync", "grad", "unsynced", "checkpoint"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
-the forward ran under `no_sync`, `autograd.grad` computed them, or `set_requires_gradient_sync(False)` was called.
+the forward ran under `no_sync`, `autograd.grad` computed them, `set_requires_gradient_sync(False)` was called, or a
+reentrant checkpoint adds to them after another one within the same backward was the last that was waited for.
 """
 Again = Literal["again", "checkpoint", "unused"]
 """Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
@@ -110,6 +110,8 @@ class _Reducer:
     last: Run | None = None
     walked: bool = False
     """Whether a backward came to its parameters since its last forward."""
+    late: set[int] = field(default_factory=set)
+    """The parameters to which the backward that runs adds after it has averaged."""
     calls: list[WrapperCall] = field(default_factory=list)
 
 
@@ -196,7 +198,7 @@ class Reductions:
         reducer.maybe.clear()
         if reducer.wrapper.unused != "no":
             # What the outputs do not lead to is ready at once.
-            used, known = self._outside(call.outputs)
+            used, known = outside(self.reading, call.outputs)
             sure = reducer.wrapper.unused == "yes" and call.outputs and known
             (reducer.ready if sure else reducer.maybe).update(reducer.leaves - used)
 
@@ -239,7 +241,11 @@ class Reductions:
             elif self._again(reducer, run, reached) or self._refuses(reducer, run, reached):
                 return
             else:
+                late, reducer.late = reducer.late, set()
+                averaging = reducer.last
                 self._reduce(reducer, run, reached)
+                for leaf in late:
+                    self._local.setdefault(leaf, []).append(_Local(reducer.wrapper, run, "checkpoint", averaging))
 
     def _walk_shards(self, run: Run) -> None:
         """Note which sharded parameters a backward leaves with gradients that were not reduced."""
@@ -261,19 +267,34 @@ class Reductions:
         if reducer.waits is not True or wrapper.static != "no":
             return False
         certain = reached & set(run.surely)
-        checkpoints = [node for node in self._checkpoints(run) if certain.intersection(self._inside(node))]
-        twice = (certain & reducer.ready) or self._in_several(reducer, run, certain, checkpoints)
+        walked = once_each(checkpoints_walked(self.reading, run))
+        checkpoints = [node for node in walked if certain.intersection(inside(self.reading, node))]
+        twice, late = set(certain & reducer.ready), set[int]()
+        if not twice and checkpoints:
+            order = self._order(reducer, run, checkpoints, certain)
+            twice, late = order.twice, order.late
+        if late:
+            reducer.late = late
         if not twice:
             return False
-        inside = [node for node in checkpoints if twice.intersection(self._inside(node))]
-        cause: Again = "checkpoint" if inside else "again" if reducer.walked else "unused"
+        among = [node for node in checkpoints if twice.intersection(inside(self.reading, node))]
+        cause: Again = "checkpoint" if among else "again" if reducer.walked else "unused"
         earlier = reducer.last if cause == "again" else None
         self._over = True
         if cause == "again" and wrapper.unused != "no" and any(len(call.outputs) > 1 for call in reducer.calls):
             # The node that joins the outputs gives undefined gradients: which exception comes first is not known.
             return True
-        self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, inside))
+        self.twice.append(Twice(wrapper, run, sorted(twice), cause, earlier, among))
         return True
+
+    def _order(self, reducer: _Reducer, run: Run, checkpoints: list[Node], certain: frozenset[int]) -> Order:
+        """Go through a backward with reentrant checkpoints."""
+        maybe = set(reducer.maybe)
+        if self._opaque(run):
+            maybe |= reducer.leaves - certain
+        order = Order(self.reading, run, reducer.leaves, checkpoints, set(reducer.ready), maybe)
+        order.play()
+        return order
 
     def _refuses(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> bool:
         """Whether a backward copies gradients that have graphs into a bucket: the first one makes it refuse others."""
@@ -283,47 +304,6 @@ class Reductions:
         self._over = True
         self.with_graph.append(WithGraph(reducer.wrapper, run, leaves))
         return True
-
-    def _checkpoints(self, run: Run) -> list[Node]:
-        """Return the reentrant checkpoints that a backward certainly walks, each by one of its outputs."""
-        found = checkpoints_walked(self.reading, run)
-        outputs = {(node.id, node.inputs[1:]) for node in found}
-        # A checkpoint's outputs have neighbouring numbers; a checkpoint within one has another's as its result.
-        return [
-            node for node in found if (node.id - 1, node.inputs[1:]) not in outputs or node.id - 1 in node.inputs[:1]
-        ]
-
-    def _inside(self, checkpoint: Node) -> frozenset[int]:
-        """Return what the backward of a reentrant checkpoint walks by itself."""
-        inputs = frozenset(checkpoint.inputs[1:])
-        return self._outside([each for each in checkpoint.inputs[:1] if each not in inputs], inputs)[0]
-
-    def _outside(self, nodes: Iterable[int], ends: frozenset[int] = frozenset()) -> tuple[frozenset[int], bool]:
-        """Return what is reachable from nodes, not into reentrant checkpoints, and whether all of it is known."""
-        known = self.reading.ledger.nodes
-
-        def onward(number: int) -> Iterable[int]:
-            inside = number in known and known[number].recomputes
-            return (source for source in self.reading.sources(number)[inside:] if source not in ends)
-
-        reached = frozenset(search((node for node in nodes if node not in ends), onward))
-        return reached, not any(_is_opaque(known[number]) for number in self.reading.graph_nodes(reached))
-
-    def _in_several(self, reducer: _Reducer, run: Run, certain: frozenset[int], checkpoints: list[Node]) -> set[int]:
-        """Return the parameters that several backwards within one come to, before some other parameter is ready."""
-        if not checkpoints:
-            return set()
-        outside, _ = self._outside(run.backward.root_nodes)
-        times = Counter(leaf for node in checkpoints for leaf in self._inside(node) & certain)
-        times.update(outside & certain)
-        several = {leaf for leaf, count in times.items() if count > 1}
-        waiting = (certain & outside) - reducer.ready - several
-        found = set()
-        for leaf in several:
-            behind = [self._outside(node.inputs[1:])[0] for node in checkpoints if leaf in self._inside(node)]
-            if waiting.intersection(*behind):
-                found.add(leaf)
-        return found
 
     def _reduce(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> None:
         for leaf in reached:
@@ -343,7 +323,7 @@ class Reductions:
         nodes = self.reading.ledger.nodes
         known = (nodes[number] for number in self.reading.graph_nodes(run.executed))
         unknown = any(root.graph == "may" or root.node is None for root in run.backward.roots)
-        return unknown or run.backward.open or any(map(_is_opaque, known))
+        return unknown or run.backward.open or any(map(is_opaque, known))
 
     def _freed_outputs(self, reducer: _Reducer, run: Run) -> bool:
         """Whether a backward raises since an earlier one has freed the node that joins the outputs of a forward.
@@ -383,20 +363,9 @@ class Reductions:
         self.unreduced += found.values()
 
 
-def checkpoints_walked(reading: Reading, run: Run) -> list[Node]:
-    """Return the nodes of reentrant checkpoints that a backward certainly walks."""
-    nodes = reading.ledger.nodes
-    walked = (nodes[number] for number in run.surely if number in nodes)
-    return [node for node in walked if node.recomputes and node.linked == "yes"]
-
-
 def wrapped_here(wrapper: Wrapper) -> str:
     """Return the label of the place where a model was wrapped."""
     return "wrapped here" if wrapper.several == "yes" else "wrapped here if there are several processes"
-
-
-def _is_opaque(node: Node) -> bool:
-    return node.graph_of is not None or node.linked != "yes" or node.op == UNKNOWN_SOURCE
 
 
 def _moments(reading: Reading) -> Iterator[tuple[int, object]]:

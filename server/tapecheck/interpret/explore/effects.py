@@ -260,7 +260,7 @@ class _Reader:
             _mention((function,), self.facts.tested)
         if called in ("requires_grad_", "set_grad_enabled"):
             _mention(node.args, self.facts.steering)
-        if called == PARALLEL or (called == COMPILE and root_of(function) == "torch"):
+        if called == PARALLEL or (called == COMPILE and root_of(function) not in ("re", "regex")):
             self.effects |= _WRAP
         if called == "requires_grad_":
             self.effects |= _FLAG if _only_follows(node.args) else _REQUIRE

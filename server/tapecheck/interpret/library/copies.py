@@ -7,6 +7,7 @@ import copy
 import dataclasses
 
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.wrappers import IN_PLACE
 from tapecheck.interpret.values import ByKind, Dict, Instance, List, Record, Set, Tensor, Unknown, Value, copied
 
 
@@ -65,7 +66,8 @@ class Copier:
         result.inner = inner if isinstance(inner, (List, Dict, Set)) else None
         result.args, result.numbered = value.args, value.numbered
         result.open, result.length = value.open, value.length
-        result.hooks = list(value.hooks)
+        # A copy of a module that was compiled in place is not compiled.
+        result.hooks = [entry for entry in value.hooks if entry[0] != IN_PLACE]
         for key, item in value.attrs.items():
             result.attrs[key] = self.of(item)
         result.slots = copied(value.slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Hashable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import (
@@ -21,6 +21,7 @@ from tapecheck.interpret.library import (
 )
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import (
+    CompiledState,
     EngineState,
     HandleState,
     OptimizerState,
@@ -64,7 +65,7 @@ from tapecheck.tape import Fact, ModeSet, Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 _KEEP = frozenset(
-    ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
+    ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory"]
 )
 
 
@@ -84,6 +85,8 @@ class Modules:
         self.loose_hooks: list[Value] = []
         """Forward hooks of parts of models that nobody can look into: they see what these compute."""
         self._running_loose = False
+        self.compiling: CompiledState | None = None
+        """What a container of torch.nn keeps that was compiled in place, while its forward runs."""
         self.named_by: dict[int, Instance] = {}
         """Of each leaf the module that its name leads from."""
         self.loose: list[Tensor] = []
@@ -432,6 +435,9 @@ class Modules:
             return wrappers.call(self, owner, args, kwargs, node)
         return self._inherited_forward(owner, args, kwargs, node)
 
+    def _module_compile(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return wrappers.compiled_in_place(owner, kwargs)
+
     def _module___call__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return self.call(owner, args, kwargs, node)
 
@@ -471,11 +477,13 @@ class Modules:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         args = self._before_forward(owner, args, node)
         shards = sharding.hooked(owner)
+        compiled = wrappers.in_place(owner) or self.compiling
+        forward = self.forward if compiled is None else partial(wrappers.call_in_place, self, compiled)
         if shards is None:
-            result = self.forward(owner, args, kwargs, node)
+            result = forward(owner, args, kwargs, node)
         else:
             with sharding.running(self.torch, shards, node) as results:
-                result = self.forward(owner, args, kwargs, node)
+                result = forward(owner, args, kwargs, node)
                 results.append(result)
         for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
@@ -520,6 +528,11 @@ class Modules:
         if method is not None:
             return self.machine.call(method, args, kwargs, node)
         return self._inherited_forward(owner, args, kwargs, node)
+
+    def has_own_forward(self, owner: Instance) -> bool:
+        """Whether the forward of a module is code of the program."""
+        method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
+        return isinstance(method, Bound) and isinstance(method.function, Function)
 
     def _inherited_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Run the forward that a module's class has from the library: `super().forward(x)` in one of the user's."""

@@ -7,6 +7,7 @@ backward is known to be one that DDP waits for, or to walk a graph that was comp
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 
 from tapecheck.interpret.library.contract import Modules, Torch
@@ -53,6 +54,8 @@ PREPARED = "accelerate.prepared"
 COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
 _PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
 """Backends that run the operations as they were written: each keeps its own node."""
+IN_PLACE = "compiled"
+"""The kind of hook that stands for `module.compile()`."""
 _BREAKS = (Decision, Escape, GraphRead)
 _READING_CUTS = ("item", "numpy")
 _DDP_OPTIONS = (
@@ -175,12 +178,9 @@ def compiled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def compile_(target: Value, options: Kwargs) -> Value:
     """Return what torch.compile makes of a module or function of the program; anything else is left as it is."""
-    backend, disabled = concrete(options.get("backend", "inductor")), concrete(options.get("disable", False))
-    if backend in _PLAIN_BACKENDS or disabled is True:
+    state = _compiling(target, options)
+    if state is None:
         return target
-    known = isinstance(backend, str) and disabled in (False, None)
-    whole = fact_of(options.get("fullgraph", False))
-    state = CompiledState(target, "yes" if known else "may", whole == "yes")
     if is_module(target) and state_of(target, ParallelState) is None:
         owner = _around(target, "_orig_mod", COMPILED)
         owner.state = state
@@ -188,6 +188,48 @@ def compile_(target: Value, options: Kwargs) -> Value:
     if is_function(target):
         return Wrapped("compiled", target, state=state)
     return target
+
+
+def _compiling(target: Value, options: Kwargs) -> CompiledState | None:
+    """Return what is kept of something that is compiled; None where the options leave every operation its node."""
+    backend, disabled = concrete(options.get("backend", "inductor")), concrete(options.get("disable", False))
+    if backend in _PLAIN_BACKENDS or disabled is True:
+        return None
+    known = isinstance(backend, str) and disabled in (False, None)
+    return CompiledState(target, "yes" if known else "may", fact_of(options.get("fullgraph", False)) == "yes")
+
+
+def compiled_in_place(owner: Instance, options: Kwargs) -> Value:
+    """`module.compile(...)`: calls of the module are compiled from now on, and it stays what it is."""
+    state = _compiling(owner, options)
+    owner.hooks = [entry for entry in owner.hooks if entry[0] != IN_PLACE]
+    if state is not None:
+        owner.hooks.append((IN_PLACE, Wrapped("compiled", owner, state=state)))
+    return owner
+
+
+def in_place(owner: Instance) -> CompiledState | None:
+    """Return what `module.compile()` has left."""
+    found = next((hook for kind, hook in owner.hooks if kind == IN_PLACE), None) if owner.hooks else None
+    return found.state if isinstance(found, Wrapped) and isinstance(found.state, CompiledState) else None
+
+
+def call_in_place(
+    modules: Modules, state: CompiledState, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST
+) -> Value:
+    """Run the forward of a module after `module.compile()`, or in a container of torch.nn after that of the container.
+
+    torch.compile leaves the code of torch.nn alone, so that it is the forwards of the program in it that are compiled.
+    """
+    outer = modules.compiling
+    own = wrapped(owner) is None and modules.has_own_forward(owner)
+    modules.compiling = None if own else state
+    try:
+        if own:
+            return _region(modules.torch, state, lambda: modules.forward(owner, args, kwargs, node), node)
+        return modules.forward(owner, args, kwargs, node)
+    finally:
+        modules.compiling = outer
 
 
 def synced(owner: Value, name: str, value: Value) -> None:
@@ -265,10 +307,15 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Call a compiled model or function: the nodes that it builds are one, unless something breaks the graph."""
+    """Call a compiled model or function."""
+    return _region(torch, state, lambda: torch.machine.call(state.model, args, kwargs, node), node)
+
+
+def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: ast.AST) -> Value:
+    """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
-    result = torch.machine.call(state.model, args, kwargs, node)
+    result = run()
     if world.writer.last_id != first:
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
@@ -310,4 +357,7 @@ def _broken(world: World, begun: int) -> bool:
     )
 
 
-__all__ = ["PARALLEL", "attribute", "call", "call_compiled", "collective", "compile_", "compiled", "parallel"]
+__all__ = [
+    "IN_PLACE", "PARALLEL", "attribute", "call", "call_compiled", "call_in_place", "collective", "compile_", "compiled",
+    "compiled_in_place", "in_place", "parallel",
+]  # fmt: skip

@@ -11,7 +11,8 @@ from tapecheck.tape import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientNotReducedFacts(Facts):
-    """`cause` is why, `wrapped` where the model is wrapped."""
+    """`cause` is why, `wrapped` where the model is wrapped, `checkpoints` the calls of reentrant ones."""
 
     cause: Cause
     wrapped: Span
+    checkpoints: tuple[Span, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context, Strategy, offered
 from tapecheck.rules.backward_twice.fixes import sum_losses
+from tapecheck.rules.checkpoint_without_gradient.fixes import other_kind
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
 from tapecheck.source.nodes import of_kind
 
@@ -23,5 +24,13 @@ def call_wrapper(context: Context) -> Iterator[Candidate]:
     yield from offered("Call the wrapped model instead of `.module`", effect, *changes)
 
 
-STRATEGIES: tuple[Strategy, ...] = (call_wrapper, sum_losses)
+def not_reentrant(context: Context) -> Iterator[Candidate]:
+    """Pass `use_reentrant=False` to each of the checkpoints."""
+    facts = context.finding.facts
+    spans = facts.checkpoints if isinstance(facts, GradientNotReducedFacts) else ()
+    effect = "One backward adds up all uses of a parameter before the gradients are averaged."
+    yield from other_kind(context, spans, effect)
+
+
+STRATEGIES: tuple[Strategy, ...] = (call_wrapper, not_reentrant, sum_losses)
 """What is proposed, preferred first."""

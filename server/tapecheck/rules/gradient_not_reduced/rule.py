@@ -8,6 +8,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_not_reduced.facts import GradientNotReducedFacts
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.reduction import Cause, Unreduced, reductions_of, wrapped_here
+from tapecheck.rules.reentrant import checkpoints_walked
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
 from tapecheck.tape import Span
@@ -18,6 +19,7 @@ _CAUSES: dict[Cause, str] = {
     "no_sync": "`no_sync` is on",
     "grad": "`autograd.grad` does not",
     "unsynced": "it was told not to",
+    "checkpoint": "a checkpoint adds to them late",
 }
 _HELP: dict[Cause, str] = {
     "bypass": "call the wrapped model; move what is called on the model inside it into its `forward`",
@@ -25,6 +27,7 @@ _HELP: dict[Cause, str] = {
     "no_sync": "run the last forward and backward before each step outside `no_sync`",
     "grad": "call `.backward()`, or average the gradients with `torch.distributed.all_reduce`",
     "unsynced": "call `set_requires_gradient_sync(True)` before the last backward of each step",
+    "checkpoint": "pass `use_reentrant=False` to the checkpoint",
 }
 
 
@@ -62,6 +65,10 @@ class GradientNotReduced(Rule):
             labels.append(Label(averaging.at.span, "this backward averaged, as one does after a forward", "path"))
         if each.local.cause == "bypass" and (bypassing := _bypassing(reading, each)) not in (None, at.span):
             labels.append(Label(bypassing, "this forward does not go through the wrapper", "path"))
+        checkpoints = checkpoints_walked(reading, each.local.run) if each.local.cause == "checkpoint" else []
+        recomputed = tuple(dict.fromkeys(node.at.span for node in checkpoints))
+        for span in recomputed[:MAX_LABELS]:
+            labels.append(Label(span, "this reentrant checkpoint runs a backward of its own", "path"))
         labels.append(Label(each.local.wrapper.at.span, wrapped_here(each.local.wrapper), "built"))
         labels += called_from(reading, at, at)
         names = [reading.ledger.leaves[leaf].name for leaf in each.leaves]
@@ -72,6 +79,7 @@ class GradientNotReduced(Rule):
                 cause=each.local.cause,
                 parameters=tuple([name for name in names if name][:MAX_LABELS]),
                 wrapped=each.local.wrapper.at.span,
+                checkpoints=recomputed,
             ),
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.rules.reduction import checkpoints_walked
+from tapecheck.rules.reentrant import checkpoints_walked
 from tapecheck.rules.reentrant_checkpoint_grad.facts import ReentrantCheckpointGradFacts
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
