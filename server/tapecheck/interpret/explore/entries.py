@@ -23,7 +23,9 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    attrs_of,
     function_of,
+    only,
 )
 from tapecheck.source import Source
 from tapecheck.source.nodes import of_kind
@@ -145,12 +147,11 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     args = _arguments(machine, node, function, owners)
     result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
     # The caller gets the result and still has what it passed in.
-    passed = tuple(value for value in args if isinstance(value, Unknown))
+    passed = only(args, Unknown)
     computed = any(not value.data and value.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
-    for owner in owners:
-        if isinstance(owner, Instance):
-            machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
+    for owner in only(owners, Instance):
+        machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
 
 
 def _arguments(machine: Machine, node: FunctionNode, function: Function, owners: tuple[Value, ...]) -> list[Value]:
@@ -165,12 +166,9 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
             machine.torch.opaque_parameters(value, node)
         machine.world.assumptions.passed[id(value)] = value
         args.append(value)
-    first = args[0] if args else None
-    if isinstance(first, Instance):
-        for attribute in hints:
-            held = first.attrs.get(attribute[5:]) if attribute.startswith("self.") else None
-            if isinstance(held, Unknown):
-                machine.torch.opaque_parameters(held, node)
+    own = attrs_of(args[0] if args else None)
+    for held in only((own.get(hint[5:]) for hint in hints if hint.startswith("self.")), Unknown):
+        machine.torch.opaque_parameters(held, node)
     return args
 
 

@@ -25,7 +25,7 @@ from tapecheck.interpret.explore.ways import Way, names_that_matter, passing_way
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
-from tapecheck.interpret.values import Env, Module, Signal
+from tapecheck.interpret.values import Env, Module, Signal, only
 from tapecheck.source import Source
 from tapecheck.tape import LEFT_OVER, Assumed, Backward, Decision, Hold, InPlace, Raised, Step, Tape
 
@@ -347,18 +347,19 @@ def _judged(world: World) -> bool:
 
 def _keeps_defaults(tape: Tape) -> bool:
     """Whether an option kept its default in a way: else it shows nothing that the others do not."""
-    return any(isinstance(event, Assumed) and event.kind == "default" for event in tape.events)
+    return any(event.kind == "default" for event in only(tape.events, Assumed))
 
 
 def _cut_off(tape: Tape) -> bool:
     """Whether a way ends in a backward that finds its graph freed or changed, and retained a graph before."""
-    last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
+    raised = only(tape.events, Raised)
+    last = raised[-1] if raised else None
     if last is None or last.backward is None or last.caught or tape.ledger is None:
         return False
     problem = tape.ledger.traversals[last.backward].problem
     if problem is None or problem.kind not in ("freed", "region", "stale"):
         return False
-    calls = [event for event in tape.events if isinstance(event, Backward)]
+    calls = only(tape.events, Backward)
     return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)
 
 

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     function_of,
+    only,
 )
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
@@ -64,7 +65,7 @@ def lived(owner: Instance, source: Source | None = None) -> None:
             continue
         seen.add(id(current))
         _join(current, current.cls)
-        stack.extend(value for value in current.attrs.values() if isinstance(value, Instance))
+        stack += only(current.attrs.values(), Instance)
     if owner.cls is not None and source is not None and owner.cls.name not in called_names(source):
         _open_flags(owner, owner.cls)
 

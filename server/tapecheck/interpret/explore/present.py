@@ -26,10 +26,12 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    attrs_of,
     behaviour,
     is_constant,
     is_function,
     is_module,
+    only,
 )
 from tapecheck.source.nodes import id_of
 
@@ -178,11 +180,8 @@ class Present:
 
     def objects(self) -> list[Instance]:
         """Return the objects that the names of a function refer to, and those that its own object does."""
-        found = [value for value in self.env.vars.values() if isinstance(value, Instance)]
-        owner = self.env.vars.get("self")
-        if isinstance(owner, Instance):
-            found += [value for value in owner.attrs.values() if isinstance(value, Instance)]
-        return found
+        own = attrs_of(self.env.vars.get("self"))
+        return only((*self.env.vars.values(), *own.values()), Instance)
 
     def asks_data_for_none(self, test: ast.expr) -> bool:
         """Whether a test asks whether something out of data is None."""
@@ -205,11 +204,7 @@ def _lookup(env: Env, name: str) -> Value:
     if base not in scope.vars:
         return ABSENT
     value = scope.vars[base]
-    if not attr:
-        return value
-    if isinstance(value, Instance):
-        return value.attrs.get(attr, ABSENT)
-    return ABSENT
+    return attrs_of(value).get(attr, ABSENT) if attr else value
 
 
 def _is_opaque(value: Value) -> bool:

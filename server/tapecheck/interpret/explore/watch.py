@@ -43,6 +43,7 @@ from tapecheck.interpret.values import (
     function_of,
     is_constant,
     is_module,
+    only,
     user_class,
 )
 from tapecheck.source.modules import Modules
@@ -603,9 +604,7 @@ def _of_events(events: Sequence[Event], start: int) -> tuple[Stake, set[tuple[st
     new = events[start:]
     sites = (getattr(event, "at", None) for event in new)
     lines = {(at.span.file, at.span.line) for at in sites if at is not None}
-    if any(isinstance(event, GradientCleared) for event in new) and any(
-        isinstance(event, Backward) and event.create != "no" and event.accumulates for event in events
-    ):
+    if only(new, GradientCleared) and any(call.create != "no" and call.accumulates for call in only(events, Backward)):
         return Stake.VERDICT, lines
     lasting = any(isinstance(event, _LASTING) or _binds_element(event) or _freezes(event) for event in new)
     return Stake.CERTAINTY if lasting else Stake.NOTHING, lines

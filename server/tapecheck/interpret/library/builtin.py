@@ -59,6 +59,7 @@ from tapecheck.interpret.values import (
     copied,
     is_module,
     is_parameter,
+    is_unseen,
     known_int,
     known_numbers,
     known_text,
@@ -67,6 +68,7 @@ from tapecheck.interpret.values import (
     may_carry,
     note_first_graph,
     on_graph,
+    only,
     path_of,
     perhaps_overwritten,
     plain,
@@ -327,8 +329,8 @@ def _one_of(name: str, items: list[Value]) -> Value:
         chosen = Unknown(name, tensors[0].node, cuts_of(*items))
         chosen.oldest, chosen.certain = tensors[0].oldest, False
         return chosen
-    one = next((item for item in items if isinstance(item, (Tensor, Instance))), None)
-    return _one_of_numbers(name, items) if one is None else one
+    others = [item for item in items if isinstance(item, (Tensor, Instance))]
+    return others[0] if others else _one_of_numbers(name, items)
 
 
 def _one_of_numbers(name: str, items: list[Value]) -> Unknown:
@@ -338,7 +340,7 @@ def _one_of_numbers(name: str, items: list[Value]) -> Unknown:
     if numbers and known:
         result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
     result.cuts = cuts_of(*items)
-    result.data = all(item.data for item in items if isinstance(item, Unknown))
+    result.data = all(item.data for item in only(items, Unknown))
     return result
 
 
@@ -570,7 +572,7 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3:
         # Whoever reads the attribute by its name has the value.
         m.escape(args[2], node, "setattr")
-    if len(args) == 3 and isinstance(args[1], (Lib, Unknown)):
+    if len(args) == 3 and is_unseen(args[1]):
         held = _attributes_of(m, owner)
         if held is not None:
             stored_under(m, held, args[1], args[2], node)

@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     known_elements,
     known_keywords,
     may_carry,
+    only,
 )
 from tapecheck.source.nodes import of_kind
 from tapecheck.tape import LoopEnd
@@ -144,7 +145,7 @@ class _Steps:
         if not may_carry(loss):
             return
         machine = self.machine
-        known = [optimizer for optimizer in optimizers if isinstance(optimizer, Instance)]
+        known = only(optimizers, Instance)
         for optimizer in known:
             machine.call(machine.get_attribute(optimizer, "zero_grad", node), [], {}, node)
         at = _last_return(node)

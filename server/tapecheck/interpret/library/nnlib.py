@@ -58,6 +58,7 @@ from tapecheck.interpret.values import (
     layer_of,
     listed,
     may_carry,
+    only,
     positional,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
@@ -636,7 +637,7 @@ class Modules:
         owner = argument(args, kwargs, 0, "module")
         replaced = argument(args, kwargs, 1, "parameter_and_buffer_dicts")
         inputs = argument(args, kwargs, 2, "args", ())
-        dicts = [part for part in listed(replaced) if isinstance(part, Dict)]
+        dicts = only(listed(replaced), Dict)
         if not isinstance(owner, Instance) or len(dicts) != len(listed(replaced)):
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []

@@ -34,6 +34,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     concrete,
+    first_part,
     is_parameter,
     known_elements,
     known_int,
@@ -42,6 +43,7 @@ from tapecheck.interpret.values import (
     may_carry,
     noted_tensor,
     on_graph,
+    only,
     only_tensors,
     positional,
 )
@@ -896,7 +898,7 @@ def _of_gradients(torch: Torch, cuts: tuple[int, ...]) -> tuple[int, ...]:
 
 def _only_weighted(torch: Torch, inputs: list[Tensor | Unknown]) -> bool:
     """Return whether values without a graph are multiplied by nothing unknown but factors that are given."""
-    weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
+    weights = [value for value in only(inputs, Unknown) if not value.cuts]
     return bool(weights) and all(one.node is None for one in inputs) and all(_is_given(torch, one) for one in weights)
 
 
@@ -947,10 +949,9 @@ def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
     name = _index_op("getitem", index)
     result = op(torch, name, [owner, index], {}, node)
     if name == "getitem" and isinstance(result, Tensor) and result.storage is owner.storage:
-        if any(map(_may_be_an_array, index if isinstance(index, tuple) else [index])):
+        if any(map(_may_be_an_array, listed(index))):
             result.note(Mark.PERHAPS_A_COPY)
-    first = index[0] if isinstance(index, tuple) and index else index
-    if isinstance(result, Tensor) and concrete(first) is None:
+    if isinstance(result, Tensor) and concrete(first_part(index)) is None:
         result.length = 1
     return result
 

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     is_module,
     is_whole_list,
     known_int,
+    only,
     only_tensors,
 )
 from tapecheck.source.nodes import bound_by_import, id_of, is_literal, walk
@@ -104,7 +105,7 @@ class Optimizers:
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
         known = behaviour(source).known_items(self.machine, node) if isinstance(source, _LISTED) else None
-        groups = [item for item in known or () if isinstance(item, Dict)]
+        groups = only(known or (), Dict)
         if known is None or len(groups) != len(known):
             return []
         for group in groups:
@@ -255,8 +256,8 @@ class Optimizers:
         done = self.world.writer.tape.events[begun:]
         state = self._regrouped(owner, node)
         own = {tensor.node for tensor in state.params if tensor.grad is not None and tensor.node is not None}
-        changed = any(isinstance(event, InPlace) and event.leaf in own for event in done)
-        if changed and not any(isinstance(event, Step) for event in done):
+        changed = any(event.leaf in own for event in only(done, InPlace))
+        if changed and not only(done, Step):
             self._note_step(state, node)
 
     def _hooked(self, owner: Instance, name: str, node: ast.AST) -> Value:

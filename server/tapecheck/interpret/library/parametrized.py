@@ -13,6 +13,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Value,
     argument,
+    attrs_of,
     concrete,
     is_module,
     known_text,
@@ -73,8 +74,7 @@ def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
 
 def _holders(owner: Instance) -> dict[str, Value]:
     """Return what computes the weights of a module, by their names."""
-    home = owner.attrs.get("parametrizations")
-    return home.attrs if isinstance(home, Instance) else {}
+    return attrs_of(owner.attrs.get("parametrizations"))
 
 
 def _parametrize(torch: Torch, owner: Value, name: str, how: Value, node: ast.AST) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Kwargs, Unknown, Value, Whole, argument, concrete
+from tapecheck.interpret.values import Args, Kwargs, Unknown, Value, Whole, argument, known_text
 
 LIBRARIES = (
     "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
@@ -60,7 +60,7 @@ def _made(torch: Torch, name: str, node: ast.AST) -> Unknown:
 def from_hub(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return what `torch.hub.load` gives: a model, which may have nothing to train where it is not torchvision's."""
     made = _made(torch, "load", node)
-    repository = concrete(argument(args, kwargs, 0, "repo_or_dir"))
-    if not isinstance(repository, str) or repository.partition(":")[0] != "pytorch/vision":
+    repository = known_text(argument(args, kwargs, 0, "repo_or_dir")) or ""
+    if repository.partition(":")[0] != "pytorch/vision":
         torch.opaque_parameters(made, node).graph = "may"
     return made

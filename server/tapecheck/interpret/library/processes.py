@@ -89,7 +89,7 @@ def construct(made: Instance, args: Args, kwargs: Kwargs) -> None:
         named = given.get("kwargs")
         extra: Kwargs = {}
         if isinstance(named, Dict) and not named.more:
-            extra = {key: value for key, value in named.items.items() if isinstance(key, str)}
+            extra = named.named()
         return m.call(target, _items(m, given.get("args"), at), extra, at)
 
     made.attrs["run"] = Native("run", run, receiver=tuple(given.values()))

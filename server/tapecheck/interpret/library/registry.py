@@ -49,6 +49,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     function_of,
     is_function,
+    is_unseen,
     path_of,
     positional,
 )
@@ -168,7 +169,7 @@ class Libraries:
         """Note that an attribute or item of an object is set, as far as a model has to know."""
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             wrappers.synced(owner, node.targets[0].attr, value)
-        if isinstance(owner, (Unknown, Lib)):
+        if is_unseen(owner):
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
         elif state_of(owner, ScalerState) is not None:
             scalers.rescaled(self.torch.world, node)
@@ -249,8 +250,7 @@ class Libraries:
 
     def trusted_keys(self, owner: Dict, options: Value, node: ast.AST) -> None:
         """Note that what is stored under names which nobody knows is taken to leave what a dict holds under others."""
-        values = tuple(value for name, value in owner.items.items() if isinstance(name, str))
-        held = carry.tensors_in(values, into_objects=False)
+        held = carry.tensors_in(tuple(owner.named().values()), into_objects=False)
         about = dict.fromkeys(one.node for one in held if one.node is not None and not carry.is_leaf(one))
         if about:
             name = path_of(options) or getattr(options, "name", "")
@@ -264,7 +264,7 @@ class Libraries:
 
     def trusted_choice(self, index: Value, chosen: Value, node: ast.AST) -> None:
         """Note that of several values the first is taken to be the one that a setting chooses."""
-        if not isinstance(index, (Lib, Unknown)) or not is_name(index):
+        if not is_unseen(index) or not is_name(index):
             return
         about = [one.node for one in carry.tensors_in(chosen, into_objects=False) if one.node is not None]
         if about or is_function(chosen):

@@ -47,6 +47,7 @@ from tapecheck.interpret.values import (
     known_keywords,
     known_numbers,
     known_slice,
+    known_text,
     plain,
     positional,
 )
@@ -460,8 +461,8 @@ def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     def rename(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         function = given[0] if given else Unknown("function")
         if isinstance(function, Function) and wrapped is not None:
-            name = m2.get_attribute(wrapped, "__name__", at)
-            if isinstance(name, str):
+            name = known_text(m2.get_attribute(wrapped, "__name__", at))
+            if name is not None:
                 function.attrs["__name__"] = name
         return function
 

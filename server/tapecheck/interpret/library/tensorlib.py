@@ -30,11 +30,13 @@ from tapecheck.interpret.values import (
     argument,
     behaviour,
     concrete,
+    is_unseen,
     is_whole_list,
     items_of,
     known_elements,
     known_int,
     known_numbers,
+    known_text,
     marked,
     only_tensors,
     path_of,
@@ -287,7 +289,7 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     device = argument(args, kwargs, 0, "device")
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
     if name == "to" and owner.dtype == "float" and elsewhere:
-        to_cuda = isinstance(device, str) and device.partition(":")[0] == "cuda"
+        to_cuda = (known_text(device) or "").partition(":")[0] == "cuda"
         return _moved(torch, owner, "cuda" if to_cuda else name, args, kwargs, node)
     if device is not None and device != "cpu":
         owner.note(Mark.ON_HOST, False)
@@ -431,7 +433,7 @@ def _taken_from(torch: Torch, name: str, args: Args, node: ast.AST) -> tuple[int
 def _wants_grad(world: World, kwargs: Kwargs, node: ast.AST) -> bool:
     """Whether a call says `requires_grad=True`; chosen where nobody knows what it says."""
     wanted = concrete(kwargs.get("requires_grad"))
-    if isinstance(wanted, (Lib, Unknown)):
+    if is_unseen(wanted):
         visible.option(world, wanted, "requires_grad", node)
         return world.choices.choose(node, True, "requires_grad")
     return wanted is True

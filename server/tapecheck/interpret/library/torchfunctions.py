@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     is_function,
     known_elements,
     may_carry,
+    only,
     positional,
     requires_any,
 )
@@ -283,7 +284,7 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
             return tuple([output(item) for item in items])
         if not isinstance(value, Tensor) or value.dtype != "float":
             return value
-        own = [each for each in inputs if isinstance(each, Tensor) and not world.modes.recomputed]
+        own = [] if world.modes.recomputed else only(inputs, Tensor)
         if reentrant is False:
             if value.node is None:
                 return value

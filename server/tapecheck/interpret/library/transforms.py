@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Value,
     as_given,
     behaviour,
+    first_part,
     known_elements,
     listed,
     only_tensors,
@@ -56,8 +57,7 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
     computed = torch.tensors(result)
     wanted: Value = positional(args, 0)
     if short == "grad_and_value":
-        value = result[0] if isinstance(result, tuple) and result else result
-        return (_derivative(torch, short, computed, wanted, node), value)
+        return (_derivative(torch, short, computed, wanted, node), first_part(result))
     return _derivative(torch, short, computed, wanted, node)
 
 

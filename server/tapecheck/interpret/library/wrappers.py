@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     is_module,
     known_text,
     layer_of,
+    only,
     only_tensors,
 )
 from tapecheck.tape import (
@@ -334,7 +335,7 @@ def _of_its_own(world: World, begun: int, whole: Fact) -> None:
     What it changes under `no_grad` is changed where it is.
     """
     events, writer = world.writer.tape.events, world.writer
-    changed = {event.storage for event in events[begun:] if isinstance(event, InPlace) and event.grad_mode == "yes"}
+    changed = {event.storage for event in only(events[begun:], InPlace) if event.grad_mode == "yes"}
     for place in range(begun, len(events)) if changed and whole != "no" else ():
         event = events[place]
         if isinstance(event, Node) and any(one.storage in changed for one in event.saved):

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     concrete,
     hashable,
     is_constant,
+    is_unseen,
     is_whole_list,
     items_of,
     known_elements,
@@ -286,7 +287,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
                 owner.set_item(m, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
-            if isinstance(source, (Lib, Unknown)):
+            if is_unseen(source):
                 _overwritten(m, owner, source, node)
             pairs, whole = m.gathered(source, node)
             owner.more = owner.more or not whole
@@ -315,7 +316,7 @@ def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:
 
 def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.AST) -> None:
     """Note that a value which is stored under a name that nobody knows may be stored over any that is there."""
-    if not isinstance(index, (Lib, Unknown)) or not is_name(index):
+    if not is_unseen(index) or not is_name(index):
         return
     if is_constant(value) or (isinstance(value, Unknown) and value.node is None):
         _overwritten(m, owner, index, node)

@@ -160,8 +160,7 @@ def given_as(value: Value, answer: bool) -> Setting | None:
     """Return how an option is given on the command line where a test of it comes out so; None where it has no flag, or
     the test does not say that.
     """
-    while isinstance(value, Unknown) and value.asks.negated is not None:
-        value, answer = value.asks.negated, not answer
+    value, answer = _turned(value, answer)
     if not isinstance(value, Unknown):
         return None
     kind, option, constant = value.asks.compared or ("", value, None)
@@ -201,9 +200,14 @@ def hidden(machine: Engine, value: Value) -> bool:
 
 def asked(value: Value) -> Value:
     """Return what a test asks about, whether or not it is for the opposite."""
+    return _turned(value, True)[0]
+
+
+def _turned(value: Value, answer: bool) -> tuple[Value, bool]:
+    """Return the test that a test is the opposite of, if it is, and how that comes out; any other as it is."""
     while isinstance(value, Unknown) and value.asks.negated is not None:
-        value = value.asks.negated
-    return value
+        value, answer = value.asks.negated, not answer
+    return value, answer
 
 
 def settled(value: Unknown, answer: bool) -> None:

@@ -27,6 +27,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    attrs_of,
     behaviour,
     concrete,
     deciding,
@@ -288,7 +289,7 @@ def _named(machine: Engine, given: ast.expr, env: Env) -> Value:
     match given:
         case ast.Attribute(value=ast.Name() as name, attr=attribute):
             owner = machine.eval(name, env)
-            return owner.attrs.get(attribute) if isinstance(owner, Instance) else None
+            return attrs_of(owner).get(attribute)
         case ast.Name():
             return machine.eval(given, env)
     return None

@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     declines,
     drawn_from,
     hashable,
+    is_unseen,
     known_elements,
     loaded,
     path_of,
@@ -157,12 +158,12 @@ def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:
             continue
         value = unwrapped(value)
         if isinstance(value, Dict):
-            kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+            kwargs.update(value.named())
             partly += (value,) if value.more else ()
         else:
             partly.append(value)
     if partly:
-        unseen = [value for value in partly if isinstance(value, (Lib, Unknown))]
+        unseen = list(filter(is_unseen, partly))
         kwargs[MORE_KEYWORDS] = unseen[-1] if unseen else Unknown(MORE_KEYWORDS)
     return args, kwargs
 

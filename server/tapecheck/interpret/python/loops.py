@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     WayOut,
+    first_part,
     hashable,
     is_number,
 )
@@ -159,7 +160,7 @@ class _Loop:
 
     def entered_by(self, element: Value) -> list[BaseValue]:
         """Return the containers that the last iteration came to under its element, or the first part of that."""
-        key = hashable(element[0] if isinstance(element, tuple) and element else element)
+        key = hashable(first_part(element))
         return [owner for owner, entry in self.world.loops.entries if entry == key]
 
     def older(self, values: Iterable[Value]) -> bool:
@@ -368,7 +369,7 @@ def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Va
         return None
     for place in range(index, min(length, limits.MODEL_ITERATIONS)):
         item = stream.item(place)
-        key = hashable(item[0] if isinstance(item, tuple) and item else item)
+        key = hashable(first_part(item))
         if loop.older([owner.held_under(key) for owner in holders]) or loop.older([item]):
             return place
     return None

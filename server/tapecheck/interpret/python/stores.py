@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     can_hold,
     is_parameter,
     on_graph,
+    only,
     stored,
 )
 from tapecheck.source.nodes import id_of, last_name
@@ -49,7 +50,7 @@ def _to_attribute(machine: Engine, target: ast.Attribute, value: Value, env: Env
 def _tell_apart(machine: Engine, target: ast.Attribute, owner: Value, value: Value, env: Env) -> None:
     """Name a model as it is written, `self.model`, where `model` alone is another one there: that which it copies."""
     another = env.vars.get(target.attr)
-    modules = [one for one in (owner, value, another) if isinstance(one, Instance) and one.module]
+    modules = [one for one in only((owner, value, another), Instance) if one.module]
     if modules == [value, another] and value is not another and (name := id_of(target.value)):
         machine.library.name_parameters(modules[0], f"{name}.{target.attr}")
 
@@ -170,7 +171,7 @@ def take_attributes(owner: Instance, value: Dict) -> None:
     if isinstance(value.items, dict) and all(isinstance(key, str) for key in value.items):
         owner.attrs = value.items
     else:
-        owner.attrs = {key: item for key, item in value.items.items() if isinstance(key, str)}
+        owner.attrs = value.named()
         owner.open = owner.open or len(owner.attrs) < len(value.items)
     owner.open = owner.open or value.more
 

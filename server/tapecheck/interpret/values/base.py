@@ -695,6 +695,7 @@ class Stream(BaseValue):
 NO_MODEL = BaseValue()
 """The answer of a model that does not know a function or method: no value of the program."""
 
+_Kind = TypeVar("_Kind")
 _Behaviour = TypeVar("_Behaviour", bound=type[BaseValue])
 
 
@@ -744,6 +745,11 @@ def _decides(value: Value) -> Decides:
 def is_constant(value: object) -> TypeGuard[int | float | complex | str | bytes | EllipsisType | None]:
     """Whether a value is one of Python's own constants."""
     return isinstance(value, CONSTANTS)
+
+
+def only(values: Iterable[object], kind: type[_Kind]) -> list[_Kind]:
+    """Return those of some values, or events, that are of a kind."""
+    return [value for value in values if isinstance(value, kind)]
 
 
 def known_numbers(values: Iterable[Value]) -> list[int | float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret.values.base import (
     MORE_KEYWORDS,
@@ -18,6 +18,7 @@ from tapecheck.interpret.values.base import (
     Stream,
     Value,
     behaviour,
+    only,
 )
 from tapecheck.interpret.values.unknown import Unknown, drawn_from
 
@@ -139,7 +140,7 @@ class Native(BaseValue):
         return (self.receiver,)
 
     def derives_from(self, kinds: Sequence[Value]) -> bool | None:
-        names = [kind.name for kind in kinds if isinstance(kind, Native)]
+        names = [kind.name for kind in only(kinds, Native)]
         if len(names) < len(kinds):
             return None
         return self.name in names or (self.name == "bool" and "int" in names)
@@ -238,6 +239,11 @@ class Lib(BaseValue):
 
 _TAKES_OPTIONS = frozenset(("dataclasses.replace", "functools.partial", "torch.autograd.grad"))
 """Functions whose models ask what a call passes on of which nobody knows what is in it."""
+
+
+def is_unseen(value: Value) -> TypeGuard[Lib | Unknown]:
+    """Whether a value is a name of a library, or what nobody knows."""
+    return isinstance(value, (Lib, Unknown))
 
 
 def path_of(value: Value) -> str:

@@ -377,6 +377,11 @@ def user_class(value: Value) -> Class | None:
     return value.cls if isinstance(value, Instance) else None
 
 
+def attrs_of(value: Value) -> dict[str, Value]:
+    """Return the attributes of an object of a class; none of any other value."""
+    return value.attrs if isinstance(value, Instance) else {}
+
+
 def is_module(value: Value) -> TypeGuard[Instance]:
     """Whether a value is a module of torch's, or of a class of the program that derives from it."""
     return isinstance(value, Instance) and value.module

@@ -108,6 +108,10 @@ class Dict(Container):
             return first
         return Unknown("item")
 
+    def named(self) -> dict[str, Value]:
+        """Return what it holds under texts."""
+        return {key: item for key, item in self.items.items() if isinstance(key, str)}
+
     def held_under(self, key: Hashable) -> Value:
         return self.items.get(key)
 

@@ -26,6 +26,7 @@ from tapecheck.interpret.values.base import (
     is_constant,
     key_within,
     known_int,
+    only,
     plain,
 )
 from tapecheck.interpret.values.unknown import (
@@ -347,7 +348,7 @@ class List(Container):
         elif index.step is None and index.stop is None and type(index.start) is int and index.start > 0:
             self.window = (machine.world.position.clock, index.start)
         else:
-            bounds = [one for one in (index.start, index.stop) if isinstance(one, Unknown)]
+            bounds = only((index.start, index.stop), Unknown)
             self.limit = bounds[0] if bounds else self.limit
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
@@ -468,6 +469,11 @@ def known_elements(value: Value) -> Sequence[Value] | None:
 def listed(value: Value) -> list[Value]:
     """Return the elements of a tuple, or the value alone."""
     return [*value] if isinstance(value, tuple) else [value]
+
+
+def first_part(value: Value) -> Value:
+    """Return the first element of a tuple that has one, or the value itself."""
+    return value[0] if isinstance(value, tuple) and value else value
 
 
 def is_whole_list(value: Value) -> TypeGuard[List]:

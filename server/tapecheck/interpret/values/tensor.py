@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar, TypeGuard
 
-from tapecheck.interpret.values.base import BaseValue, Decides, Deferred, Interpreter, Stream, Value, among
+from tapecheck.interpret.values.base import BaseValue, Decides, Deferred, Interpreter, Stream, Value, among, only
 from tapecheck.tape import Fact, Site
 
 
@@ -271,7 +271,7 @@ def noted_tensor(value: Value, mark: Mark) -> Tensor | None:
 
 def only_tensors(values: Iterable[Value]) -> list[Tensor]:
     """Return those of some values that are tensors."""
-    return [value for value in values if isinstance(value, Tensor)]
+    return only(values, Tensor)
 
 
 def is_buffer(value: Value) -> TypeGuard[Tensor]:
