@@ -64,3 +64,44 @@ def test_layers_that_a_loop_uses_are_used(name: str, count: int) -> None:
 def test_a_layer_beside_the_list_is_reported() -> None:
     body = "        x = self.layers[0](x.detach())\n        for layer in self.layers:\n            x = layer(x)"
     assert "TAPE602" in codes(4, body)
+
+
+HEADS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.tanh(self.left(x)), self.right(x)
+
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel({model})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    left, right = model(torch.randn(2, 4))
+    left.mean().backward()
+    optimizer.step()
+"""
+
+
+def test_what_another_output_of_a_compiled_call_uses_is_given_zeros() -> None:
+    def told(model: str) -> list[str]:
+        return [each.code for each in check(from_text(HEADS.format(model=model), "train.py")).findings]
+
+    assert told("Heads()") == ["TAPE602"]
+    assert told('torch.compile(Heads(), backend="aot_eager")') == []
+    assert told('torch.compile(Heads(), backend="eager")') == ["TAPE602"]
+
+
+def test_an_exception_that_comes_later_hides_nothing() -> None:
+    text = HEADS.format(model="Heads()") + "torch.zeros(2).mean().backward()\n"
+    assert "TAPE602" in [each.code for each in check(from_text(text, "train.py")).findings]

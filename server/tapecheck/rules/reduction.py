@@ -20,6 +20,7 @@ from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading, Run, remembered
 from tapecheck.rules.reentrant import Order, checkpoints_walked, inside, is_opaque, once_each, outside
 from tapecheck.tape import (
+    End,
     GradientCleared,
     GradientSet,
     GradientsReduced,
@@ -142,7 +143,9 @@ class Reductions:
         """The parameters that a backward gives a gradient with a graph."""
         loops = [loop for loop in reading.loops.values() if loop.event.inside_forward]
         self._loops_over_layers = bool(loops)
-        self._runs_all = reading.complete and all(loop.more == "no" and loop.end is not None for loop in loops)
+        last = reading.tape.events[-1] if reading.tape.events else None
+        ended = isinstance(last, End) and last.how in ("finished", "raised")
+        self._runs_all = ended and all(loop.more == "no" and loop.end is not None for loop in loops)
         """Whether every forward was run to its end: a loop over layers may be left early, and its layers are used."""
         if any(isinstance(event, Wrapper) for _, event in reading.wrappers):
             for moment in _moments(reading):
@@ -223,8 +226,10 @@ class Reductions:
             self._over = True
         if self._sharded and run.backward.accumulates:
             self._walk_shards(run)
+        zeros = self.reading.ledger.given_zeros(run.executed)
+        certain = {*run.surely, *(number for number, fact in zeros.items() if fact == "yes")}
         for reducer in self._reducers.values():
-            reached = reducer.leaves & run.executed.keys()
+            reached = reducer.leaves & (run.executed.keys() | zeros.keys())
             if run.backward.inputs is not None:
                 reached &= set(run.backward.inputs)
             if not reached:
@@ -238,12 +243,12 @@ class Reductions:
                 local = _Local(reducer.wrapper, run, self._cause(reducer, run), reducer.last)
                 for leaf in reached.intersection(run.surely):
                     self._local.setdefault(leaf, []).append(local)
-            elif self._again(reducer, run, reached) or self._refuses(reducer, run, reached):
+            elif self._again(reducer, run, reached & certain) or self._refuses(reducer, run, reached):
                 return
             else:
                 late, reducer.late = reducer.late, set()
                 averaging = reducer.last
-                self._reduce(reducer, run, reached)
+                self._reduce(reducer, run, reached, certain)
                 for leaf in late:
                     self._local.setdefault(leaf, []).append(_Local(reducer.wrapper, run, "checkpoint", averaging))
 
@@ -261,12 +266,11 @@ class Reductions:
         graph_changed = static and reducer.walked and not reducer.leaves <= reducer.ready
         return graph_changed or self._freed_outputs(reducer, run)
 
-    def _again(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> bool:
+    def _again(self, reducer: _Reducer, run: Run, certain: frozenset[int]) -> bool:
         """Whether a backward comes to a parameter whose gradient is ready while the reducer waits for others."""
         wrapper = reducer.wrapper
         if reducer.waits is not True or wrapper.static != "no":
             return False
-        certain = reached & set(run.surely)
         walked = once_each(checkpoints_walked(self.reading, run))
         checkpoints = [node for node in walked if certain.intersection(inside(self.reading, node))]
         twice, late = set(certain & reducer.ready), set[int]()
@@ -305,13 +309,13 @@ class Reductions:
         self.with_graph.append(WithGraph(reducer.wrapper, run, leaves))
         return True
 
-    def _reduce(self, reducer: _Reducer, run: Run, reached: frozenset[int]) -> None:
+    def _reduce(self, reducer: _Reducer, run: Run, reached: frozenset[int], certain: set[int]) -> None:
         for leaf in reached:
             self._local.pop(leaf, None)
         if self._opaque(run):
             reducer.maybe |= reducer.leaves
-        reducer.ready |= reached.intersection(run.surely)
-        reducer.maybe |= reached.difference(run.surely)
+        reducer.ready |= reached & certain
+        reducer.maybe |= reached - certain
         reducer.last, reducer.walked = run, True
         if reducer.wrapper.static != "no" or reducer.leaves <= reducer.ready:
             reducer.waits = False if reducer.waits else None

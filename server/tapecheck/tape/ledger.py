@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -161,11 +161,13 @@ class Region:
     """The nodes that one call of a compiled function built: the engine has a single node for all of them.
 
     `keeps` says whether that node holds anything that a backward frees; `retained` are the backwards that walked it
-    and kept it.
+    and kept it. `inputs` are the nodes and leaves from before the call that it uses, with whether its outputs lead to
+    them: each of those is given a gradient, of zeros where the output that a backward comes from does not lead to it.
     """
 
     call: WrapperCall
     keeps: Fact
+    inputs: Mapping[int, Fact] = field(default_factory=dict)
     freed: _Freed | None = None
     retained: list[int] = field(default_factory=list)
 
@@ -229,7 +231,12 @@ class Ledger:
             # The one node that all become is freed even if it saves nothing; plain views are made anew outside of it.
             computed = node.linked == "yes" and node.op.endswith("Backward0") and node.op not in _REPLAYED
             keeps = "yes" if computed else either(keeps, node.keeps)
-        self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole))))
+        led = self.ancestry(call.outputs)
+        inputs: dict[int, Fact] = {
+            source: led.get(source, "may")
+            for number in inside for source in self.nodes[number].inputs if source <= call.first
+        }  # fmt: skip
+        self.regions.update(dict.fromkeys(inside, Region(call, both(keeps, call.whole), inputs)))
 
     def version(self, storage: int) -> int:
         """Return the version counter of a storage: in-place changes so far, possible ones included."""
@@ -367,12 +374,27 @@ class Ledger:
         if backward.retain != "no" and backward.id not in region.retained:
             region.retained = [*region.retained, backward.id][-_EARLIER:]
 
+    def given_zeros(self, reached: Iterable[int]) -> dict[int, Fact]:
+        """Return what compiled calls lead to that a backward comes through, whatever it is that it comes from."""
+        if not self.regions:
+            return {}
+        walked = {id(region): region for region in map(self.regions.get, reached) if region is not None}
+        found: dict[int, Fact] = {}
+        for region in walked.values():
+            for start, sure in region.inputs.items():
+                for number, fact in self.ancestry((start,)).items():
+                    found[number] = either(both(both(region.call.whole, sure), fact), found.get(number, "no"))
+        return found
+
     def _unused(self, backward: Backward, reached: dict[int, Fact]) -> Problem | None:
         """Return an input that is no part of the graph; certain where every edge of the graph is."""
+        given = self.given_zeros(reached)
         for index, target in enumerate(backward.inputs or ()):
-            if target not in reached:
-                sure = all(fact == "yes" for fact in reached.values()) and all(
-                    root.graph == "yes" for root in backward.roots
+            if target not in reached and given.get(target) != "yes":
+                sure = (
+                    target not in given
+                    and all(fact == "yes" for fact in reached.values())
+                    and all(root.graph == "yes" for root in backward.roots)
                 )
                 derived = any(self.nodes[node].op in _OPEN for node in reached if node in self.nodes)
                 return Unused("unused", "yes" if sure and not derived else "may", root=index)

@@ -57,6 +57,7 @@ _PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
 """Backends that run the operations as they were written: each keeps its own node."""
 IN_PLACE = "compiled"
 """The kind of hook that stands for `module.compile()`."""
+_FORWARD_HOOKS = ("before", "forward")
 _BREAKS = (Decision, Escape, GraphRead)
 _READING_CUTS = ("item", "numpy")
 _DDP_OPTIONS = (
@@ -221,12 +222,16 @@ def call_in_place(
     """Run the forward of a module after `module.compile()`, or in a container of torch.nn after that of the container.
 
     torch.compile leaves the code of torch.nn alone, so that it is the forwards of the program in it that are compiled.
+    A module of torch.nn with hooks may be compiled or not: that hangs on what was called before.
     """
     outer = modules.compiling
     own = wrapped(owner) is None and modules.has_own_forward(owner)
-    modules.compiling = None if own else state
+    hooked = any(kind in _FORWARD_HOOKS for kind, _ in owner.hooks)
+    modules.compiling = None if own or hooked else state
+    if not own:
+        state = replace(state, certain="may")
     try:
-        if own:
+        if own or hooked:
             return _region(modules.torch, state, lambda: modules.forward(owner, args, kwargs, node), node)
         return modules.forward(owner, args, kwargs, node)
     finally:
