@@ -107,18 +107,22 @@ class Tools:
         chosen = [place, *(("--alternative", str(alternative)) if alternative != 1 else ())]
         chosen += ["--unsafe-fixes"] if unsafe else []
         if write:
-            report = self._report(["check", "--fix", *(["--verify"] if verify else []), *chosen])
-            match report:
-                case {"fixed": [], "not_fixed": [_, *_] as reasons}:
-                    raise Refused(_as_arguments("\n".join(map(str, reasons))))
-            unwritten = [one for one in _rows(report, "problems") if one["code"] == "io-error"]
-            if unwritten:
-                raise Refused("\n".join(f"{one['filename']}: {one['message']}" for one in unwritten))
-            return report
+            return self._fixed(["check", "--fix", *(["--verify"] if verify else []), *chosen])
         done = self._command(["check", "--diff", *chosen])
         if done.returncode >= _FAILED or not done.stdout:
             raise Refused(_reason(done))
         return {"patch": done.stdout, "messages": _last_lines(done.stderr)}
+
+    def _fixed(self, command: list[str]) -> dict[str, object]:
+        """Return the report of a command that writes a fix; raises Refused where it has written none."""
+        report = self._report(command)
+        match report:
+            case {"fixed": [], "not_fixed": [_, *_] as reasons}:
+                raise Refused(_as_arguments("\n".join(map(str, reasons))))
+        unwritten = [one for one in _rows(report, "problems") if one["code"] == "io-error"]
+        if unwritten:
+            raise Refused("\n".join(f"{one['filename']}: {one['message']}" for one in unwritten))
+        return report
 
     def run(
         self,

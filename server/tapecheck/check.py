@@ -14,6 +14,7 @@ from typing import Any, cast
 from tapecheck import torchfacts
 from tapecheck.interpret import (
     HEADROOM,
+    CutShort,
     Explored,
     Group,
     Interpretation,
@@ -145,24 +146,32 @@ def _look_further(report: Report) -> str:
     return f"; `tapecheck check --effort {report.project.setup.effort * 4}` looks further"
 
 
+def _left_out(one: CutShort, there: str, further: str) -> str | None:
+    """Return what a limit left out of one place; None of a start, which are told of together."""
+    inside = f"`{one.name}`" if one.name else "the module"
+    match one.kind:
+        case "way":
+            message = f"analysis of {inside} stopped{there or ' here'}: work limit reached"
+            return f"{message}; later code was not checked{further}"
+        case "paths":
+            conditions = "a condition was" if one.count == 1 else f"{one.count} conditions were"
+            missed = f"may miss {_either(one.hides)}" if one.hides else f"{conditions} tried one way only"
+            return f"work limit reached in {inside}{there}: {missed}{further}"
+        case "calls":
+            return f"calls too deep in other calls in {inside}{there}: what they do is unknown"
+    return None
+
+
 def limits_of(report: Report) -> list[Limit]:
     """Return what the limits left out of a file's analysis, and how to look further, in one line each."""
     further = _look_further(report)
     found: list[Limit] = []
     cut = report.interpretation.cut_short
     for one in cut:
-        inside = f"`{one.name}`" if one.name else "the module"
         own = one.file == report.source.path
         line, there = (one.line, "") if own or not one.file else (1, f" at {one.file}:{one.line}")
-        if one.kind == "way":
-            message = f"analysis of {inside} stopped{there or ' here'}: work limit reached"
-            found.append(Limit(f"{message}; later code was not checked{further}", line))
-        elif one.kind == "paths":
-            conditions = "a condition was" if one.count == 1 else f"{one.count} conditions were"
-            missed = f"may miss {_either(one.hides)}" if one.hides else f"{conditions} tried one way only"
-            found.append(Limit(f"work limit reached in {inside}{there}: {missed}{further}", line))
-        elif one.kind == "calls":
-            found.append(Limit(f"calls too deep in other calls in {inside}{there}: what they do is unknown", line))
+        if (text := _left_out(one, there, further)) is not None:
+            found.append(Limit(text, line))
     found = list(dict.fromkeys(found))
     started = [one for one in cut if one.kind == "start"]
     if started:
@@ -189,6 +198,16 @@ def faults_of(report: Report) -> list[Limit]:
     own = report.source.path
     found = [Limit(one.message, one.line if one.file == own else 1) for one in report.interpretation.faults]
     return list(dict.fromkeys(found))
+
+
+def _moves_of(groups: Sequence[Group]) -> Moves:
+    """Return from where to where the tapes of some groups have moved, each way once."""
+    ways = [
+        tape.move if isinstance(tape, MovedTape) else (group.where, group.where)
+        for group in groups
+        for tape in group.tapes
+    ]
+    return Moves(list({(id(start), id(end)): (start, end) for start, end in ways}.values()))
 
 
 class Verdicts:
@@ -218,12 +237,7 @@ class Verdicts:
         found = self._known(asked, before)
         if found is None:
             return None
-        ways = [
-            tape.move if isinstance(tape, MovedTape) else (group.where, group.where)
-            for group in groups
-            for tape in group.tapes
-        ]
-        moves = Moves(list({(id(start), id(end)): (start, end) for start, end in ways}.values()))
+        moves = _moves_of(groups)
         found = moved(found, moves) if not moves.torn else None
         if found is not None:
             self.put(asked, tapes, found)
@@ -444,18 +458,19 @@ def unused_ignores(
         return []
     judged = {rule.code for rule in ALL if wanted.wants(rule.code, rule.name)}
     hidden = _hidden([*report.suppressed, *shown_by_run])
-    interpretation = report.interpretation
-    whole = (
-        all(tape.complete for tape in interpretation.tapes)
-        and not interpretation.exhausted
-        and not interpretation.faults
-    )
-    found = []
-    for one in unused(source, hidden, [(rule.code, rule.name) for rule in ALL]):
-        meant = [rule.code for rule in ALL if not one.names or names_rule(one.names, rule.code, rule.name)]
-        if (whole and judged.issuperset(meant)) or (one.names and one.names == one.unknown):
-            found.append(one)
-    return found
+    whole = _judged_to_the_end(report.interpretation)
+    found = unused(source, hidden, [(rule.code, rule.name) for rule in ALL])
+    return [one for one in found if (whole and judged.issuperset(_meant(one))) or one.names_nothing]
+
+
+def _meant(one: Unused) -> list[str]:
+    """Return the codes of the rules that a comment would switch off."""
+    return [rule.code for rule in ALL if not one.names or names_rule(one.names, rule.code, rule.name)]
+
+
+def _judged_to_the_end(interpretation: Interpretation) -> bool:
+    complete = all(tape.complete for tape in interpretation.tapes)
+    return complete and not interpretation.exhausted and not interpretation.faults
 
 
 def _hidden(findings: Iterable[Finding]) -> list[Hidden]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from tapecheck.check import BLANKET, INCOMPLETE, INVALID, UNUSED, unknown_rule
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
@@ -29,10 +30,7 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
     """
     if name is not None and everything:
         raise UsageError("name a rule or give --all, not both")
-    if name is None:
-        rules = list(ALL)
-    else:
-        rules = [rule for rule in ALL if name.lower() in (rule.code.lower(), rule.name)]
+    rules = [rule for rule in ALL if name is None or name.lower() in (rule.code.lower(), rule.name)]
     if not rules and name in _NOTES and output_format != "json":
         write(f"{name}\n\n{_NOTES[name]}\n")
         return NOTHING_FOUND
@@ -42,15 +40,18 @@ def explain_rule(name: str | None, output_format: str = "text", *, everything: b
         rows = [_row(rule) for rule in rules]
         write(json.dumps(rows if name is None else rows[0], indent=2) + "\n")
     elif name is None and not everything:
-        if output_format == "markdown":
-            write(index())
-        else:
-            write("".join(f"{rule.code}  {rule.name:<28} {rule.severity:<8} {rule.summary}\n" for rule in rules))
+        write(_list_of(rules, output_format))
     elif output_format == "markdown":
         write("\n".join(page(rule) for rule in rules))
     else:
         write("\n\n".join(_page(rule) for rule in rules))
     return NOTHING_FOUND
+
+
+def _list_of(rules: Sequence[Rule], output_format: str) -> str:
+    if output_format == "markdown":
+        return index()
+    return "".join(f"{rule.code}  {rule.name:<28} {rule.severity:<8} {rule.summary}\n" for rule in rules)
 
 
 def _no_rule(name: str) -> str:

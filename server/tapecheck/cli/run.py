@@ -75,6 +75,15 @@ class _Program:
 _STARTERS = frozenset(f"torch.multiprocessing{inner}" for inner in (".spawn", ".start_processes", ".spawn.spawn"))
 
 
+def _say_how_it_ended(result: RunResult, request: RunRequest) -> None:
+    say(*_ending(result, request).splitlines(), *_last_words(result))
+    if result.unrecorded:
+        plural = "es" if result.unrecorded > 1 else ""
+        say(f"{result.unrecorded} forked process{plural} ran backward calls, which were not recorded")
+    for line in (*memory_ran_out(result.tape), *not_reduced(result.tape)):
+        say(line)
+
+
 def run_script(options: argparse.Namespace) -> int:
     """Check a script, run it, print its findings with what the run showed about each, and return the exit status.
 
@@ -104,12 +113,7 @@ def run_script(options: argparse.Namespace) -> int:
 
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
-        say(*_ending(result, program.request).splitlines(), *_last_words(result))
-        if result.unrecorded:
-            plural = "es" if result.unrecorded > 1 else ""
-            say(f"{result.unrecorded} forked process{plural} ran backward calls, which were not recorded")
-        for line in (*memory_ran_out(result.tape), *not_reduced(result.tape)):
-            say(line)
+        _say_how_it_ended(result, program.request)
         _with_evidence(program, result)
         named = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
         if without := untrained(result.tape, {str(name) for names in named for name in names}):
@@ -517,6 +521,19 @@ def _is_so(finding: Finding) -> bool:
 _WITHOUT_GPU = ("have NCCL built in", "ProcessGroupNCCL is only supported with GPUs")
 
 
+def _why_ended(result: RunResult, request: RunRequest) -> str:
+    """What ended the program before its end, and what to do where that is known."""
+    if result.how_ended == "timeout":
+        return f"after {request.timeout:g} seconds (--timeout)"
+    said = result.detail.removesuffix(": ")  # an exception without a message
+    detail = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+    if result.how_ended == "raised" and not request.stdin and said.startswith("EOFError: EOF when reading"):
+        detail += "; it read standard input, which it gets with --stdin only"
+    if result.how_ended == "raised" and any(text in said for text in _WITHOUT_GPU):
+        detail += "; nccl needs a GPU, processes on the CPU are joined by gloo"
+    return detail
+
+
 def _ending(result: RunResult, request: RunRequest) -> str:
     """How the program ended and how far it had come."""
     seen = _seen(result, request)
@@ -532,16 +549,9 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         "cancelled": "the script was interrupted",
         "died": "the script died",
     }
-    said = result.detail.removesuffix(": ")  # an exception without a message
-    detail = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
-    if result.how_ended == "timeout":
-        detail = f"after {request.timeout:g} seconds (--timeout)"
     if result.how_ended == "cancelled" and not result.interrupted:
         return f"{ways[result.how_ended]} ({seen})"
-    if result.how_ended == "raised" and not request.stdin and said.startswith("EOFError: EOF when reading"):
-        detail += "; it read standard input, which it gets with --stdin only"
-    if result.how_ended == "raised" and any(text in said for text in _WITHOUT_GPU):
-        detail += "; nccl needs a GPU, processes on the CPU are joined by gloo"
+    detail = _why_ended(result, request)
     colon = "" if detail.startswith("after ") and result.how_ended in ("stopped", "timeout") else ":"
     return f"{ways[result.how_ended]}{colon} {detail} ({seen})"
 

@@ -27,6 +27,20 @@ def is_entered_with_some(code: Code, loop: ast.For) -> bool:
     return _has_some(code, loop.iter, _MOST_NAMES)
 
 
+def _fills(code: Code, name: str) -> list[tuple[ast.AST, ast.expr | None]]:
+    """Return where a container gets what is in it, with the values that are given it there, if these are several."""
+    fills: list[tuple[ast.AST, ast.expr | None]] = [
+        (store, store.value) for store in code.stores(code.tree, name) if isinstance(store, _GIVING)
+    ]
+    fills += [
+        (node, node.args[-1] if node.args and node.func.attr in ADDS_SEVERAL else None)
+        for node in of_kind(code.tree, ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in STORES and dotted(node.func.value) == name
+    ]
+    # What starts empty is filled by what comes later.
+    return [(node, given) for node, given in fills if not _is_empty(given)]
+
+
 def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
     """Return whether a condition stands in front of each of some values: in other data none of them may be there."""
     if isinstance(values, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -40,16 +54,7 @@ def _is_chosen(code: Code, values: ast.expr, names: int) -> bool:
     if name is None or names == 0:
         return False
     home = code.statement(values)
-    fills: list[tuple[ast.AST, ast.expr | None]] = [
-        (store, store.value) for store in code.stores(code.tree, name) if isinstance(store, _GIVING)
-    ]
-    fills += [
-        (node, node.args[-1] if node.args and node.func.attr in ADDS_SEVERAL else None)
-        for node in of_kind(code.tree, ast.Call)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in STORES and dotted(node.func.value) == name
-    ]
-    # What starts empty is filled by what comes later.
-    fills = [(node, given) for node, given in fills if not _is_empty(given)]
+    fills = _fills(code, name)
     places = [node for node, _ in fills]
     return bool(fills) and all(
         (home is not None and _on_condition(code, node, home, places))
@@ -130,9 +135,14 @@ def _is_filled(code: Code, values: ast.expr, names: int) -> bool:
     given = [_given_alone(one) for one in stores]
     if not given or not all(one is not None and _has_some(code, one, names) for one in given):
         return False
+    return last_part(values) not in map(last_part, _shrunk(code))
+
+
+def _shrunk(code: Code) -> list[ast.expr]:
+    """Return what something is taken out of anywhere, or that is deleted."""
     shrunk = [node.value for node in of_kind(code.tree, ast.Attribute) if node.attr in _SHRINKING]
     gone = [part for node in of_kind(code.tree, ast.Delete) for part in of_kind(node, ast.expr) if last_name(part)]
-    return last_part(values) not in map(last_part, (*shrunk, *gone))
+    return [*shrunk, *gone]
 
 
 def _given_alone(store: ast.stmt) -> ast.expr | None:

@@ -7,7 +7,7 @@ from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
-from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Outcome
+from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.training import Reach, reach_of, trainers_of
 from tapecheck.interpret.state import Cancelled
 
@@ -15,6 +15,7 @@ __all__ = [
     "HEADROOM",
     "Cancelled",
     "Condition",
+    "CutShort",
     "Explored",
     "Group",
     "Interpretation",

@@ -25,6 +25,14 @@ def _call(telling: Telling, span: Span, backward: Backward) -> str:
     return "`.backward()`" if backward.call == "backward" else "`autograd.grad`"
 
 
+def _failure(telling: Telling, reading: Reading, problem: Run, verb: str, span: Span) -> str:
+    """Return when a backward call fails, and why, or which rule says so."""
+    time = iteration(problem.at)
+    text = f"{verb}{' on ' + time if time else ''}"
+    rule = next((code for code in _FAILING if telling.reported(span, code)), "")
+    return text + (f" ({rule})" if rule else f": {_problem(telling, reading, problem)}")
+
+
 def explain_backward(telling: Telling, span: Span) -> str:
     """Return the hover on a backward call; why it fails is left to the finding where one says so."""
     tapes = [(reading, reading.runs_by_site[span]) for reading in telling.readings if span in reading.runs_by_site]
@@ -37,11 +45,7 @@ def explain_backward(telling: Telling, span: Span) -> str:
     head = f"**{call}** {_walk(telling, reading, first)}"
     details = []
     if problem is not None:
-        time = iteration(problem.at)
-        verb = "fails" if len(failing) == len(tapes) else "may fail"
-        text = f"{verb}{' on ' + time if time else ''}"
-        rule = next((code for code in _FAILING if telling.reported(span, code)), "")
-        text += f" ({rule})" if rule else f": {_problem(telling, reading, problem)}"
+        text = _failure(telling, reading, problem, "fails" if len(failing) == len(tapes) else "may fail", span)
         if problem is first:
             head = f"**{call}** {text}"
         else:
@@ -137,20 +141,18 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
 def explain_retain(telling: Telling, span: Span) -> str:
     """Return the hover on `retain_graph`: which calls need it, or that none does."""
     needing: list[str] = []
-    told = growing = created = False
-    whole = True
+    own: list[Run] = []
+    growing, whole = False, True
     for reading in telling.readings:
-        own = [run for run in reading.runs if run.backward.retain_span == span]
-        if not own:
+        ids = {run.backward.id for run in reading.runs if run.backward.retain_span == span}
+        if not ids:
             continue
+        own += [run for run in reading.runs if run.backward.id in ids]
         whole = whole and reading.complete
-        told = told or any(telling.reported(run.at.span, GrowingChain.code) for run in own)
-        created = created or any(run.backward.create == "yes" for run in own)
-        ids = {run.backward.id for run in own}
         growing = growing or any(run.backward.id in ids for chain in reading.growing_chains for run in chain.runs)
         needing += _needed_by(telling, reading, ids, span)
     details = list(dict.fromkeys(needing))[:MAX_NAMES]
-    if created:
+    if any(run.backward.create == "yes" for run in own):
         head = "**`retain_graph`** is implied by `create_graph=True`"
     elif details:
         head = f"**`retain_graph`** is needed: {details.pop(0)}"
@@ -158,7 +160,7 @@ def explain_retain(telling: Telling, span: Span) -> str:
         head = "**`retain_graph=True`** is unnecessary: no later backward uses this graph"
     else:
         head = "**`retain_graph`**: the dry run sees no later backward that uses this graph"
-    if growing and not told:
+    if growing and not any(telling.reported(run.at.span, GrowingChain.code) for run in own):
         details.append("each backward walks the graphs of all earlier iterations: slower every time")
     return page(head, details)
 

@@ -53,6 +53,11 @@ def calls(telling: Telling) -> list[Call]:
     return [call for call in found if call is not None]
 
 
+def _when(fate: Fate, problem: Run) -> str:
+    iteration = problem.at.iteration[-1][1] if problem.at.iteration else None
+    return fate if iteration is None else f"{fate} in iteration {iteration}"
+
+
 def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> Call | None:
     failing = [(reading, runs) for reading, runs in told if any(run.failed for run in runs)]
     # The same choice as the hover makes: the failing way, else the one with the most to tell.
@@ -63,11 +68,8 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
     spans = tuple(dict.fromkeys(one for site in sites if (one := telling.near(site, span.line)) is not None))
     if failing:
-        problem = next(run for run in runs if run.failed)
-        iteration = problem.at.iteration[-1][1] if problem.at.iteration else None
         fate: Fate = "fails" if len(failing) == len(told) else "may fail"
-        text = fate if iteration is None else f"{fate} in iteration {iteration}"
-        return Call(span, fate, text, spans)
+        return Call(span, fate, _when(fate, next(run for run in runs if run.failed)), spans)
     nodes = walked(reading, first)
     if not nodes:
         return None

@@ -232,16 +232,16 @@ class Explainer(Telling):
         unseen = any(
             root.graph == "may" for run in reading.runs if run.position < steps[0] for root in run.backward.roots
         )
-        details = []
         if not missing:
-            details.append("at its first `step()` all of them have a gradient")
-        elif unseen and not got:
-            details.append("whether they have a gradient at its first `step()` is not known")
+            details = ["at its first `step()` all of them have a gradient"]
         elif unseen:
-            details.append(f"at its first `step()` {len(got)} of {len(own)} certainly have a gradient")
+            some = f"at its first `step()` {len(got)} of {len(own)} certainly have a gradient"
+            details = [some if got else "whether they have a gradient at its first `step()` is not known"]
         else:
-            details.append(f"at its first `step()` {len(got)} of {len(own)} have a gradient")
-            details.append(f"no backward before it reaches {self.leaves(reading, missing)}")
+            details = [
+                f"at its first `step()` {len(got)} of {len(own)} have a gradient",
+                f"no backward before it reaches {self.leaves(reading, missing)}",
+            ]
         return page(head, details)
 
     # Models
@@ -282,16 +282,7 @@ class Explainer(Telling):
         if reading is None or not owned[id(reading)]:
             return None
         own = owned[id(reading)]
-        runs = [run for run in reading.runs if run.backward.accumulates and set(own) & set(run.executed)]
-        reached = {leaf for run in runs for leaf in own if leaf in run.executed}
-        lines = {run.at.line for run in runs if run.at.file == path}
-        details = []
-        if lines:
-            part = "" if len(reached) == len(own) else f"{len(reached)} of {len(own)} receive gradients: "
-            details.append(f"{part}reached by the backward{'s' * (len(lines) > 1)} on {each_line(lines)}")
-        elif not runs and reading.complete:
-            details.append("no backward reaches them")
-        details += _looked_after(reading, set(own))
+        details = [*_reaching(reading, own, path), *_looked_after(reading, set(own))]
         return page(f"{head} has {self.leaves(reading, own)}", details)
 
     def _no_step(self, reading: Reading) -> str:
@@ -327,6 +318,18 @@ def _as_constant(run: Run, cut: Cut) -> str:
 def _operation(cut: Cut) -> Span:
     """Return the operation that cuts, in whatever call it is."""
     return cut.within[0] if cut.within else cut.at.span
+
+
+def _reaching(reading: Reading, own: Sequence[int], path: str) -> Iterator[str]:
+    """Yield which backward calls of a file reach some parameters."""
+    runs = [run for run in reading.runs if run.backward.accumulates and set(own) & set(run.executed)]
+    reached = {leaf for run in runs for leaf in own if leaf in run.executed}
+    lines = {run.at.line for run in runs if run.at.file == path}
+    if lines:
+        part = "" if len(reached) == len(own) else f"{len(reached)} of {len(own)} receive gradients: "
+        yield f"{part}reached by the backward{'s' * (len(lines) > 1)} on {each_line(lines)}"
+    elif not runs and reading.complete:
+        yield "no backward reaches them"
 
 
 def _looked_after(reading: Reading, own: set[int]) -> Iterator[str]:

@@ -499,6 +499,15 @@ def _ended(order: RunOrder, result: RunResult, *, failed: bool) -> str:
     return f"stopped {where}{_limit(order, result)}" if _cut_short(result) else where
 
 
+def _whole_ending(result: RunResult, recording: Recording) -> str:
+    """Return how the program ended and how far it had come, as the page of a run says it."""
+    seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
+    how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
+    if result.how_ended == "raised":
+        how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
+    return "; ".join(part for part in (f"{how} ({seen}, {result.seconds:.1f} s)", recording.gaps) if part)
+
+
 def _recording(order: RunOrder, report: Report, result: RunResult, findings: list[Finding]) -> Recording:
     """Return what a run says of a file, with its report."""
     findings = [_placed(finding, order) for finding in findings]
@@ -522,11 +531,7 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
         # An exception that is the finding's own is no news.
         recording.failed = recording.exit != 1
     recording.ended = _ended(order, result, failed=recording.failed)
-    seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
-    how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
-    if result.how_ended == "raised":
-        how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
-    ending = "; ".join(part for part in (f"{how} ({seen}, {result.seconds:.1f} s)", recording.gaps) if part)
+    ending = _whole_ending(result, recording)
     recording.page = html.Run(Checked(order.path, findings), result.tape, report.source, ending)
     recording.report = report
     return recording

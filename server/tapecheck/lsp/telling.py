@@ -138,11 +138,10 @@ class Telling:
             return leaf.name
         parts = [leaf.name.partition(".")[2]]
         for span in (leaf.at.span, *leaf.at.stack):
-            assigned = [one for one in self.outline.assignments if one[0].file == span.file]
-            around = [one for one in assigned if one[0].holds(span)]
-            if not around and span.file == self.source.path and self.outline.is_returned(span):
-                continue
+            around = [one for one in self.outline.assignments if one[0].file == span.file and one[0].holds(span)]
             if not around:
+                if span.file == self.source.path and self.outline.is_returned(span):
+                    continue
                 break
             target = max(around, key=lambda one: (one[0].line, one[0].column))[1]
             parts.append(target.removeprefix("self."))

@@ -141,9 +141,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             static, of_ranks, lambda findings, part: judge(findings, part, directory=directory, alone=False)
         )
     story = Story(tape, directory)
-    judged: list[Finding] = []
-    for finding in static:
-        judged.append(_judged(story, finding, alone))
+    judged = [_judged(story, finding, alone) for finding in static]
     confirmed = [item for item in judged if _is_confirmed(item)]
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))

@@ -329,25 +329,34 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
     failed = story.problem_of(raised)
     if failed is None or failed.backward.inputs is None:
         return None
+    taken = next(_taken_on_the_way(story, failed), None)
+    if taken is None:
+        return None
+    run, first = taken
+    leaf = story.reading.ledger.leaves.get(first)
+    root = next((root.name for root in failed.backward.roots if root.name), "")
+    return Finding(
+        MissingCreateGraph.code, _NAMES[MissingCreateGraph.code].name, "error", raised.at.span,
+        raising_headline(root, leaf.name if leaf is not None else "", True),
+        _HELP[MissingCreateGraph.code], (*_without_graph(run), *_callers(raised.at)),
+        evidence=Evidence("found-by-run", raised_text(story, raised), raised_in(story, raised)),
+    )  # fmt: skip
+
+
+def _taken_on_the_way(story: Story, failed: Run) -> Iterator[tuple[Run, int]]:
+    """Yield the gradients without graph that were taken through an input which a failed call does not lead to, the last
+    one first, each with that input.
+    """
     ledger = story.reading.ledger
     graph = ledger.ancestry(failed.backward.root_nodes)
-    missing = [number for number in failed.backward.inputs if number not in graph]
+    missing = [number for number in failed.backward.inputs or () if number not in graph]
     earlier = reversed(story.reading.runs[: story.reading.runs.index(failed)])
-    for taken in (run for run in earlier if _is_without_graph(run) and run.backward.inputs):
-        inputs = taken.backward.inputs or ()
-        through = ledger.ancestry(taken.backward.root_nodes).keys() - set(inputs)
+    for run in (run for run in earlier if _is_without_graph(run) and run.backward.inputs):
+        inputs = run.backward.inputs or ()
+        through = ledger.ancestry(run.backward.root_nodes).keys() - set(inputs)
         first = next((number for number in missing if number in through), None)
-        if first is None or not _stepped(story, graph, inputs):
-            continue
-        leaf = ledger.leaves.get(first)
-        root = next((root.name for root in failed.backward.roots if root.name), "")
-        return Finding(
-            MissingCreateGraph.code, _NAMES[MissingCreateGraph.code].name, "error", raised.at.span,
-            raising_headline(root, leaf.name if leaf is not None else "", True),
-            _HELP[MissingCreateGraph.code], (*_without_graph(taken), *_callers(raised.at)),
-            evidence=Evidence("found-by-run", raised_text(story, raised), raised_in(story, raised)),
-        )  # fmt: skip
-    return None
+        if first is not None and _stepped(story, graph, inputs):
+            yield run, first
 
 
 def _is_without_graph(run: Run) -> bool:

@@ -504,6 +504,13 @@ def real_path(file: str, directory: str | None) -> str:
     return str((Path(directory or ".") / file).resolve())
 
 
+def _built_text(node: Node, loop: int | None, index: int | None, home: Span) -> str:
+    """Return where a node was built, and in which iteration of a loop where that is another one than `index`."""
+    text = f"; `{node.op}` was built on {line(node.at.span, home)}"
+    built = dict(node.at.iteration).get(loop) if loop is not None else None
+    return text if built is None or built == index else f"{text} in iteration {built}"
+
+
 def raised_text(story: Story, raised: Raised) -> str:
     failed = story.problem_of(raised)
     problem = failed.problem if failed is not None else None
@@ -517,12 +524,7 @@ def raised_text(story: Story, raised: Raised) -> str:
         + (f" of the loop on {line(within.event.at.span, home)}" if within is not None else "")
         + (" and caught" if raised.caught and not raised.left else "")
     )
-    text += f": {short(raised.message)}"
-    if node is not None:
-        text += f"; `{node.op}` was built on {line(node.at.span, home)}"
-        built = dict(node.at.iteration).get(loop) if loop is not None else None
-        if built is not None and built != index:
-            text += f" in iteration {built}"
+    text += f": {short(raised.message)}{_built_text(node, loop, index, home) if node is not None else ''}"
     if problem is not None and problem.freed_by is not None:
         text += f" and freed by the call on {line(problem.freed_by.at.span, home)}"
     if problem is not None and problem.changed_by is not None:

@@ -154,20 +154,22 @@ def _stroke(number: int, mark: Mark, line: str, *, last: bool) -> _Stroke:
     return _Stroke(left, max(left + 1, _columns(line[:end])), mark.message if last else "", mark.primary)
 
 
+def _first_shown(width: int, strokes: list[_Stroke], limit: int) -> int:
+    """Return the column from which a line of some width is shown so that its strokes are seen."""
+    anchor = next((stroke for stroke in strokes if stroke.primary), strokes[0])
+    left = min(stroke.start for stroke in strokes)
+    right = max(stroke.end for stroke in strokes)
+    if right - left > limit // 2:
+        left, right = anchor.start, anchor.end
+    return max(0, min(left - limit // 4, width - limit)) if right > limit - len(_CUT) else 0
+
+
 def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_Stroke]]:
     """Return the line as it is shown, cut to `limit` columns around its strokes, and the strokes moved with it."""
     cells = _cells(line.rstrip())
     if len(cells) <= limit:
         return "".join(cells), strokes
-    start = 0
-    if strokes:
-        anchor = next((stroke for stroke in strokes if stroke.primary), strokes[0])
-        left = min(stroke.start for stroke in strokes)
-        right = max(stroke.end for stroke in strokes)
-        if right - left > limit // 2:
-            left, right = anchor.start, anchor.end
-        if right > limit - len(_CUT):
-            start = max(0, min(left - limit // 4, len(cells) - limit))
+    start = _first_shown(len(cells), strokes, limit) if strokes else 0
     # A wide character's second cell is empty: a cut must not part it from its first.
     while 0 < start < len(cells) and cells[start] == "":
         start += 1
@@ -214,10 +216,12 @@ def _underlines(strokes: list[_Stroke], severity: Severity, paint: Paint) -> lis
     rows = [_paint_row(row, paint)]
     if beside is not None:
         rows[0] += f" {paint(_style(beside, severity), beside.message)}"
-    if not spoken:
-        return rows
-    hung = list(spoken)
-    rows.append(_bars(hung, severity, paint))
+    return rows + _hung(spoken, severity, paint) if spoken else rows
+
+
+def _hung(hung: list[_Stroke], severity: Severity, paint: Paint) -> list[str]:
+    """Return the rows with the messages of some strokes, the rightmost one first, each below its stroke."""
+    rows = [_bars(hung, severity, paint)]
     while hung:
         last = hung.pop()
         left = _bars([stroke for stroke in hung if stroke.start < last.start], severity, paint)

@@ -108,24 +108,18 @@ def render_finding(
 
     rows = [_header(f"{finding.severity}[{finding.code}]", finding.severity, first, paint)]
     rows.append(_place("-->", finding.span, gutter, paint))
+    bar = f"{' ' * gutter} {paint('gutter', '|')}"
     for file in list(dict.fromkeys([finding.span.file, *(label.span.file for label in labels)])):
         inside = [mark for mark in marks if mark.span.file == file]
         if file != finding.span.file:
             rows.append(_place(":::", inside[0].span, gutter, paint))
-        drawn = draw(
-            inside,
-            sources.lines(file),
-            gutter=gutter,
-            limit=limit,
-            severity=finding.severity,
-            paint=paint,
-        )
+        lines = sources.lines(file)
+        drawn = draw(inside, lines, gutter=gutter, limit=limit, severity=finding.severity, paint=paint)
         # The lines of a file that can no longer be read are listed without an excerpt.
-        bar = f"{' ' * gutter} {paint('gutter', '|')}"
         rows.extend(drawn or [f"{bar} line {mark.span.line}: {mark.message}".rstrip(" :") for mark in inside])
     tail = _tail(finding, further, fixes or [], trial, recorded=recorded)
     if tail:
-        rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
+        rows.append(bar)
     for name, text in tail:
         rows.extend(_remark(name, text, gutter, paint))
         if name.startswith("fix (") and fixes:
@@ -345,14 +339,14 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
 
     `ignored` says that comments were added and nothing fixed, `asked` that the user was to choose the fixes.
     """
-    done = [line for file in files if file.rewrite is not None for line in file.rewrite.done]
+    rewrites = [file.rewrite for file in files if file.rewrite is not None]
+    done = [line for rewrite in rewrites for line in rewrite.done]
     beyond = sum(file.shared for file in files)
     left = f"Fixes in {count(beyond, 'file')} also edit files that were not named.\n" if beyond else ""
     left += "".join(f"Not made: {printable(line)}.\n" for file in files for line in file.refused)
     if not done:
         return _not_edited(files, left, ignored=ignored, asked=asked)
-    changed = (file.rewrite for file in files if file.rewrite is not None)
-    places = count(sum(rewrite.before != rewrite.after for rewrite in changed), "file")
+    places = count(sum(rewrite.before != rewrite.after for rewrite in rewrites), "file")
     if ignored:
         verb = "Would add" if would else "Added"
         return f"{verb} {count(len(done), 'ignore comment')} in {places}.\n"

@@ -91,10 +91,7 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
     if len(readings) < 2 or all(decision.hangs_on == "data" for decision in decisions):
         return
     for finding, having, lacking in divided(rule, [finding for finding in findings if finding.certain], readings):
-        alone = _answered_alone(having, [reading for reading in lacking if reading.ended == "finished"])
-        # A way that ends by an exception may only not have come that far; but not where the condition is around it.
-        alone = alone or [one for one in _answered_alone(having, lacking) if _is_around(one, finding.span)]
-        answers = [_positive(decision, having) for decision in alone]
+        answers = [_positive(decision, having) for decision in _needed(finding, having, lacking)]
         finding.rests_on += tuple(map(_assumed_answer, answers))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
@@ -132,6 +129,13 @@ def _assumed_answer(decision: Decision) -> Assumption:
     else:
         text = f"`{decision.text}` is {'true' if decision.taken else 'false'}"
     return Assumption(decision.hangs_on, decision.at.span, text)
+
+
+def _needed(finding: Finding, having: Sequence[Reading], lacking: Sequence[Reading]) -> list[Decision]:
+    """Return the conditions that come out otherwise where a finding is not there, and hang on code that is hidden."""
+    alone = _answered_alone(having, [reading for reading in lacking if reading.ended == "finished"])
+    # A way that ends by an exception may only not have come that far; but not where the condition is around it.
+    return alone or [one for one in _answered_alone(having, lacking) if _is_around(one, finding.span)]
 
 
 def _answered_alone(having: Iterable[Reading], lacking: Iterable[Reading]) -> list[Decision]:

@@ -155,27 +155,28 @@ class Reductions:
         self.unreduced = [each for each in self.unreduced if self._synced.isdisjoint(each.leaves)]
 
     def _take(self, position: int, moment: object) -> None:
-        if isinstance(moment, Wrapper) and moment.sharded:
-            self._sharded.update(dict.fromkeys(moment.leaves, moment))
-        elif isinstance(moment, SyncSet):
-            self._unsynced.difference_update(moment.leaves)
-            self._unsynced.update(moment.leaves if moment.on == "no" else ())
-        elif isinstance(moment, Wrapper):
-            self._reducers[moment.id] = _Reducer(moment, frozenset(moment.leaves))
-        elif isinstance(moment, WrapperCall):
-            self._call(moment)
-        elif isinstance(moment, Run):
-            self._run(moment)
-        elif isinstance(moment, GradientsReduced):
-            self._averaged(moment)
-        elif isinstance(moment, LeafEscape) and not moment.told:
-            self._unseen.update(moment.leaves or set().union(*(one.leaves for one in self._reducers.values())))
-        elif isinstance(moment, GradientCleared):
-            self._local.pop(moment.leaf, None)
-        elif isinstance(moment, GradientSet):
-            self._set(moment)
-        elif isinstance(moment, Step):
-            self._step(position, moment)
+        match moment:
+            case Wrapper(sharded=True):
+                self._sharded.update(dict.fromkeys(moment.leaves, moment))
+            case Wrapper():
+                self._reducers[moment.id] = _Reducer(moment, frozenset(moment.leaves))
+            case SyncSet():
+                self._unsynced.difference_update(moment.leaves)
+                self._unsynced.update(moment.leaves if moment.on == "no" else ())
+            case WrapperCall():
+                self._call(moment)
+            case Run():
+                self._run(moment)
+            case GradientsReduced():
+                self._averaged(moment)
+            case LeafEscape(told=False):
+                self._unseen.update(moment.leaves or set().union(*(one.leaves for one in self._reducers.values())))
+            case GradientCleared():
+                self._local.pop(moment.leaf, None)
+            case GradientSet():
+                self._set(moment)
+            case Step():
+                self._step(position, moment)
 
     def _averaged(self, event: GradientsReduced) -> None:
         self._local.clear()

@@ -231,6 +231,20 @@ def valid_pattern(pattern: str) -> bool:
     return True
 
 
+def _insertion(text: str, code: str, *, own: bool, some: bool) -> tuple[int, str]:
+    """Return where a file of configuration gets what adds a rule to `ignore`, which lists `some` already or none."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = re.match("", text) if own else _TABLE.search(text)
+    if table is None:
+        gap = "" if not text or text.endswith(("\n", "\r")) else newline
+        return len(text), f'{gap}{newline}[tool.tapecheck]{newline}ignore = ["{code}"]{newline}'
+    following = _HEADER.search(text, table.end())
+    array = _IGNORE.search(text, table.end(), following.start() if following else len(text))
+    if array is None:
+        return table.end(), f'ignore = ["{code}"]{newline}'
+    return array.end(), f'"{code}", ' if some else f'"{code}"'
+
+
 def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
     """Return the edit of the project's configuration that switches a rule off: file, line, column, text to insert.
 
@@ -247,20 +261,8 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
         before = _loads(text)
     except (OSError, ValueError):
         return None
-    newline = "\r\n" if "\r\n" in text else "\n"
     own = Path(file).name == OWN_FILE
-    table = re.match("", text) if own else _TABLE.search(text)
-    if table is None:
-        gap = "" if not text or text.endswith(("\n", "\r")) else newline
-        at, added = len(text), f'{gap}{newline}[tool.tapecheck]{newline}ignore = ["{code}"]{newline}'
-    else:
-        following = _HEADER.search(text, table.end())
-        array = _IGNORE.search(text, table.end(), following.start() if following else len(text))
-        if array is None:
-            at, added = table.end(), f'ignore = ["{code}"]{newline}'
-        else:
-            some = bool(_table(before, own=own).get("ignore"))
-            at, added = array.end(), f'"{code}", ' if some else f'"{code}"'
+    at, added = _insertion(text, code, own=own, some=bool(_table(before, own=own).get("ignore")))
     try:
         after = _loads(text[:at] + added + text[at:])
     except ValueError:

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -131,8 +131,16 @@ def read_environment(prefix: str, view: View) -> Environment:
     known = _read.get(prefix)
     if known is not None and known[0] == stamp and all(map(operator.is_, known[1], listings)):
         return known[2]
-    found = Environment(prefix)
-    for site, listing in zip(sites, listings):
+    found = _read_sites(Environment(prefix), list(zip(sites, listings)), pth_files)
+    _read[prefix] = (stamp, listings, found)
+    return found
+
+
+def _read_sites(
+    found: Environment, sites: Sequence[tuple[str, Listing]], pth_files: Sequence[tuple[str, str]]
+) -> Environment:
+    """Add what the folders of an environment hold, and what their `.pth` files name, each given with its folder."""
+    for site, listing in sites:
         found.places.append(Place(site, False))
         for home, file in pth_files:
             if home == site:
@@ -144,7 +152,6 @@ def read_environment(prefix: str, view: View) -> Environment:
         project for project in found.projects
         if not any((folder + os.sep).startswith(project + os.sep) for folder in known_of)
     ]  # fmt: skip
-    _read[prefix] = (stamp, listings, found)
     return found
 
 

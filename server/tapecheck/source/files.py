@@ -90,6 +90,16 @@ class _Ignored:
         return False
 
 
+def _list(folder: str, names: list[str], below: list[str]) -> None:
+    """Add the names of the files in a folder, and of the folders but links, to two lists."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not _is_folder(entry):
+                names.append(entry.name)
+            elif not entry.is_symlink():
+                below.append(entry.name)
+
+
 def walk(
     top: str,
     on_error: Callable[[OSError], object] | None = None,
@@ -109,15 +119,10 @@ def walk(
     waiting: list[tuple[str, Configuration | None]] = [(top, None)]
     while waiting:
         folder, above = waiting.pop()
-        below: list[str] = []
         names: list[str] = []
+        below: list[str] = []
         try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if not _is_folder(entry):
-                        names.append(entry.name)
-                    elif not entry.is_symlink():
-                        below.append(entry.name)
+            _list(folder, names, below)
         except OSError as error:
             if on_error is not None:
                 on_error(error)

@@ -126,20 +126,20 @@ def _without_magics(lines: Sequence[str]) -> list[str]:
             # A shell command over several lines.
             plain[number], going_on = "", line.rstrip().endswith("\\")
             continue
-        timed, assigned = _TIMED.match(line), _ASSIGNED.match(line)
-        if not (_LINE_MAGIC.match(line) or assigned) or _continues(plain[:number]):
-            continue
-        going_on = line.rstrip().endswith("\\")
-        indent = line[: len(line) - len(line.lstrip())]
-        if timed is not None:
-            plain[number] = f"{indent}pass;".ljust(timed.end()) + line[timed.end() :]
-            going_on = False
-        elif assigned is not None:
-            # What IPython makes of it, and nothing that anybody here knows the value of.
-            plain[number] = f"{assigned[1]}get_ipython()"
-        else:
-            plain[number] = f"{indent}pass"
+        if (_LINE_MAGIC.match(line) or _ASSIGNED.match(line)) and not _continues(plain[:number]):
+            plain[number] = _in_place_of(line)
+            going_on = line.rstrip().endswith("\\") and not _TIMED.match(line)
     return plain
+
+
+def _in_place_of(line: str) -> str:
+    """Return the Python that stands for a line with a magic or a shell command."""
+    indent = line[: len(line) - len(line.lstrip())]
+    timed, assigned = _TIMED.match(line), _ASSIGNED.match(line)
+    if timed is not None:
+        return f"{indent}pass;".ljust(timed.end()) + line[timed.end() :]
+    # What IPython makes of it, and nothing that anybody here knows the value of.
+    return f"{assigned[1]}get_ipython()" if assigned is not None else f"{indent}pass"
 
 
 def _continues(before: Sequence[str]) -> bool:

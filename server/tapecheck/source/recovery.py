@@ -251,6 +251,13 @@ class _Recovery:
                 self._set(number, "")
             number += 1
 
+    def _undecorate(self, index: int, decorator: int) -> None:
+        """Leave out what stands between a decorator and its function, else the decorator."""
+        following = self._after(index)
+        between = following is not None and _DECORATED.match(self.lines[following].lstrip(_SPACE))
+        for number in range(index, index + 1) if between else range(decorator, index):
+            self._set(number, "")
+
     def _hide(self, index: int) -> None:
         """Leave out the statement on a line, or what keeps it from being one."""
         if self.lines[index].strip(_SPACE) and not self.lines[index].strip():
@@ -263,11 +270,7 @@ class _Recovery:
         indent = self._indent(index)
         decorator = self._decorator(index)
         if decorator is not None:
-            # What stands between a decorator and its function goes, else the decorator.
-            following = self._after(index)
-            between = following is not None and _DECORATED.match(self.lines[following].lstrip(_SPACE))
-            for number in range(index, index + 1) if between else range(decorator, index):
-                self._set(number, "")
+            self._undecorate(index, decorator)
             return
         header = _HEADER.match(text)
         following = self._after(index)

@@ -179,6 +179,11 @@ class Unused:
     names: tuple[str, ...]
     unknown: tuple[str, ...]
 
+    @property
+    def names_nothing(self) -> bool:
+        """Whether it names rules, and none that exists."""
+        return bool(self.names) and self.names == self.unknown
+
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
@@ -208,20 +213,23 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
             continue
         unknown = [name for name in idle if not any(names_rule([name], *rule) for rule in rules)]
         named = tuple(name for name in idle if name != ALL_RULES)
-        line = source.lines[row - 1]
-        first, last, text = start + one.start, start + one.end, ""
         if len(idle) < len(names) or one.others:
             first, last, text = start + one.first, start + one.last, one.without(idle, comment)
-        elif not line[last:].strip():
-            # Nothing is left of the comment: the blanks in front of it go with it.
-            first, last = len(line[:first].rstrip()), len(line)
-        elif line[last:].lstrip().startswith("#"):
-            # The next comment takes its place.
-            last = len(line) - len(line[last:].lstrip())
         else:
-            text = "#"
+            first, last, text = _without_comment(source.lines[row - 1], start + one.start, start + one.end)
         found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
     return found
+
+
+def _without_comment(line: str, first: int, last: int) -> tuple[int, int, str]:
+    """Return the edit of a line that takes out a comment which stands from `first` to `last`."""
+    if not line[last:].strip():
+        # Nothing is left of the comment: the blanks in front of it go with it.
+        return len(line[:first].rstrip()), len(line), ""
+    if line[last:].lstrip().startswith("#"):
+        # The next comment takes its place.
+        return first, len(line) - len(line[last:].lstrip()), ""
+    return first, last, "#"
 
 
 def blankets(source: Source, hidden: Iterable[Hidden]) -> list[Misspelt]:
@@ -408,21 +416,24 @@ def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
         found = _add_to(source.lines, comments, row, "ignore-file", code)
         if found is not None:
             return found
-    row = 1
+    first = _first_free_row(source)
+    newline = "\r\n" if "\r\n" in source.text else "\n"
+    return (first, 1, 1, f"# tapecheck: ignore-file[{code}]{newline}") if first is not None else None
+
+
+def _first_free_row(source: Source) -> int | None:
+    """Return the first row of a file that a comment may be put in front of; None for a notebook that has none."""
     if source.cells is not None:
         first = ((cell, next((line for line in cell.lines if line.strip()), "")) for cell in source.cells.parts)
-        free = (cell.first for cell, line in first if not line.lstrip().startswith("%%"))
-        row = next(free, 0)
-        if row == 0:
-            return None
+        return next((cell.first for cell, line in first if not line.lstrip().startswith("%%")), None)
+    row = 1
     # Python reads these two only where they stand first.
-    for text in source.lines[:2] if source.cells is None else ():
+    for text in source.lines[:2]:
         if (row == 1 and text.startswith("#!")) or _CODING.match(text):
             row += 1
         else:
             break
-    newline = "\r\n" if "\r\n" in source.text else "\n"
-    return row, 1, 1, f"# tapecheck: ignore-file[{code}]{newline}"
+    return row
 
 
 def _add_to(

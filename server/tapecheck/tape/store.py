@@ -106,15 +106,19 @@ def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, object]]
     yield line
 
 
+def _site(line: dict[str, Any]) -> Site:
+    return Site(
+        Span(*line["span"]),
+        line["function"],
+        tuple(Span(*span) for span in line["stack"]),
+        tuple((loop, index) for loop, index in line["iteration"]),
+    )
+
+
 def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     name = line.pop("event")
     if name == "Site":
-        sites[line["id"]] = Site(
-            Span(*line["span"]),
-            line["function"],
-            tuple(Span(*span) for span in line["stack"]),
-            tuple((loop, index) for loop, index in line["iteration"]),
-        )
+        sites[line["id"]] = _site(line)
         return None
     kind = _KINDS[name]
     for key in _PLACES[name]:

@@ -340,21 +340,22 @@ class Overload:
                 several = coarse(kind) == "tensor" and len(args) > index + 1
                 bound[name] = "tensors" if several else kind
                 break
+        return bound if self._bind_keywords(bound, kwargs) else None
+
+    def _bind_keywords(self, bound: dict[str, str], kwargs: Mapping[str, str]) -> bool:
+        """Add keywords and defaults to the parameters that are bound; return whether they fit and nothing is left."""
         names = {p.lstrip("*") for p in self.params}
         for key, kind in kwargs.items():
             name = key if key in names else PARAMETER_SYNONYMS.get(key, key)
-            if name not in names:
-                if name in _IGNORED_KEYWORDS:
-                    continue
-                return None
-            if name in bound:
-                return None
-            bound[name] = kind
+            if name in bound or (name not in names and name not in _IGNORED_KEYWORDS):
+                return False
+            if name in names:
+                bound[name] = kind
         for name in names - bound.keys():
             if name not in self.defaults:
-                return None
+                return False
             bound[name] = self.defaults[name]
-        return bound
+        return True
 
     def strained(self, bound: Mapping[str, str]) -> bool:
         """Whether an argument has a kind this overload was never measured with."""

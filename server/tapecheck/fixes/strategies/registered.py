@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code
+from tapecheck.fixes.edit import Change
 from tapecheck.rules.facts import Lacking
 from tapecheck.rules.gradient_cut.facts import GradientCutFacts
 from tapecheck.rules.untrained_parameter.facts import UntrainedParameterFacts
@@ -14,6 +15,13 @@ from tapecheck.source.nodes import of_kind
 from tapecheck.tape import Span
 
 EFFECT = "The optimizer has the parameters from now on, and trains them."
+
+
+def _moved_behind(code: Code, early: ast.stmt | None, place: ast.stmt) -> list[Change] | None:
+    """Return the changes that move a statement of one line behind another one; None where that cannot be done."""
+    lines, gone = (code.lines_of(early), code.delete(early)) if early is not None else (None, None)
+    change = code.insert_after(place, [line.strip() for line in lines]) if lines and len(lines) == 1 else None
+    return [gone, change] if gone is not None and change is not None else None
 
 
 def make_optimizer_later(context: Context) -> Iterator[Candidate]:
@@ -31,13 +39,11 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
             continue
         # Where the optimizer is in time, the list of its parameters is not.
         in_time = place.lineno < making.lineno
-        early = _listing(code, making, place) if in_time else making
-        lines, gone = (code.lines_of(early), code.delete(early)) if early is not None else (None, None)
-        change = code.insert_after(place, [line.strip() for line in lines]) if lines and len(lines) == 1 else None
-        if gone is not None and change is not None:
+        changes = _moved_behind(code, _listing(code, making, place) if in_time else making, place)
+        if changes is not None:
             what = "List the parameters" if in_time else "Make the optimizer"
             title = f"{what} after line {place.lineno}: the model is complete there"
-            yield Candidate(title, EFFECT, [gone, change], group="later")
+            yield Candidate(title, EFFECT, changes, group="later")
 
 
 def _listing(code: Code, making: ast.Assign, place: ast.stmt) -> ast.stmt | None:

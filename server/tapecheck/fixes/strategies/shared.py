@@ -182,21 +182,27 @@ def _steps_again(code: Code, collision: Collision) -> bool:
     return any(step is not None and ast.unparse(step) in following for step in between)
 
 
-def _detach_side(context: Context, collision: Collision, first_side: bool) -> Iterator[Candidate]:
-    code = context.code
+def _reads_of(code: Code, collision: Collision, first_side: bool) -> list[tuple[ast.expr, int]]:
+    """Return where one side reads what both share, each place once with the node; nothing where one is not known."""
     found: dict[int, tuple[ast.expr, int]] = {}
     for consumer, source in collision.forks(first_side):
         read = _read_of(code, collision, consumer, source)
         if read is None:
-            return
+            return []
         found.setdefault(id(read), (read, source))
-    changes = [append(code, read, ".detach()") for read, _ in found.values()]
+    return list(found.values())
+
+
+def _detach_side(context: Context, collision: Collision, first_side: bool) -> Iterator[Candidate]:
+    code = context.code
+    found = _reads_of(code, collision, first_side)
+    changes = [append(code, read, ".detach()") for read, _ in found]
     kept = [change for change in changes if change is not None]
     if not kept or len(kept) < len(changes):
         return
-    leaves = collision.leaves(source for _, source in found.values())
-    names = join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
-    line = min(read.lineno for read, _ in found.values())
+    leaves = collision.leaves(source for _, source in found)
+    names = join(dict.fromkeys(_handed(code, read) for read, _ in found))
+    line = min(read.lineno for read, _ in found)
     dropped = not first_side or collision.discarded_after_first(leaves)
     safe = dropped and not context.caught and _dropped_unread(context, collision, first_side)
     effect = f"What it is made of gets no gradient from this loss{_ANYWAY if safe else ' any more.'}"

@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     argument,
     concrete,
     is_module,
+    only,
     only_tensors,
 )
 from tapecheck.tape import Backward, Fact, LeafEscape, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall
@@ -54,16 +55,21 @@ def sharded(torch: Torch, given: list[Instance], args: Args, kwargs: Kwargs, nod
     # Of several modules the first one to be called gathers for all.
     state.hidden = len(given) > 1
     for each in given:
-        for _, module in torch.nn.modules(each):
-            if module.state is None:
-                module.state = state
-            elif (inner := state_of(module, ShardState)) is not None and module is not each:
-                state.inner[inner.number] = inner
-        each.state = state
+        _give_state(torch, each, state)
     world.modes.sharded.update(tensor.storage.id for tensor in own)
     torch.nn.shards.update((tensor.storage.id, state) for tensor in own)
     complete: Fact = "no" if any(torch.nn.open_ended(each) for each in given) else "yes"
     world.writer.emit(Wrapper(state.number, world.position.site(node), leaves, complete=complete, sharded=True))
+
+
+def _give_state(torch: Torch, owner: Instance, state: ShardState) -> None:
+    """Note that a module, and what is in it and not sharded yet, gathers its parameters as a state says."""
+    for _, module in torch.nn.modules(owner):
+        if module.state is None:
+            module.state = state
+        elif (inner := state_of(module, ShardState)) is not None and module is not owner:
+            state.inner[inner.number] = inner
+    owner.state = state
 
 
 def _switch(value: Value) -> Fact:
@@ -167,12 +173,12 @@ def in_shards(torch: Torch, value: Value) -> bool:
 def used(torch: Torch, name: str, every: list[Tensor | Unknown], result: Value, node: ast.AST) -> None:
     """Note what an op makes of tensors in shards; raises where torch refuses them beside others."""
     world = torch.world
-    shards = [value for value in every if in_shards(torch, value)]
+    shards = [value for value in only(every, Tensor) if in_shards(torch, value)]
     if not shards or not isinstance(result, Tensor):
         return
-    others = [value for value in every if value not in shards]
     first = shards[0]
-    leaf = world.modes.of_shards.get(first.storage.id, first.node) if isinstance(first, Tensor) else None
+    leaf = world.modes.of_shards.get(first.storage.id, first.node)
+    others = [value for value in every if value not in shards]
     if others and all(isinstance(value, Tensor) and value.grad is None for value in others):
         if _runs_through_weight(name) and every[0] in others and not _is_gradient(every[0]):
             world.writer.emit(ShardUse(world.position.site(node), leaf, None, "op"))

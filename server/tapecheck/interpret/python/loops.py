@@ -326,7 +326,7 @@ def _next_settled(loop: _Loop, stream: Stream, index: int) -> int | None:
     if not count:
         return None
     stream.lengthen(count + loop.extra)
-    return index if stream.sequential else index + count - 1
+    return _after(stream, index, count)
 
 
 def _following(loop: _Loop, stream: Stream, index: int, length: int | None, element: Value) -> int | None:
@@ -335,22 +335,34 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     """
     if loop.fed(unbounded=length is None) or loop.taken_on() or loop.done < loop.enough:
         return index
-    short = length is not None and not loop.repeated and _is_short(loop, stream, length, element)
+    short = _is_short(loop, stream, length, element)
     goes_on = loop.fills() if length is None else loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
     if goes_on and (short or loop.done < loop.most) and loop.work <= limits.LOOP_WORK:
         return index
     count = loop.ahead(math.inf if length is None else length - index)
     if count:
-        return index if stream.sequential else index + count - 1
-    if not goes_on or stream.sequential or length is None or index >= length - 1:
+        return _after(stream, index, count)
+    return _last(loop, stream, index, length) if goes_on else None
+
+
+def _after(stream: Stream, index: int, count: int) -> int:
+    """Return the place of the last of the next `count` elements; of a sequential stream that of the next one."""
+    return index if stream.sequential else index + count - 1
+
+
+def _last(loop: _Loop, stream: Stream, index: int, length: int | None) -> int | None:
+    """Return the place of the element that a loop is run for last; None where that cannot be told or is no other."""
+    if stream.sequential or length is None or index >= length - 1:
         return None
     # The last element tells what it all comes to, and so does what is done every so many elements up to there.
     cycle = guards.cycle(loop.machine, loop.number)
     return index + (length - 1 - index) // cycle * cycle
 
 
-def _is_short(loop: _Loop, stream: Stream, length: int, element: Value) -> bool:
-    """Whether a loop of a known length is run to its end if that does not take too much work."""
+def _is_short(loop: _Loop, stream: Stream, length: int | None, element: Value) -> bool:
+    """Whether a loop is run to its end if that does not take too much work: one of a known length, few or of layers."""
+    if length is None or loop.repeated:
+        return False
     return (
         length <= limits.SHORT_LOOP
         or _of_layers(loop, stream, length, element)
@@ -391,9 +403,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     signal: WayOut | None = None
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
-        if env.sent is not None:
-            for part in syntax.yields_in(node.test):
-                yield from machine.suspend(part, env)
+        yield from _yielded_by(machine, node.test, env)
         answer, by_default = _asked(loop, node)
         more = answer is not False
         if not more:
@@ -415,10 +425,17 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         return signal.beyond_loop()
     if more:
         _forget_counters(loop, None)
-        if not always:
-            loop.perhaps_freezes()
+    if more and not always:
+        loop.perhaps_freezes()
     loop.leave("may" if more else "no")
     return (yield from machine.block([] if always else node.orelse, env))
+
+
+def _yielded_by(machine: Engine, test: ast.expr, env: Env) -> Run:
+    """Suspend the function at each `yield` that stands in a condition."""
+    for part in syntax.yields_in(test) if env.sent is not None else ():
+        yield from machine.suspend(part, env)
+    return None
 
 
 def _asked(loop: _Loop, node: ast.While) -> _Truth:

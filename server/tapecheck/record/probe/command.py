@@ -266,6 +266,22 @@ def write_whole_lines() -> None:
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
+def _program(options: Options, safe: bool) -> Program:
+    """Return what is to be run, with the import path as Python would make it for that."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    if sys.path and (os.path.abspath(sys.path[0]) == _OWN or (not safe and module is not None and module.parent)):
+        # What Python put there for the probe: its own directory, or with -m the working directory.
+        del sys.path[0]
+    if options.module:
+        if not safe:
+            sys.path.insert(0, os.getcwd())
+        return Module(options.script)
+    script = Script(absolute(options.script), options.text, options.notebook)
+    if not safe:
+        sys.path.insert(0, os.path.dirname(os.path.realpath(script.path)))
+    return script
+
+
 def main(loaded: Collection[str] = ()) -> None:
     options = Options(sys.argv[1:])
     write_whole_lines()
@@ -275,19 +291,7 @@ def main(loaded: Collection[str] = ()) -> None:
         except OSError:
             pass
     safe = getattr(sys.flags, "safe_path", False)
-    module = getattr(sys.modules["__main__"], "__spec__", None)
-    if sys.path and (os.path.abspath(sys.path[0]) == _OWN or (not safe and module is not None and module.parent)):
-        # What Python put there for the probe: its own directory, or with -m the working directory.
-        del sys.path[0]
-    program: Program
-    if options.module:
-        if not safe:
-            sys.path.insert(0, os.getcwd())
-        program = Module(options.script)
-    else:
-        program = Script(absolute(options.script), options.text, options.notebook)
-        if not safe:
-            sys.path.insert(0, os.path.dirname(os.path.realpath(program.path)))
+    program = _program(options, safe)
     writer = Writer(options.tape, PRODUCER)
     if options.ranked:
         # A launcher starts its processes in sessions of their own: this is how they are found to be ended.

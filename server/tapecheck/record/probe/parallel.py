@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple, Union
 
 from .hooks import nodes_of, roots_of
 from .lines import ThreadLines
@@ -151,15 +151,19 @@ def _assigned(text: SourceText, first: int, attribute: str) -> Optional[int]:
     ]  # fmt: skip
     for owner in sorted(owners, key=lambda node: -node.lineno):
         for node in ast.walk(owner):
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                for target in targets:
-                    if isinstance(target, ast.Attribute) and target.attr == attribute:
-                        return node.lineno
-            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("add_module", "register_parameter"):
-                if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == attribute:
-                    return node.lineno
+            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Call)) and _assigns(node, attribute):
+                return node.lineno
     return None
+
+
+def _assigns(node: Union[ast.Assign, ast.AnnAssign, ast.Call], attribute: str) -> bool:
+    """Return whether a statement or call gives `self` an attribute of that name."""
+    if isinstance(node, ast.Call):
+        registers = getattr(node.func, "attr", "") in ("add_module", "register_parameter")
+        name = node.args[0] if registers and node.args else None
+        return isinstance(name, ast.Constant) and name.value == attribute
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return any(isinstance(target, ast.Attribute) and target.attr == attribute for target in targets)
 
 
 def _uses(recorder: Recording, parameter: Tensor, traceback: Optional[TracebackType]) -> List[int]:

@@ -337,19 +337,24 @@ def _written(node: ast.AST) -> Iterator[Tuple[str, ...]]:
         for target in node.targets:
             targets.extend(item for item in ast.walk(target) if isinstance(item, ast.Subscript))
     elif isinstance(node, ast.Call):
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name.endswith("_") and not name.endswith("__"):
-            if isinstance(function, ast.Attribute):
-                targets.append(function.value)
-            targets.extend(node.args[:2])
-        elif any(word.arg == "inplace" for word in node.keywords):
-            targets.extend(node.args[:1])
-        targets.extend(word.value for word in node.keywords if word.arg == "out")
+        targets.extend(_written_by(node))
     for written in targets:
         path = _path(written)
         if path is not None:
             yield path
+
+
+def _written_by(call: ast.Call) -> Iterator[ast.AST]:
+    """Yield what a call may change in place."""
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if name.endswith("_") and not name.endswith("__"):
+        if isinstance(function, ast.Attribute):
+            yield function.value
+        yield from call.args[:2]
+    elif any(word.arg == "inplace" for word in call.keywords):
+        yield from call.args[:1]
+    yield from (word.value for word in call.keywords if word.arg == "out")
 
 
 def _clears_gradient(node: ast.AST) -> bool:

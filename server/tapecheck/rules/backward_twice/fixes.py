@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.check import reach_in
 from tapecheck.fixes import rewrite
@@ -49,7 +49,7 @@ from tapecheck.source.nodes import (
     of_kind,
     passed,
 )
-from tapecheck.tape import Backward, GradientCleared, Span, Step
+from tapecheck.tape import Backward, GradientCleared, Site, Span, Step
 
 _FILLING = STORES | frozenset(("clear",))
 _SAME = "The gradients are the same: those of the sum are the sum of those that each loss gives."
@@ -453,20 +453,25 @@ def clear_stored(context: Context) -> Iterator[Candidate]:
                 yield from _clear_after(context, collision, call)
 
 
+def _places(code: Code, sites: Iterable[Site]) -> set[int]:
+    """Return where the text of sites begins in a file, and that of the calls that led there."""
+    own = (span for at in sites for span in frames(at) if span.file == code.source.path)
+    return {code.index.range(span)[0] for span in own}
+
+
 def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
     """Yield the calls such as `self.log_probs.append(x)` that put a node's value into a container."""
     names = collision.names(source)
     kept = (*collision.holders.get(source, ()), *collision.binds.get(source, ()))
     sites = [collision.ledger.nodes[source].at, *(event.at for event in kept)]
-    own = (span for at in sites for span in frames(at) if span.file == code.source.path)
-    places = {code.index.range(span)[0] for span in own}
-    for function in dict.fromkeys(code.function(place) for at in sites for place in code.statements(at)):
-        for node in walk(function):
-            if isinstance(node, ast.Call) and method_called(node) in ADDS_ONE and node.args:
-                value = node.args[-1]
-                inside = not places.isdisjoint(range(code.start(value), code.end(value) + 1))
-                if inside or any(dotted(read) in names for read in reads(value)):
-                    yield node
+    places = _places(code, sites)
+    functions = dict.fromkeys(code.function(place) for at in sites for place in code.statements(at))
+    for node in (node for function in functions for node in walk(function)):
+        if isinstance(node, ast.Call) and method_called(node) in ADDS_ONE and node.args:
+            value = node.args[-1]
+            inside = not places.isdisjoint(range(code.start(value), code.end(value) + 1))
+            if inside or any(dotted(read) in names for read in reads(value)):
+                yield node
 
 
 def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:

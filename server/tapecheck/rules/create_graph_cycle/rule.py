@@ -43,15 +43,7 @@ class CreateGraphCycle(Rule):
         if fresh:
             why = f"{owners}, made anew in each iteration, {keep} `.grad` that is never set to None"
         headline = "`backward(create_graph=True)` leaks a reference cycle"
-        labels = [
-            Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept")
-            for leaf in (fresh or leaking)[:2]
-        ]
-        labels += [
-            Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept")
-            for leaf in leaking
-            for cleared in _zeroed(reading, leaf)[:1]
-        ]
+        labels = _keeping(reading, leaking, (fresh or leaking)[:2])
         labels += called_from(reading, last.at, last.at)
         labels.append(Label(loop.event.at.span, "one more cycle in each iteration of this loop", "path"))
         name = (fresh[0].name or "x") if fresh and not fresh[0].parameter else "p"
@@ -65,6 +57,16 @@ class CreateGraphCycle(Rule):
                 why, "a leaf, its `.grad` and the graph of that refer to each other, which no garbage collector sees"
             ),
         )  # fmt: skip
+
+
+def _keeping(reading: Reading, leaking: Sequence[Leaf], made: Sequence[Leaf]) -> list[Label]:
+    """Return where leaves are made, and where the gradients of all of them are zeroed and kept."""
+    labels = [Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept") for leaf in made]
+    return labels + [
+        Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept")
+        for leaf in leaking
+        for cleared in _zeroed(reading, leaf)[:1]
+    ]
 
 
 def _zeroed(reading: Reading, leaf: Leaf) -> list[GradientCleared]:

@@ -300,6 +300,19 @@ def _shared(reading: Reading, cause: _Cause) -> bool:
 
 
 @remembered
+def _reached_by_others(reading: Reading) -> set[int]:
+    """Return the leaves that a loss may lead to which leads to no leaf here.
+
+    It leads to others by what a method was given, or finds in its object: that may have been computed with whatever was
+    there before.
+    """
+    leaves = reading.ledger.leaves
+    elsewhere = (run for run in reading.runs if leaves.keys().isdisjoint(run.surely))
+    walked = (node for run in elsewhere for node in run.executed)
+    foreign = max(filter(reading.ledger.leads_anywhere, walked), default=0)
+    return {leaf for leaf in leaves if leaf < foreign}
+
+
 def _reached(reading: Reading) -> set[Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
@@ -311,13 +324,7 @@ def _reached(reading: Reading) -> set[Identity]:
         reached.update(set(found) - _given_zeros(reading).get(run.position, set()))
     given = reading.below(node for _, escape in reading.escapes for node in escape.nodes)
     if reading.tape.started:
-        # A loss that leads to no leaf here leads to others by what a method was given, or finds in its object: that may
-        # have been computed with whatever was there before.
-        leaves = reading.ledger.leaves
-        elsewhere = (run for run in reading.runs if leaves.keys().isdisjoint(run.surely))
-        walked = (node for run in elsewhere for node in run.executed)
-        foreign = max(filter(reading.ledger.leads_anywhere, walked), default=0)
-        reached.update(leaf for leaf in leaves if leaf < foreign)
+        reached |= _reached_by_others(reading)
     # Unknown code that has a model may train it, and what it makes with it may lead there.
     return identities(reading, reached | given | gradients_of(reading).escaped | reading.given)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice, takewhile
 
 from tapecheck.fixes import rewrite
@@ -228,19 +229,20 @@ def _new_leaf(code: Code, value: ast.expr, name: str, group: str) -> Iterator[Ca
 def _handed_over(code: Code, reading: Reading, stored: Span) -> Iterator[tuple[ast.Call, ast.expr]]:
     """Yield what leads to a graph that a line stores among the arguments of the calls that led there."""
     ledger, bound = reading.ledger, dict[str, set[int]]()
+
+    def leading(argument: ast.expr, kept: AbstractSet[int]) -> list[ast.expr]:
+        parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
+        built = (ledger.nodes[number].at.span for number in kept & ledger.nodes.keys())
+        return [argument] if not parts and any(code.spans(argument, span) for span in built) else parts
+
     for event in reading.tape.events:
         if isinstance(event, Bind) and event.node is not None:
             bound.setdefault(event.name, set()).add(event.node)
-        if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
-            continue
-        kept = ledger.ancestry(event.nodes).keys()
-        built = [ledger.nodes[number].at.span for number in kept & ledger.nodes.keys()]
-        calls = [call for call in map(code.expression_at, event.at.stack) if isinstance(call, ast.Call)]
-        for called, argument in [(call, argument) for call in calls for argument in given_to(call)]:
-            parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
-            if not parts and any(code.spans(argument, span) for span in built):
-                parts = [argument]
-            yield from ((called, part) for part in parts)
+        if isinstance(event, Hold) and (event.at.file, event.at.line) == (stored.file, stored.line):
+            kept = ledger.ancestry(event.nodes).keys()
+            calls = [call for call in map(code.expression_at, event.at.stack) if isinstance(call, ast.Call)]
+            for called, argument in [(call, argument) for call in calls for argument in given_to(call)]:
+                yield from ((called, part) for part in leading(argument, kept))
 
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
@@ -440,8 +442,11 @@ def _counts(code: Code, value: ast.expr, names: int = 2) -> bool:
     if isinstance(value, ast.Call):
         return code.path(value.func) in ("builtins.len", "builtins.max")
     name = dotted(value)
-    if name is None or not names:
-        return False
+    return name is not None and names > 0 and _is_counted(code, value, name, names)
+
+
+def _is_counted(code: Code, value: ast.expr, name: str, names: int) -> bool:
+    """Return whether a name or an attribute is given such numbers alone, or each round of a loop adds to it."""
     scope = code.function(value) if isinstance(value, ast.Name) else code.owner(value)
     stores = [one for one in of_kind(scope or code.tree, ast.stmt) if name in map(dotted, targets(one))]
     added = [one for one in stores if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)]

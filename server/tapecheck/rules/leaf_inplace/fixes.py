@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, Strategy
@@ -17,6 +17,22 @@ _ASKED = (
 )
 
 
+def _title(members: Sequence[ast.stmt], where: str) -> str:
+    if len(members) == 1:
+        return f"Change the leaf under {where}"
+    lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for member in members))
+    return f"Change the leaves under {where} (line{'s' * (',' in lines)} {lines})"
+
+
+def _groups(code: Code, statement: ast.stmt) -> Iterator[list[list[ast.stmt]]]:
+    """Yield the changes to wrap together: one, those next to it, those of its function, all of the file."""
+    together, everywhere = _run(code, statement), _runs(code)
+    yield [[statement]]
+    yield [together] if len(together) > 1 else []
+    yield [run for run in everywhere if code.function(run[0]) is code.function(statement)]
+    yield everywhere
+
+
 def under_no_grad(context: Context) -> Iterator[Candidate]:
     """Wrap the change in `with torch.no_grad():`, alone or with the changes next to it."""
     code = context.code
@@ -25,17 +41,11 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
         return
     torch, needed = code.torch()
     doubt = _ASKED if _may_be_saved(context) else ""
-    together = _run(code, statement)
-    everywhere = _runs(code)
-    here = [run for run in everywhere if code.function(run[0]) is code.function(statement)]
-    for group in ([[statement]], [together] if len(together) > 1 else [], here, everywhere):
+    for group in _groups(code, statement):
         wrapped = [code.wrap(run[0], run[-1], f"with {torch}.no_grad():") for run in group]
         if not wrapped or None in wrapped:
             continue
-        members = [member for run in group for member in run]
-        lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for member in members))
-        several = f"Change the leaves under `{torch}.no_grad()` (line{'s' * (',' in lines)} {lines})"
-        title = several if len(members) > 1 else f"Change the leaf under `{torch}.no_grad()`"
+        title = _title([member for run in group for member in run], f"`{torch}.no_grad()`")
         effect = "The value changes as written; autograd does not record the change."
         changes = [*(change for made in wrapped for change in made or ()), *needed]
         yield Candidate(title, effect, changes, safe=context.stops, group="no_grad", doubt=doubt)

@@ -64,20 +64,13 @@ class NeedlessGraph(Rule):
         found = {one.path[-1]: one for passes in loops for one in passes.unused(needed)}
         cutting = _cutting(readings) if found else set()
         for span, one in found.items():
-            reading, node = one.reading, one.node
+            node = one.node
             # What a function computes is needed where another call of it learns from that.
             if node is None or span in needed:
                 continue
-            if _cuts_training(reading, one.loop, cutting) or _switched_off(readings, node.at):
+            if _cuts_training(one.reading, one.loop, cutting) or _switched_off(readings, node.at):
                 continue
-            if any(outer in told for outer in (one.loop.event.at.span, *one.path)):
-                continue
-            if _kept_by_object(reading, one.nodes):
-                continue
-            # Of what each iteration of training computes nobody says here that it is no part of that.
-            if not (one.evaluated or (one.now_and_then and _read(reading, one.nodes))):
-                continue
-            if not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False)):
+            if not any(outer in told for outer in (one.loop.event.at.span, *one.path)) and _in_vain(one):
                 yield self._finding_of_pass(one, node, span)
 
     def _finding_of_pass(self, one: Pass, node: Node, span: Span) -> Finding:
@@ -136,26 +129,38 @@ def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
     return trained
 
 
+def _in_vain(one: Pass) -> bool:
+    """Return whether nothing keeps what a forward pass builds, and it is none that each iteration of training makes."""
+    reading = one.reading
+    if _kept_by_object(reading, one.nodes):
+        return False
+    # Of what each iteration of training computes nobody says here that it is no part of that.
+    if not (one.evaluated or (one.now_and_then and _read(reading, one.nodes))):
+        return False
+    return not (_kept(reading, one.loop, one.nodes) or _constant(reading, one.nodes, selected=False))
+
+
+def _evaluates(reading: Reading) -> bool:
+    """Return whether a model is evaluated anywhere."""
+    return bool(read_only(reading)) or not all(mode.training for _, mode in reading.modes)
+
+
 def _passes_of(readings: Sequence[Reading]) -> list[Passes]:
     """Return what is built under each call in the loops that train, by loop."""
     found: dict[_Key, Passes] = {}
     dropped: set[_Key] = set()
     repeated: set[_Key] = set()
-    if not any(read_only(reading) for reading in readings) and all(
-        mode.training for reading in readings for _, mode in reading.modes
-    ):
-        # No model is ever evaluated.
+    if not any(map(_evaluates, readings)):
         return []
     for reading, loop in _loops_of(readings):
         key = (loop.event.at.span, loop.event.at.stack)
         end = loop.end if loop.end is not None else len(reading.tape.events)
+        trains = bool(reading.runs_in(loop))
         # What a flag that nobody knows records, somebody has thought of.
-        if _recording_undecided(reading, end):
+        if _recording_undecided(reading, end) or (trains and not (reading.complete and _recording(reading))):
             dropped.add(key)
-        if not reading.runs_in(loop):
+        if not trains:
             continue
-        if not reading.complete or not _recording(reading):
-            dropped.add(key)
         if loop.iterations > 1:
             # A loop that is entered again runs fewer iterations.
             repeated.add(key)
@@ -256,18 +261,21 @@ def _switched_off(readings: Sequence[Reading], at: Site) -> bool:
     return any((cut.at.span, cut.at.stack) == (at.span, at.stack) for cut in cuts)
 
 
+def _may_train(reading: Reading, start: int, end: int, backwards: set[tuple[str, int]]) -> bool:
+    """Return whether a backward is called between two places, or may be: by opaque code, or by another answer there."""
+    return (
+        any(start < run.position < end for run in reading.runs)
+        # Unknown code that has the model differentiates it, perhaps.
+        or any(isinstance(event, LeafEscape) for event in within(reading.gradient_events, start, end))
+        or any(_decides(decision, backwards) for decision in within(reading.decisions, start, end))
+    )
+
+
 def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
     """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
     if loop.end is None or loop.iterations < 2 or not built or not reading.complete or not _recording(reading):
         return None
-    if any(loop.start < run.position < loop.end for run in reading.runs):
-        return None
-    if any(isinstance(event, LeafEscape) for event in within(reading.gradient_events, loop.start, loop.end)):
-        # Unknown code that has the model differentiates it, perhaps.
-        return None
-    if _recording_undecided(reading, loop.end):
-        return None
-    if any(_decides(decision, backwards) for decision in within(reading.decisions, loop.start, loop.end)):
+    if _may_train(reading, loop.start, loop.end, backwards) or _recording_undecided(reading, loop.end):
         return None
     nodes = reading.ledger.nodes
     certain = _of_forward(reading, loop, built, reading.of_parameters)

@@ -24,20 +24,20 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         unused = [each for each in unused if each["recorded-calls"] > each.get("left-graphs", 0)]
         if not unused:
             return None
-    if unused:
-        worst = max(unused, key=lambda each: each["graph-bytes"])
-        calls, size = worst["recorded-calls"], worst["graph-bytes"]
-        shown = (
-            f"no backward walked the graphs of the {_calls(calls)}; each kept up to {bytes_text(size)} of saved tensors"
-        )
-        looks, found = worst.get("looks", calls), worst.get("looks-with-graph", calls)
-        if found < looks:
-            what = "calls" if finding.facts.loop is None else "iterations"
-            shown = f"in {found} of {looks} {what} that were looked at a graph was recorded; {shown}"
-        return Evidence.confirmed(
-            shown, calls=calls, looks=looks, looks_with_graph=found, nodes=worst["graph-nodes"], saved_bytes=size
-        )
-    return _walked(finding, seen)
+    return _in_vain(finding, max(unused, key=lambda each: each["graph-bytes"])) if unused else _walked(finding, seen)
+
+
+def _in_vain(finding: Finding, loop: dict[str, Any]) -> Evidence:
+    """Return what a loop shows whose graphs nothing has walked."""
+    calls, size = loop["recorded-calls"], loop["graph-bytes"]
+    shown = f"no backward walked the graphs of the {_calls(calls)}; each kept up to {bytes_text(size)} of saved tensors"
+    looks, found = loop.get("looks", calls), loop.get("looks-with-graph", calls)
+    if found < looks:
+        what = "calls" if finding.facts.loop is None else "iterations"
+        shown = f"in {found} of {looks} {what} that were looked at a graph was recorded; {shown}"
+    return Evidence.confirmed(
+        shown, calls=calls, looks=looks, looks_with_graph=found, nodes=loop["graph-nodes"], saved_bytes=size
+    )
 
 
 def _walked(finding: Finding, seen: Sequence[Mapping[str, Any]]) -> Evidence | None:

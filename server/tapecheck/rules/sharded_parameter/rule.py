@@ -127,11 +127,10 @@ def _doubles(reading: Reading, wrappers: dict[int, Wrapper]) -> Iterator[_Refusa
         walked = _layers(reading, first, wrappers)
         built = _gradients(reading, first)
         given = {source for number in built for source in reading.sources(number)} - first.executed.keys() - built
+        later = (run for run in reading.runs if run.position > first.position and built & set(run.surely))
         # The backward of a single layer multiplies by its weight again for the gradient that it was given.
-        if not walked or (len(walked) < 2 and not given):
-            continue
-        run = next((run for run in reading.runs if run.position > first.position and built & set(run.surely)), None)
-        if run is not None:
+        needs = len(walked) > 1 or (walked and given)
+        if needs and (run := next(later, None)) is not None:
             node = reading.ledger.nodes[walked[0]]
             wrapper = next(wrappers[leaf] for leaf in node.inputs if leaf in wrappers)
             label = (first.at.span, "the gradient is taken here with `create_graph=True`")

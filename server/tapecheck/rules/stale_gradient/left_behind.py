@@ -36,16 +36,21 @@ def left_behind(readings: Sequence[Reading], code: str, name: str) -> list[Findi
     return [_finding(story, code, name) for story, *steps in between if not story.reading.untried_between(*steps)]
 
 
+def _handed(reading: Reading) -> list[tuple[int, GradientSet]]:
+    """Return where parameters are handed the gradients of others as they are."""
+    events = ((at, event) for at, event in reading.gradient_events if isinstance(event, GradientSet))
+    return [(at, event) for at, event in events if event.source is not None and not event.how]
+
+
 def _stories(reading: Reading) -> dict[Span, _Story | None]:
     """Return the hand-overs of a tape, by place: with None those whose gradient is replaced in time."""
     found: dict[Span, _Story | None] = {}
-    events = ((at, event) for at, event in reading.gradient_events if isinstance(event, GradientSet))
-    handed = [(at, event) for at, event in events if event.source is not None and not event.how]
-    gradients = gradients_of(reading) if handed else None
-    again = {at for at, _ in handed}
+    handed = _handed(reading)
+    if not handed:
+        return found
+    gradients, again = gradients_of(reading), {at for at, _ in handed}
     replaced: set[Span] = set()
     for position, event in handed:
-        assert gradients is not None
         if event.leaf not in gradients.steppable:
             continue
         steps, following = _steps_with(gradients, event.leaf, position)
@@ -74,14 +79,13 @@ def _used_again(
     from lost it before that, and the backward that gave it a new one; None where there is no such step.
     """
     assert handed.source is not None
-    if gradients.unseen_since(handed.leaf) < position or gradients.unseen_since(handed.source) < position:
+    if min(map(gradients.unseen_since, (handed.leaf, handed.source))) < position or len(steps) < 2:
         return None
     theirs = [one for one in gradients.after(handed.source, position) if one.kind in ("cleared", "added", "set")]
-    if len(steps) < 2 or not theirs or theirs[0].kind != "cleared" or not theirs[0].to_none:
+    if [one.kind for one in theirs[:2]] != ["cleared", "added"]:
         return None
-    cleared, *later = theirs
-    added = next(iter(later), None)
-    if added is None or added.kind != "added" or added.fact != "yes" or cleared.position < steps[0].position:
+    cleared, added, *_ = theirs
+    if not cleared.to_none or added.fact != "yes" or cleared.position < steps[0].position:
         return None
     again = next((step for step in steps if step.position > added.position), None)
     return (steps[0], again, cleared, added) if again is not None else None

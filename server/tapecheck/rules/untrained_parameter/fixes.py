@@ -49,8 +49,10 @@ def hand_over(context: Context) -> Iterator[Candidate]:
     if lacking is None or lacking.kind not in ("registered", "loose"):
         return
     making = code.statement_at(lacking.optimizer)
-    optimizer = dotted(making.targets[0]) if isinstance(making, ast.Assign) and len(making.targets) == 1 else None
-    if optimizer is None or not isinstance(making, ast.Assign):
+    if not isinstance(making, ast.Assign) or len(making.targets) > 1:
+        return
+    optimizer = dotted(making.targets[0])
+    if optimizer is None:
         return
     if lacking.kind == "loose":
         yield from _loose(code, making, optimizer, lacking)
