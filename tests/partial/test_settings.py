@@ -156,6 +156,67 @@ def test_what_a_setting_chooses_or_hidden_code_catches_is_not_known(kind: str, t
     assert _sure(check(from_text(text, str(tmp_path / "program.py")))) == []
 
 
+TABLE = """\
+import functools
+import json
+import torch
+from torch import nn
+class Keep(nn.Module):
+    def forward(self, value):
+        return value{keeps}
+class Other(Keep):
+    pass
+class Cut(nn.Module):
+    def forward(self, value):
+        return value.detach()
+def keep(value):
+    return value{keeps}
+def cut(value):
+    return value.detach()
+way = json.load(open('settings.json'))['way']
+between = {table}
+net = nn.RNNCell(3, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+h = torch.zeros(2, 4)
+for step in range(4):
+    h = net(torch.randn(2, 3), h)
+    loss = h.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    h = between(h)
+"""
+TABLES = {
+    "classes": "{'keep': Keep, 'cut': Cut}[way]()",
+    "three classes": "{'keep': Keep, 'other': Other, 'cut': Cut}[way]()",
+    "in the middle": "{'keep': Keep, 'cut': Cut, 'other': Other}[way]()",
+    "more than are tried": "{'a': Keep, 'b': Other, 'c': Keep, 'd': Other, 'e': Keep, 'cut': Cut}[way]()",
+    "modules": "{'keep': Keep(), 'cut': Cut()}[way]",
+    "module dict": "nn.ModuleDict({'keep': Keep(), 'cut': Cut()})[way]",
+    "functions": "{'keep': keep, 'cut': cut}[way]",
+    "torch's functions": "{'keep': torch.clone, 'cut': torch.detach}[way]",
+    "get": "{'keep': Keep, 'cut': Cut}.get(way)()",
+    "get with a default": "{'cut': Cut}.get(way, Keep)()",
+    "get of modules": "{'cut': Cut()}.get(way, Keep())",
+    "keywords": "dict(keep=Keep, cut=Cut)[way]()",
+    "zipped": "dict(zip(['keep', 'cut'], [Keep, Cut]))[way]()",
+    "made": "{one.__name__.lower(): one for one in (Keep, Cut)}[way]()",
+    "in a function": "(lambda name: {'keep': Keep, 'cut': Cut}[name]())(way)",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_what_a_setting_takes_from_a_table_is_not_known(kind: str, tmp_path: Path) -> None:
+    text = TABLE.format(table=TABLES[kind], keeps="")
+    assert _sure(check(from_text(text, str(tmp_path / "program.py")))) == []
+
+
+@pytest.mark.parametrize("kind", ["classes", "three classes", "in the middle", "modules", "functions", "get"])
+def test_what_holds_for_all_of_a_table_is_certain(kind: str, tmp_path: Path) -> None:
+    text = TABLE.format(table=TABLES[kind], keeps=".detach()").replace("opt.step()", "opt.step()\n    loss.backward()")
+    assert any("TAPE101" in one for one in _sure(check(from_text(text, str(tmp_path / "program.py")))))
+
+
 SETTINGS = '{"cut": true, "backward": {"retain_graph": true}, "given": [null, true], "way": "cut"}'
 
 
@@ -167,6 +228,7 @@ def test_the_programs_are_right(tmp_path: Path) -> None:
     for kind, given in GIVEN.items():
         again = AGAIN if kind in ("keywords", "positional") else "pass"
         programs[kind] = (TWICE.format(given=given, again=again), SETTINGS)
+    programs.update((f"table of {kind}", (TABLE.format(table=TABLES[kind], keeps=""), SETTINGS)) for kind in TABLES)
     requests = []
     for number, (text, settings) in enumerate(programs.values()):
         path = tmp_path / f"{number}.py"

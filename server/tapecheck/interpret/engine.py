@@ -7,7 +7,7 @@ libraries through `Engine.library` alone. `machine` puts the parts together; not
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tapecheck.interpret.state import World
@@ -200,8 +200,10 @@ class Library(Protocol):
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
 
-    def trusted_choice(self, index: Value, chosen: Value, node: ast.AST) -> None:
-        """Note that of several values the first is taken to be the one that a setting chooses."""
+    def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
+        """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,
+        unless the condition says another. Note where others may be chosen which matter and are not tried.
+        """
 
     def unseen_type(self, value: Value) -> str:
         """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one

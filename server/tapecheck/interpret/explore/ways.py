@@ -119,15 +119,15 @@ def together(ways: Collection[Way]) -> Iterator[Way]:
 
 
 def _heads(world: World) -> dict[Place, Place]:
-    """Return, for conditions of which one at most can hold, the first of them: those of an `if` and its `elif`s, and
-    those that compare the same expression with one constant each.
+    """Return, for conditions of which one at most can hold, the first of them: those of an `if` and its `elif`s, those
+    that compare the same expression with one constant each, and the questions what is taken from a table.
     """
     places = {
         id(asked.statement): place
         for place, asked in world.choices.asked.items()
         if isinstance(asked.statement, ast.If)
     }
-    heads: dict[Place, Place] = {}
+    heads = dict(world.choices.among)
     compared: dict[tuple[str, str], Place] = {}
     for place, asked in world.choices.asked.items():
         statement = asked.statement

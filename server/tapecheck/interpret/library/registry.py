@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import (
     arguments,
@@ -31,7 +32,7 @@ from tapecheck.interpret.library import (
 from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
-from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
+from tapecheck.interpret.objects import carry, exceptions, methods, records, syntax, unknowns
 from tapecheck.interpret.objects.algebra import is_name
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -48,10 +49,10 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     function_of,
-    is_function,
     is_unseen,
     path_of,
     positional,
+    unkey,
 )
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -96,6 +97,23 @@ def has_model(path: str) -> bool:
         # What prepares data (samplers, splits, workers) has a model where it is listed.
         return path in FUNCTIONS or not path.startswith("torch.utils.")
     return path in FUNCTIONS or library in MODELS or library in sys.stdlib_module_names
+
+
+def _questions(node: ast.expr) -> list[ast.expr]:
+    """Return the questions which key a subscript or call chooses: each is a condition of its own, at its own column."""
+    places = [ast.copy_location(ast.Constant(None), node) for _ in range(limits.CHOSEN)]
+    for at, place in enumerate(places):
+        place.col_offset += at
+    return [*places]
+
+
+def _what(value: Value) -> object:
+    """Return what says what a call of a value does: the function or class that it is, or is an object of."""
+    if isinstance(value, Instance):
+        return value.cls or value.lib
+    if isinstance(value, Class):
+        return value
+    return function_of(value) or path_of(value) or None
 
 
 class Libraries:
@@ -262,14 +280,40 @@ class Libraries:
             if name := self._unseen(kind):
                 self.world.assumptions.note_exception(name, node)
 
-    def trusted_choice(self, index: Value, chosen: Value, node: ast.AST) -> None:
-        """Note that of several values the first is taken to be the one that a setting chooses."""
-        if not is_unseen(index) or not is_name(index):
-            return
-        about = [one.node for one in carry.tensors_in(chosen, into_objects=False) if one.node is not None]
-        if about or is_function(chosen):
-            name = path_of(index) or getattr(index, "name", "")
-            self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
+    def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
+        """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,
+        unless the condition says another. Note where others may be chosen which matter and are not tried.
+        """
+        first = entries[0][1]
+        if len(entries) < 2 or not is_unseen(index) or not is_name(index):
+            return first
+        about = [one.node for one in carry.tensors_in(first, into_objects=False) if one.node is not None]
+        differing = len({_what(value) for _, value in entries} - {None}) > 1
+        if not about and not differing:
+            return first
+        name = path_of(index) or getattr(index, "name", "")
+        if differing and isinstance(index, Unknown) and isinstance(node, ast.expr):
+            tried = entries[: limits.CHOSEN]
+            asked = (value for at, (key, value) in enumerate(tried[:-1]) if self._is_chosen(index, key, node, at))
+            first = next(asked, tried[-1][1])
+            if len(tried) == len(entries):
+                return first
+        self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
+        return first
+
+    def _is_chosen(self, index: Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
+        """Return whether an index that nobody knows is a key on this path; `at` counts the keys asked about."""
+        asked = self.engine.unknown_test(ast.Eq(), index, unkey(key))
+        answer = self.engine.known_truth(asked)
+        if answer is None:
+            written = syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else index.name
+            hidden = unknowns.hidden(self.engine, index)
+            questions = self.world.position.notes.of(node, _questions)
+            answer = self.world.choices.choose(questions[at], True, f"{written} == {key!r}", hidden=hidden)
+            first = self.world.position.span(questions[0])
+            self.world.choices.among[self.world.choices.answered[-1]] = first.file, first.line, first.column
+            self.engine.settle(asked, answer)
+        return answer
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

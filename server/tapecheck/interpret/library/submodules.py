@@ -80,7 +80,9 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
             modules.machine.wrong("ValueError", node)
             part = None
         return _another(owner, [owner.attrs[name] for name in (known if part is None else known[part])])
-    return owner.attrs[known[0]] if known else Unknown("module")
+    if not known:
+        return Unknown("module")
+    return modules.machine.library.chosen(index, [(one, owner.attrs[one]) for one in known], node)
 
 
 def _bounds(parts: list[Value], count: int) -> list[Value]:

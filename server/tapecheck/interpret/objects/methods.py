@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     ByKind,
     Dict,
     Generator,
+    Instance,
     Kwargs,
     List,
     Native,
@@ -301,7 +302,17 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return owner.get_item(m, args[0], node)
     if owner.more:
         return Unknown("item")
-    return argument(args, kwargs, 1, "default")
+    default = argument(args, kwargs, 1, "default")
+    other = [] if default is None else [default]
+    if args and owner.items and not is_constant(args[0]) and all(map(_acts, (*owner.items.values(), *other))):
+        # What is called is taken from a table, by a name that a setting gives.
+        return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node)
+    return default
+
+
+def _acts(value: Value) -> bool:
+    """Whether a value is a function, a class or an object of one."""
+    return isinstance(value, Instance) or behaviour(value).is_callable is True
 
 
 def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -63,6 +63,8 @@ class Choices:
         """Where those were asked on whose answers the condition that is being decided hangs."""
         self.hidden: set[Place] = set()
         """The conditions that hang on code which is not visible, or came out against the default of an option."""
+        self.among: dict[Place, Place] = {}
+        """The questions which class, function or module a setting takes from a table, with the first of that table."""
         self.answering: dict[int, Place] = {}
         """The unknown values that the answers to conditions were about, by identity, with their places."""
         self.passed_raises: set[Place] = set()

@@ -262,9 +262,7 @@ class Tuple(PythonValue):
             if machine.handlers:
                 raise Signal("IndexError")
             return items[-1] if items and index < 0 else like_last(items)
-        if len(items) > 1:
-            machine.library.trusted_choice(index, items[0], node)
-        return items[0] if items else Unknown("item")
+        return machine.library.chosen(index, [*enumerate(items)], node) if items else Unknown("item")
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)

@@ -102,10 +102,7 @@ class Dict(Container):
         if constant and not self.more and not self.unsure_keys():
             machine.wrong("KeyError", node)
         if not constant and self.items:
-            first = next(iter(self.items.values()))
-            if len(self.items) > 1:
-                machine.library.trusted_choice(index, first, node)
-            return first
+            return machine.library.chosen(index, [*self.items.items()], node)
         return Unknown("item")
 
     def named(self) -> dict[str, Value]:
