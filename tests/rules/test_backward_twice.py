@@ -369,3 +369,27 @@ def test_a_state_that_is_stored_anew_is_safely_detached() -> None:
     report = check(from_text(text, "train.py"))
     (finding,) = report.findings
     assert any(fix.applicability == "safe" and "etach" in fix.title for fix in fixes_for(report, finding))
+
+
+HANDED_BACK = """\
+class Agent:
+    def learn(self, states, actions):
+        for mine, theirs in zip(self.target.parameters(), self.critic.parameters()):
+            mine.data.copy_(theirs.data)
+        first, second = self.critic(states, actions)
+        TEXT
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # Two critics of one class that nobody can see, or two heads: what they share is not known.
+        ("(first - 1).sum().backward(); (second - 1).sum().backward()", 0),
+        ("(first - 1).sum().backward(); (first + second).sum().backward()", 1),
+        ("(first - 1).sum().backward(); (first - 2).sum().backward()", 1),
+    ],
+)
+def test_values_of_a_hidden_model_may_have_graphs_of_their_own(text: str, told: int) -> None:
+    report = check(from_text(HANDED_BACK.replace("TEXT", text), "train.py"))
+    assert [one.code for one in report.findings] == ["TAPE101"] * told

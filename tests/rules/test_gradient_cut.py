@@ -896,3 +896,38 @@ def test_the_new_leaf_is_taken_out(tmp_path: Path) -> None:
     (tmp_path / "fixed.py").write_text(_edited(text, fix.edits))
     (outcome,) = under_torch.run_all([{"path": tmp_path / "fixed.py"}])
     assert outcome["output"].split()[-1] == "True"
+
+
+BOUNDED = """\
+import torch
+from torch import nn, optim
+
+table = nn.Embedding(10, 4)
+net = nn.Linear(4, 4)
+optimizer = optim.AdamW([*net.parameters(), *table.parameters()])
+for step in range(9):
+    rows = table(torch.randint(0, 10, (8,)))
+    loss = nn.functional.mse_loss(net(rows.detach()), torch.randn(8, 4))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        norm = table.weight.norm()
+        TEXT
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("table.weight.mul_(5 / norm)", 1),
+        ("table.weight.data.clamp_(-1, 1)", 1),
+        ("table.weight.div_(norm).clamp_(-1, 1)", 1),
+        # An average learns.
+        ("table.weight.mul_(0.9).add_(0.1 * rows.mean(0))", 0),
+        ("table.weight.copy_(torch.randn(10, 4))", 0),
+    ],
+)
+def test_a_weight_that_is_held_within_bounds_learns_nothing(text: str, told: int) -> None:
+    report = check(from_text(BOUNDED.replace("TEXT", text), "train.py"))
+    assert [one.code for one in report.findings] == ["TAPE402"] * told

@@ -564,3 +564,35 @@ def update(model, loader):
 def test_there_are_only_so_many_parameters_to_go_over(loop: str, text: str, told: int) -> None:
     report = check(from_text(OVER_PARTS.replace("LOOP", loop).replace("TEXT", text), "train.py"))
     assert [one.code for one in report.findings] == ["TAPE201"] * told
+
+
+OVER_EPOCHS = """\
+from torch import nn, optim
+from unseen import read
+
+model = nn.Linear(3, 4)
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+inputs, targets = read()
+for epoch in range(50):
+    total = 0.0
+    kept = []
+    for index in range(len(inputs)):
+        loss = nn.functional.mse_loss(model(inputs[index]), targets[index])
+        TEXT
+    STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "told"),
+    [
+        # The next epoch's backward comes to the same data, not to what was kept of them.
+        ("optimizer.zero_grad(); loss.backward(); optimizer.step(); total += loss", "print(total)", 1),
+        ("optimizer.zero_grad(); loss.backward(); optimizer.step(); kept.append(loss)", "print(kept)", 1),
+        ("total += loss", "optimizer.zero_grad(); total.backward(); optimizer.step()", 0),
+        ("kept.append(loss)", "optimizer.zero_grad(); sum(kept).backward(); optimizer.step()", 0),
+    ],
+)
+def test_data_that_come_again_are_no_graph_that_was_kept(text: str, step: str, told: int) -> None:
+    report = check(from_text(OVER_EPOCHS.replace("TEXT", text).replace("STEP", step), "train.py"))
+    assert [one.code for one in report.findings] == [CODE] * told

@@ -277,18 +277,28 @@ def looked_at(moments: Sequence[Moment]) -> bool:
     )
 
 
-@remembered
 def set_by_hand(reading: Reading) -> set[int]:
     """Return the leaves that the program changes itself in the course of training, as a moving average is.
 
     What it writes once after a leaf was made, or in loops that are over before the first step, initializes it.
     """
+    return set(_by_hand(reading))
+
+
+def learned_by_hand(reading: Reading) -> set[int]:
+    """Return those of them that are not only held within bounds, as a norm is limited: that teaches them nothing."""
+    return {leaf for leaf, kinds in _by_hand(reading).items() if not kinds <= {"limit", "scale"}}
+
+
+@remembered
+def _by_hand(reading: Reading) -> dict[int, set[ChangeKind]]:
+    """Return how the program changes leaves itself in the course of training."""
     if not reading.changes:
-        return set()
+        return {}
     steps = [position for position, _ in reading.steps]
     stepping = {loop for _, step in reading.steps for loop, _ in step.at.iteration}
     made = grouped((leaf.storage, (position, leaf)) for position, leaf in reading.leaves_made)
-    found: set[int] = set()
+    found: dict[int, set[ChangeKind]] = {}
     for position, change in reading.changes:
         if change.optimizer is not None or not change.at.iteration:
             continue
@@ -296,7 +306,7 @@ def set_by_hand(reading: Reading) -> set[int]:
             since = change.at.iteration[shared_loops(leaf.at, change.at) :]
             stepped = bisect_left(steps, position) > bisect_left(steps, place)
             if not steps or stepped or any(loop in stepping for loop, _ in since):
-                found.add(leaf.id)
+                found.setdefault(leaf.id, set()).add(change.kind)
     return found
 
 

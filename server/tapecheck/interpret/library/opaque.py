@@ -390,7 +390,16 @@ def _output(
     """Return what an unknown model makes of values."""
     parts = [parameters, *torch.nn.replaced_parameters(model), *values]
     # A model that somebody wrote and saved may hand back states that it has cut.
-    return opaque(torch, model.name, parts, node, linked="may" if parameters.noted(Mark.SAVED) else "yes", keeps="yes")
+    linked: Fact = "may" if parameters.noted(Mark.SAVED) else "yes"
+    count = torch.world.position.unpacked.get(node, 0)
+    result = opaque(torch, model.name, parts, node, linked=linked, keeps="may" if count else "yes")
+    # Each of several values has saved something; nobody knows what they share.
+    for part in map(result.part_at, range(count if result.node is not None else 0)):
+        if isinstance(part, Unknown):
+            exists, certain = part.requires(), part.certain
+            part.stands_at(torch.world.graph.build(model.name, node, [part], keeps="yes", linked=linked, exists=exists))
+            part.certain = certain
+    return result
 
 
 def _model_run(torch: Torch, function: Unknown) -> Unknown | None:

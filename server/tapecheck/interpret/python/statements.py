@@ -53,6 +53,9 @@ def _expr(machine: Engine, node: ast.Expr, env: Env) -> None:
 
 
 def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=parts) | ast.List(elts=parts)], value=ast.Call() as call):
+            machine.world.position.unpacked[call] = len(parts)
     value = machine.eval(node.value, env)
     for target in node.targets:
         machine.assign(target, value, env, node)

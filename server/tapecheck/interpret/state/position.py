@@ -37,6 +37,8 @@ class Position:
         """The same, with the calls and the ends of loops."""
         self.discarded: ast.AST | None = None
         """The expression of a statement that discards its value: a call there is made for what it does."""
+        self.unpacked: dict[ast.AST, int] = {}
+        """The calls whose value is taken apart where it is computed, `a, b = f()`, and into how many parts."""
         self._sites: dict[ast.AST, Site] = {}
         """The sites of this frame since the last iteration began, by their nodes."""
         self._outer_sites: list[tuple[int, dict[ast.AST, Site]]] = []

@@ -17,6 +17,7 @@ from tapecheck.rules.gradients import (
     gradients_of,
     identities,
     identity,
+    learned_by_hand,
     name_of,
     optimizers_of,
     set_by_hand,
@@ -360,7 +361,7 @@ def _left_by(reading: Reading, run: Run, ending: Mapping[int, set[int]]) -> set[
 @remembered
 def _written(reading: Reading) -> set[Identity]:
     """Return the leaves that the program sets in another way than by their gradients."""
-    written = set_by_hand(reading)
+    written = learned_by_hand(reading)
     replaced = _replaced(reading)
     return {
         identity(reading, leaf)

@@ -546,6 +546,7 @@ def _walked_and_let_go(
     `old` are the nodes that were held at the end of an iteration, `reached` those of several iterations.
     """
     walked = _walked(reading, run, old)
+    walked -= {node for node in walked if _walked_before(reading, run, node)}
     if not walked:
         return False
     # A backward in the last iteration through what all of them made: the loop was one window.
@@ -555,6 +556,16 @@ def _walked_and_let_go(
     )
     after = [i for i in reached if held.positions[i] > run.position and not (window and i == loop.iterations)]
     return all(walked.isdisjoint(reached[i]) for i in after)
+
+
+def _walked_before(reading: Reading, run: Run, number: int) -> bool:
+    """Return whether a node stands for a value of unknown code that an earlier backward has come to: data that is used
+    again in each epoch, and no graph that was kept for this backward.
+    """
+    node = reading.ledger.nodes.get(number)
+    if node is None or node.graph_of is None:
+        return False
+    return any(number in other.executed for other in reading.runs if other.position < run.position)
 
 
 @remembered
