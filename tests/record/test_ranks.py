@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -170,6 +171,30 @@ def test_a_number_of_ranks_stands_for_a_launcher(options: list[str], said: str) 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_ranks_meet_where_a_script_says(write: Write, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = f"tcp://127.0.0.1:{port}"
+    script = write(f"""
+import os
+import torch
+import torch.distributed as dist
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method="{place}", rank=rank, world_size=int(os.environ["WORLD_SIZE"]))
+weight = torch.ones(2, requires_grad=True)
+for step in range(3):
+    weight.sum().backward()
+    dist.all_reduce(weight.grad)
+print("rank", rank, "is through")
+""")
+    command = [sys.executable, "-m", "tapecheck", "run", "--python", PYTHON, "--ranks", "2", "--timeout", "120", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "cut short" not in done.stdout
+    assert "rank 0 is through" in done.stdout
+    assert "rank 1 is through" in done.stdout
 
 
 @pytest.mark.parametrize("imported", ["import torch.multiprocessing as mp", "from torch import multiprocessing as mp"])

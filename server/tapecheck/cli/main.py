@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, say
+from tapecheck.cli.shared import ANYWHERE, FAILED, INTERRUPTED, UsageError, reader_left, say
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
@@ -442,8 +442,7 @@ def _command(text: str) -> list[str]:
 
 def _ranks(text: str) -> list[str]:
     """Return the command that starts a script in a number of processes on this machine."""
-    where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
-    return ["python", "-m", "torch.distributed.run", "--nproc-per-node", str(_positive(text)), *where]
+    return ["python", "-m", "torch.distributed.run", "--nproc-per-node", str(_positive(text)), *ANYWHERE]
 
 
 def _positive(text: str) -> int:

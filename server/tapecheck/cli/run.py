@@ -26,7 +26,7 @@ from tapecheck.cli.check import (
 )
 from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.progress import PassedOn
-from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
+from tapecheck.cli.shared import ANYWHERE, CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.fixes import Effort
 from tapecheck.fixes.code import Code
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
@@ -73,6 +73,9 @@ class _Program:
 
 
 _STARTERS = frozenset(f"torch.multiprocessing{inner}" for inner in (".spawn", ".start_processes", ".spawn.spawn"))
+
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Where torchrun shares its store, all ranks of a script with `init_method="tcp://..."` wait for another one there."""
 
 
 def _say_how_it_ended(result: RunResult, request: RunRequest) -> None:
@@ -268,6 +271,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         tape=options.tape,
         module=options.module is not None,
         launcher=options.launcher,
+        env=_OWN_STORE if tuple(options.launcher[-len(ANYWHERE) :]) == ANYWHERE else {},
         grace=options.grace,
         stdin=options.stdin,
         held=options.tape is not None or options.html is not None or options.output_format in ("html", "json-report"),

@@ -13,6 +13,8 @@ from typing import TextIO
 from tapecheck.report.excerpt import DEFAULT_WIDTH, printable
 
 NOTHING_FOUND, FOUND, FAILED, CUT_SHORT, INTERRUPTED = 0, 1, 2, 3, 130
+ANYWHERE = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+"""Of the torchrun that `--ranks` starts: its processes meet at a port that is free."""
 
 
 class UsageError(Exception):
