@@ -24,19 +24,41 @@ OFFERED = {
     "freeze_after_wrap": "Wrap with `find_unused_parameters=True`",
     "compiled_actor_critic": "Run one backward over `value_loss + policy_loss`",
     "gan_penalty_apart": "Run one backward over `critic_loss + drift`",
+    "new_universal_checkpoints": "Checkpoint with `use_reentrant=False`",
+    "day_fsdp_encode": "Register `encode_image` as a forward of the sharded model",
+    "day_fsdp_loss_before_step": "Call `net.reshard()` behind it",
+    "whole": "Shard with `reshard_after_forward=True`",
+    "forward": "Call the model instead of `.forward`",
 }
+MADE = {
+    "whole": (PROGRAMS / "day_fsdp_loss_before_step.py").read_text(),
+    "forward": (PROGRAMS / "new_ok_fsdp_embed_after_forward.py").read_text().replace("model(x)", "model.forward(x)"),
+}
+"""Programs that are made of others."""
 BYPASS = (PROGRAMS / "trainer_unwraps.py").read_text().replace("self.network(x)", "self.model.module(x)")
 
 
 def repaired(name: str) -> str:
     """Return a program with the fix that is offered for its finding, among others."""
-    text = BYPASS if name == "bypass" else (PROGRAMS / f"{name}.py").read_text()
+    text = BYPASS if name == "bypass" else MADE.get(name) or (PROGRAMS / f"{name}.py").read_text()
     title = OFFERED.get(name, "Call the wrapped model instead of `.module`")
     report = check(from_text(text, "train.py"))
     (finding,) = report.findings
     offered = {fix.title: fix for fix in fixes_for(report, finding)}
     assert title in offered
     return fixed(text, offered[title])
+
+
+@pytest.mark.parametrize("name", ["day_fsdp_encode", "forward"])
+def test_what_certainly_raised_is_mended_safely(name: str) -> None:
+    text = MADE.get(name) or (PROGRAMS / f"{name}.py").read_text()
+    report = check(from_text(text, "train.py"))
+    (fix,) = [fix for fix in fixes_for(report, report.findings[0]) if fix.title == OFFERED[name]]
+    assert fix.applicability == "safe"
+    before, loop, after = text.rpartition("\nfor ")
+    hidden = f"{before}\nfrom unseen import prepare\nprepare(model)\n{loop}{after}"
+    report = check(from_text(hidden, "train.py"))
+    assert all(fix.applicability == "unsafe" for finding in report.findings for fix in fixes_for(report, finding))
 
 
 @cache
