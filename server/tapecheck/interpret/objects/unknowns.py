@@ -23,7 +23,7 @@ from tapecheck.interpret.values import (
     known_numbers,
     settle_on,
 )
-from tapecheck.tape import NOTHING, Setting
+from tapecheck.tape import NOTHING
 
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
@@ -148,32 +148,6 @@ def keep_default(world: World, value: Value, node: ast.expr) -> None:
         world.assumptions.note("default", f"`{text}` is {default}", node, NOTHING)
 
 
-def by_default(value: Value) -> bool | None:
-    """Return how a test of an option comes out where that keeps its default; None for other tests."""
-    if not isinstance(value, Unknown):
-        return None
-    test = value.asks.negated or value
-    return value.default.likely if any(map(has_default, (test, *(test.parts or ())))) else None
-
-
-def given_as(value: Value, answer: bool) -> Setting | None:
-    """Return how an option is given on the command line where a test of it comes out so; None where it has no flag, or
-    the test does not say that.
-    """
-    value, answer = _turned(value, answer)
-    if not isinstance(value, Unknown):
-        return None
-    kind, option, constant = value.asks.compared or ("", value, None)
-    flag = option.default.flag
-    if not flag or kind not in ("", "Eq", "NotEq", "Is", "IsNot"):
-        return None
-    equal = answer == (kind in ("Eq", "Is"))
-    if kind and type(constant) in (str, int, float):
-        return Setting(flag, str(constant), equal)
-    given = not equal if kind else answer
-    return Setting(flag) if given and constant is None else None
-
-
 def root(value: Unknown) -> Unknown:
     """Return the object that an unknown value is an attribute, method or item of, at the end."""
     while (whole := value.part_of.owner or value.part_of.source) is not None:
@@ -200,14 +174,7 @@ def hidden(machine: Engine, value: Value) -> bool:
 
 def asked(value: Value) -> Value:
     """Return what a test asks about, whether or not it is for the opposite."""
-    return _turned(value, True)[0]
-
-
-def _turned(value: Value, answer: bool) -> tuple[Value, bool]:
-    """Return the test that a test is the opposite of, if it is, and how that comes out; any other as it is."""
-    while isinstance(value, Unknown) and value.asks.negated is not None:
-        value, answer = value.asks.negated, not answer
-    return value, answer
+    return behaviour(value).turned(True)[0]
 
 
 def settled(value: Unknown, answer: bool) -> None:

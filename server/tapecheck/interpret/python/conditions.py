@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator
 
@@ -188,8 +187,8 @@ def _decided(machine: Engine, expression: ast.expr, value: Value, env: Env, node
     cuts = _taken_out(value)
     answer = choices.choose(
         expression, default, text, node, likelier=deep or leaves, counted=counted, cuts=cuts,
-        hidden=unknowns.hidden(machine, value), usual=unknowns.by_default(value),
-        setting=functools.partial(unknowns.given_as, value),
+        hidden=unknowns.hidden(machine, value), usual=behaviour(value).by_default(),
+        setting=behaviour(value).given_as,
     )  # fmt: skip
     choices.answers(origins)
     settle(machine, value, answer)
@@ -331,7 +330,7 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
         if answer is None:
             # The place of a pair is that of its right side: each pair is a condition of its own.
             text = machine.world.position.notes.of(expression, syntax.text_of)
-            hidden, usual = unknowns.hidden(machine, value), unknowns.by_default(value)
+            hidden, usual = unknowns.hidden(machine, value), behaviour(value).by_default()
             answer = machine.world.choices.choose(comparator, default, text, node, hidden=hidden, usual=usual)
             settle(machine, value, answer)
         if not answer:

@@ -296,7 +296,7 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
                 break
             text = machine.world.position.notes.of(part, syntax.text_of)
             default = not wanted if isinstance(value, Tensor) else True
-            hidden, usual = unknowns.hidden(machine, value), unknowns.by_default(value)
+            hidden, usual = unknowns.hidden(machine, value), behaviour(value).by_default()
             truth = machine.world.choices.choose(part, default, text, hidden=hidden, usual=usual)
             if hidden or usual is not None:
                 machine.world.choices.answers(unknowns.origins(unknowns.asked(value)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, repeats, syntax, unknowns
+from tapecheck.interpret.objects import carry, repeats, syntax
 from tapecheck.interpret.python import guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     WayOut,
+    behaviour,
     first_part,
     hashable,
     is_number,
@@ -509,7 +510,7 @@ def _truth(machine: Engine, test: ast.expr, env: Env) -> _Truth:
     if not isinstance(test, ast.BoolOp):
         value = machine.eval(test, env)
         answer = machine.known_truth(value)
-        return answer, unknowns.by_default(value) if answer is None else answer
+        return answer, behaviour(value).by_default() if answer is None else answer
     wanted = isinstance(test.op, ast.Or)
     answers: list[_Truth] = []
     for part in test.values:

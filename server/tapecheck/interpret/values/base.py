@@ -16,7 +16,7 @@ from types import EllipsisType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, TypeVar, Union
 
 from tapecheck.interpret import limits
-from tapecheck.tape import Fact, Site
+from tapecheck.tape import Fact, Setting, Site
 
 Value = Union["BaseValue", int, float, complex, str, bytes, None, EllipsisType, slice, tuple["Value", ...]]
 """Any value of the dry run: one of the classes here, a Python constant, or a tuple or slice of values.
@@ -541,6 +541,22 @@ class BaseValue:
     def become(self, name: str, *, changed: bool) -> Value:
         """Return what an attribute of that name that has it may be later, `changed` by a method; a container itself."""
         return self.itself()
+
+    # -- what a test tells ---------------------------------------------------------------------------------------
+
+    def turned(self, answer: bool) -> tuple[Value, bool]:
+        """Return the test that it is the opposite of, and how that comes out where it does as `answer`; else itself."""
+        return self.itself(), answer
+
+    def by_default(self) -> bool | None:
+        """Return how it comes out as a test of an option that keeps its default; None of other tests."""
+        return None
+
+    def given_as(self, answer: bool) -> Setting | None:
+        """Return how an option is given on the command line where it comes out so as a test; None where it has no flag,
+        or the test does not say that.
+        """
+        return None
 
     # -- operators and equality ---------------------------------------------------------------------------------
 

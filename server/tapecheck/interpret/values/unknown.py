@@ -29,7 +29,7 @@ from tapecheck.interpret.values.base import (
     plain,
 )
 from tapecheck.interpret.values.tensor import Storage, Tensor
-from tapecheck.tape import Fact, either
+from tapecheck.tape import Fact, Setting, either
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -281,6 +281,30 @@ class Unknown(BaseValue):
             self.length = Unknown(f"len({self.name})", None, self.cuts, Kind.WHOLE)
             self.length.parts = ("len", self)
         return self.length
+
+    def turned(self, answer: bool) -> tuple[Value, bool]:
+        test = self
+        while test.asks.negated is not None:
+            test, answer = test.asks.negated, not answer
+        return test, answer
+
+    def by_default(self) -> bool | None:
+        test = self.asks.negated or self
+        known = any(behaviour(part).default.usual is not None for part in (test, *(test.parts or ())))
+        return self.default.likely if known else None
+
+    def given_as(self, answer: bool) -> Setting | None:
+        if self.asks.negated is not None:
+            return self.asks.negated.given_as(not answer)
+        kind, option, constant = self.asks.compared or ("", self, None)
+        flag = option.default.flag
+        if not flag or kind not in ("", "Eq", "NotEq", "Is", "IsNot"):
+            return None
+        equal = answer == (kind in ("Eq", "Is"))
+        if kind and type(constant) in (str, int, float):
+            return Setting(flag, str(constant), equal)
+        given = not equal if kind else answer
+        return Setting(flag) if given and constant is None else None
 
     # -- what it does as a value ----------------------------------------------------------------------------
 
