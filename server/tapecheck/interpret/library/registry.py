@@ -50,6 +50,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     function_of,
     is_unseen,
+    only,
     path_of,
     positional,
     unkey,
@@ -240,7 +241,7 @@ class Libraries:
         if isinstance(value, Instance) and value.cls is not None:
             value = value.cls
         if isinstance(value, Class):
-            if any(isinstance(base, Unknown) for cls in value.mro() for base in cls.bases):
+            if any(only(cls.bases, Unknown) for cls in value.mro()):
                 return f"{value.name}'s base class"
             names = [value.unseen_maker(), *value.library_bases()]
         else:

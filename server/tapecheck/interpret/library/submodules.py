@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     known_slice,
     known_text,
     layer_of,
+    only,
     parts_of_slice,
     positional,
     stands_still,
@@ -88,7 +89,7 @@ def item(modules: Modules, owner: Instance, index: Value, node: ast.AST) -> Valu
 def _bounds(parts: list[Value], count: int) -> list[Value]:
     """Return a slice's bounds: a number that nobody knows is a place with entries on both sides, if there are two."""
     start, stop, step = (max(count - 1, 1) if isinstance(part, Unknown) else part for part in parts)
-    return [None if isinstance(parts[0], Unknown) and isinstance(parts[1], Unknown) else start, stop, step]
+    return [None if len(only(parts[:2], Unknown)) == 2 else start, stop, step]
 
 
 def stream(owner: Instance) -> Stream:

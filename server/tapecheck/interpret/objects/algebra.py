@@ -35,6 +35,7 @@ from tapecheck.interpret.values import (
     items_of,
     known_elements,
     known_numbers,
+    only,
     perhaps_overwritten,
     plain,
     unkey,
@@ -167,7 +168,7 @@ def _as_set(value: Value) -> dict[Hashable, Value] | None:
     """Return the elements of a set or dict's keys by their hashable selves; None where they are not all known."""
     if isinstance(value, Set):
         return None if value.more or value.unsure() else {hashable(item): item for item in value.items}
-    if is_whole_list(value) and not any(isinstance(item, Unknown) for item in value.items):
+    if is_whole_list(value) and not only(value.items, Unknown):
         return {hashable(item): item for item in value.items}
     return None
 

@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     known_keywords,
     known_text,
     listed,
+    only,
     passed_on,
     perhaps_given,
     perhaps_overwritten,
@@ -292,7 +293,7 @@ def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(names, str):
         names = tuple(names.replace(",", " ").split())
     wanted = list(m.elements(names, node)) if names is not None else []
-    fields = [Field(name) for name in wanted if isinstance(name, str)]
+    fields = [Field(name) for name in only(wanted, str)]
     defaults = list(m.elements(kwargs["defaults"], node)) if kwargs.get("defaults") is not None else []
     for field, default in zip(reversed(fields), reversed(defaults)):
         field.given, field.default = True, default

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Value,
     WayOut,
     behaviour,
+    only,
 )
 from tapecheck.tape import NOTHING, Leaf
 
@@ -57,11 +58,7 @@ def _run(
     if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
     notes = function.module.notes
-    unwritten = (
-        forward
-        and notes.of(body, syntax.is_unwritten)
-        and not any(isinstance(event, Leaf) for event in machine.world.writer.tape.events)
-    )
+    unwritten = forward and notes.of(body, syntax.is_unwritten) and not only(machine.world.writer.tape.events, Leaf)
     if unwritten or (not machine.handlers and notes.of(body, syntax.is_abstract)):
         # A subclass, or the author of an exercise, gives what this one leaves out, with parameters that nobody knows.
         result = machine.library.opaque_result(function.name, args, kwargs, node)

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     is_constant,
     is_number,
     known_elements,
+    only,
 )
 
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
@@ -377,7 +378,7 @@ def _types(kinds: tuple[Value, ...]) -> tuple[_Type, ...]:
 def _is_instance(example: object, kinds: tuple[_Type, ...]) -> bool:
     if isinstance(example, _Kind):
         return not example.kinds.isdisjoint(kinds)
-    short = [kind.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, str)]
+    short = [kind.rsplit(".", 1)[-1] for kind in only(kinds, str)]
     return any(name in _BUILT_IN and isinstance(example, _BUILT_IN[name]) for name in short)
 
 

@@ -39,6 +39,7 @@ from tapecheck.interpret.values import (
     is_unseen,
     known_elements,
     loaded,
+    only,
     path_of,
     perhaps_overwritten,
     stored,
@@ -396,7 +397,7 @@ def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
 
 def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
-    texts = [part for part in parts if isinstance(part, str)]
+    texts = only(parts, str)
     return "".join(texts) if len(texts) == len(parts) else drawn_from(Unknown.text(), parts)
 
 

@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     hashable,
     identical,
     known_elements,
+    only,
     unwrapped,
 )
 
@@ -154,7 +155,7 @@ def _match_class(machine: Engine, pattern: ast.MatchClass, subject: Value, env: 
         listed = machine.class_attribute(cls, "__match_args__", cls, pattern)
         names = [field.name for field in cls.fields or () if field.init and not field.keyword]
         if isinstance(listed, tuple):
-            names = [name for name in listed if isinstance(name, str)]
+            names = only(listed, str)
     for place, part in enumerate(pattern.patterns):
         if not isinstance(cls, Class) and place == 0:
             # `int(x)`, `str(x)`: the subject itself.

@@ -622,7 +622,7 @@ class Stream(BaseValue):
     @property
     def length_settled(self) -> bool:
         """Whether the dry run settled on its length, or on that of what its elements are drawn from."""
-        return self.settled or any(isinstance(one, Stream) and one.length_settled for one in self.sources)
+        return self.settled or any(one.length_settled for one in only(self.sources, Stream))
 
     @property
     def never_ends(self) -> bool:
@@ -680,7 +680,7 @@ class Stream(BaseValue):
 
     def reach(self) -> int:
         """Return how many elements are known of it, or of what its elements are drawn from."""
-        return max([self.known, *(source.reach() for source in self.sources if isinstance(source, Stream))])
+        return max([self.known, *(source.reach() for source in only(self.sources, Stream))])
 
     def abandon(self, machine: Interpreter) -> None:
         for source in self.sources:

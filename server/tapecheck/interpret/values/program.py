@@ -18,6 +18,7 @@ from tapecheck.interpret.values.base import (
     Value,
     behaviour,
     can_hold,
+    only,
     replace_values,
     stored,
 )
@@ -241,7 +242,7 @@ class Class(BaseValue):
     def mro(self) -> tuple[Class, ...]:
         """Return the user classes in lookup order (C3, as Python has it), this class first."""
         if self.order is None:
-            bases = [base for base in self.bases if isinstance(base, Class) and base is not self]
+            bases = [base for base in only(self.bases, Class) if base is not self]
             self.order = (
                 self,
                 *(_merged([*(base.mro() for base in bases), bases]) if len(bases) != 1 else bases[0].mro()),
@@ -251,7 +252,7 @@ class Class(BaseValue):
     def library_bases(self) -> list[str]:
         """Return the dotted paths of the library classes that this class comes from."""
         if self.library is None:
-            self.library = [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
+            self.library = [base.path for cls in self.mro() for base in only(cls.bases, Lib)]
         return self.library
 
     def home_of(self, name: str) -> Class | None:
