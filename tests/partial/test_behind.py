@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
@@ -68,6 +70,44 @@ OTHERS = {
     "hidden code with a number": (f"h = {_ZEROS}", "h", "hid.learn({})"),
     "hidden code with a new graph": (f"h = {_ZEROS}", "h", "hid.learn(net(torch.randn(2, 3)))"),
 }
+
+RETURNING = """\
+import torch
+from torch import nn
+
+net = nn.RNNCell(3, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def train(batches):
+    h = torch.zeros(2, 4)
+    for x in batches:
+        h = net(x, h)
+        loss = h.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {end}
+"""
+"""A function that nobody is seen to call."""
+
+
+@pytest.mark.parametrize(
+    ("end", "sure"),
+    [
+        ("return h", "unsafe"),
+        ("return {'h': h}", "unsafe"),
+        ("return h.mean()", "unsafe"),
+        ("return h.shape", "safe"),
+        ("return h.mean().item()", "safe"),
+        ("return net(torch.zeros(2, 3), h)", "safe"),
+        ("return None", "safe"),
+    ],
+)
+def test_whoever_calls_a_function_may_need_what_it_returns(end: str, sure: str) -> None:
+    report = check(from_text(RETURNING.format(end=end), "program.py"))
+    (finding,) = (one for one in report.findings if one.code == "TAPE101")
+    assert fixes_for(report, finding)[0].applicability == sure
 
 
 def _fixes(parts: tuple[str, str, str]) -> list[tuple[str, str]]:

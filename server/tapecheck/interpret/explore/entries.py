@@ -12,6 +12,7 @@ from tapecheck.interpret.explore.effects import Effect, FunctionNode
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.objects import carry
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -150,6 +151,7 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     passed = only(args, Unknown)
     computed = any(not value.data and value.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
+    carry.hand_over(machine, [result])
     for owner in only(owners, Instance):
         machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
-from tapecheck.interpret import limits
 from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING, SETTINGS
 from tapecheck.interpret.library.states import DatasetState, OptimizerState, state_of
+from tapecheck.interpret.objects import carry
 from tapecheck.interpret.objects.unknowns import has_default, root
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
-    INERT,
     BaseValue,
     Bound,
     Context,
@@ -65,9 +64,7 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
     about: dict[int, None] = {}
     anything = data = False
     args = list(args)
-    if cuts := torch.world.writer.ledger.cuts:
-        handed = {cut for arg in args for cut in _cuts_in(arg, limits.HELD_DEPTH)}
-        torch.world.omissions.handed.update(cuts[cut].at.span for cut in handed)
+    carry.hand_over(torch.machine, args)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.
         owner = behaviour(arg)
@@ -79,16 +76,6 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
-
-
-def _cuts_in(value: Value, depth: int) -> Iterator[int]:
-    """Yield the cuts that values came through which are, or lie in, what code is handed."""
-    if may_carry(value):
-        yield from value.cuts
-    elif depth > 0:
-        for child in behaviour(value).children():
-            if type(child) not in INERT:
-                yield from _cuts_in(child, depth - 1)
 
 
 def may_freeze(args: Iterable[Value]) -> None:

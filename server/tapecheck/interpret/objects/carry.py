@@ -7,13 +7,14 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
+    COUNTED,
     INERT,
     Bound,
     ByKind,
@@ -45,7 +46,7 @@ from tapecheck.interpret.values import (
     node_of,
     user_class,
 )
-from tapecheck.tape import Hold, Site
+from tapecheck.tape import Cut, Hold, Site
 
 
 def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
@@ -509,6 +510,28 @@ def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bo
     found: list[Tensor | Unknown] = []
     _collect(value, depth, into_objects, found)
     return found
+
+
+def hand_over(machine: Engine, values: Iterable[Value]) -> None:
+    """Note where values were cut from their graph that code which is not visible is handed, or finds in them."""
+    if cuts := machine.world.writer.ledger.cuts:
+        found = {cut for value in values for cut in _cuts_in(value, limits.HELD_DEPTH, cuts)}
+        machine.world.omissions.handed.update(cuts[cut].at.span for cut in found)
+
+
+def _cuts_in(value: Value, depth: int, known: Mapping[int, Cut]) -> Iterator[int]:
+    """Yield the cuts that a value without a graph, or what lies in it, came through: of a number those alone that made
+    it one.
+    """
+    if may_carry(value) and value.borne() == "yes":
+        return
+    if may_carry(value):
+        number = type(value) is Unknown and value.kind in COUNTED
+        yield from (cut for cut in value.cuts if not number or known[cut].how in ("item", "numpy"))
+    elif depth > 0:
+        for child in behaviour(value).children():
+            if type(child) not in INERT:
+                yield from _cuts_in(child, depth - 1, known)
 
 
 def _collect(value: Value, depth: int, into_objects: bool, found: list[Tensor | Unknown]) -> None:
