@@ -180,3 +180,49 @@ OBJECTS = {
 @pytest.mark.parametrize("name", OBJECTS)
 def test_what_an_object_may_have_been_given_is_not_missing(name: str) -> None:
     assert [kind for kind, _ in gaps(OBJECTS[name]) if kind == "AttributeError"] == []
+
+
+CALLS = {
+    "one too few": ("f(1)", True),
+    "one too many": ("f(1, 2, 3, 4)", True),
+    "another name": ("f(1, 2, d=3)", True),
+    "given twice": ("f(1, 2, a=3)", True),
+    "an object's method": ("Adder().add()", True),
+    "a constructor": ("Made()", True),
+    "all of them": ("f(1, 2)", False),
+    "with the default": ("f(1, 2, 3)", False),
+    "by name": ("f(b=1, a=2)", False),
+    "as many as there are": ("f(*values)", False),
+    "whatever there is": ("f(**values)", False),
+    "decorated": ("main()", False),
+    "bound": ("functools.partial(f, 1)(2)", False),
+    "handed on": ("executor.submit(f, 1)", False),
+    "the method of an object": ("Adder().add(1)", False),
+    "a class with its object": ("Adder.add(Adder(), 1)", False),
+    "a hidden base": ("Hidden(1)", False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_does_not_fit_a_function_of_the_program(name: str) -> None:
+    call, raises = CALLS[name]
+    program = f"""
+        import functools, sys, hidden, torch
+        from concurrent.futures import ThreadPoolExecutor
+        def f(a, b, c=0):
+            return a
+        class Adder:
+            def add(self, value):
+                return value
+        class Made:
+            def __init__(self, value):
+                self.value = value
+        class Hidden(hidden.Base):
+            pass
+        @hidden.main
+        def main(settings):
+            return settings
+        values, executor = sys.argv, ThreadPoolExecutor()
+        {call}
+        """
+    assert gaps(program) == ([("TypeError", 18)] if raises else [])
