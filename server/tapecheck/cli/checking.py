@@ -93,10 +93,11 @@ def check_program(
     project = wanted.projects.of(path)
     try:
         source = read_source(path) if source is None else source
-        if folder is not None and source.cells is None:
-            known = cache.load(folder, source, asked, project)
-            if known is not None:
-                return known, source
+        if source.cells is not None:
+            folder = None
+        known = cache.load(folder, source, asked, project) if folder is not None else None
+        if known is not None:
+            return known, source
         memory = Memory()
         report = check(source, rules=wanted.rules, memory=memory, project=project)
     except SourceError as error:
@@ -110,7 +111,7 @@ def check_program(
         _add_fixes(checked, report, memory)
     if comments:
         _add_unused(checked, report, wanted)
-    if folder is not None and source.cells is None and not checked.problems:
+    if folder is not None and not checked.problems:
         cache.save(folder, source, asked, report, checked)
     return checked, source
 
@@ -145,9 +146,8 @@ def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
     pairs = [(finding, checked.fixes_of(index)) for index, finding in enumerate(checked.findings)]
     pairs += [(finding_of(one, checked.path), [fix_of(one, checked.path)] if wanted.fixes else []) for one in found]
     idle = {one.line for one in found}
-    for one in wrong:
-        if one.blanket and not one.text and one.line in idle:
-            continue
+    # A comment for a whole line that names nothing and switches nothing off is told once.
+    for one in (one for one in wrong if one.line not in idle or one.text or not one.blanket):
         fix = fix_of_misspelt(one, checked.path) if wanted.fixes else None
         pairs.append((finding_of_misspelt(one, checked.path), [fix] if fix is not None else []))
     pairs.sort(key=lambda pair: (pair[0].span.file, pair[0].span.line, pair[0].span.column))

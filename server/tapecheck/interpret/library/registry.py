@@ -292,15 +292,18 @@ class Libraries:
         differing = len({_what(value) for _, value in entries} - {None}) > 1
         if not about and not differing:
             return first
-        name = path_of(index) or getattr(index, "name", "")
         if differing and isinstance(index, Unknown) and isinstance(node, ast.expr):
-            tried = entries[: limits.CHOSEN]
-            asked = (value for at, (key, value) in enumerate(tried[:-1]) if self._is_chosen(index, key, node, at))
-            first = next(asked, tried[-1][1])
-            if len(tried) == len(entries):
+            first = self._tried_of(index, entries[: limits.CHOSEN], node)
+            if len(entries) <= limits.CHOSEN:
                 return first
+        name = path_of(index) or getattr(index, "name", "")
         self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
         return first
+
+    def _tried_of(self, index: Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
+        """Return which of some entries is tried on this path: the first whose key the index is said to be."""
+        asked = (value for at, (key, value) in enumerate(entries[:-1]) if self._is_chosen(index, key, node, at))
+        return next(asked, entries[-1][1])
 
     def _is_chosen(self, index: Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
         """Return whether an index that nobody knows is a key on this path; `at` counts the keys asked about."""
