@@ -214,16 +214,12 @@ class _Shapes:
         if problem is not None and problem.node is not None:
             numbers.add(problem.node.id)
         nodes = [ledger.nodes[number] for number in sorted(numbers) if number in ledger.nodes]
-        lines: dict[tuple[str, int], list[Node]] = {}
-        for node in nodes:
-            place = (node.at.file, node.at.line)
-            if place in lines or len(lines) < _MAX_GROUPS:
-                lines.setdefault(place, []).append(node)
-        group_of = {node.id: group for group, built in enumerate(lines.values()) for node in built}
+        lines = _by_line(nodes)
+        group_of = {node.id: group for group, built in enumerate(lines) for node in built}
         edges, leaves = _edges(ledger, nodes, group_of)
         # A file that has nothing else to show does not come into the page for the calls.
-        places = [self.files.place(built[0].at.span) for built in lines.values()]
-        groups = [self._group(at, built, item, leaves[n]) for n, (at, built) in enumerate(zip(places, lines.values()))]
+        places = [self.files.place(built[0].at.span) for built in lines]
+        groups = [self._group(at, built, item, leaves[n]) for n, (at, built) in enumerate(zip(places, lines))]
         if problem is not None and problem.node is not None and problem.node.id in group_of:
             groups[group_of[problem.node.id]]["state"] = "stale" if problem.kind == "stale" else "gone"
         return {"groups": groups, "edges": [(*pair, count) for pair, count in sorted(edges.items())]}
@@ -243,6 +239,16 @@ class _Shapes:
             "ops": collections.Counter(node.op for node in built).most_common(6),
             "leaves": sorted(leaves)[:8],
         }
+
+
+def _by_line(nodes: Iterable[Node]) -> list[list[Node]]:
+    """Return nodes by the line that built them, for as many lines as a graph shows."""
+    lines: dict[tuple[str, int], list[Node]] = {}
+    for node in nodes:
+        place = (node.at.file, node.at.line)
+        if place in lines or len(lines) < _MAX_GROUPS:
+            lines.setdefault(place, []).append(node)
+    return [*lines.values()]
 
 
 def _edges(
