@@ -201,6 +201,9 @@ TABLES = {
     "keywords": "dict(keep=Keep, cut=Cut)[way]()",
     "zipped": "dict(zip(['keep', 'cut'], [Keep, Cut]))[way]()",
     "made": "{one.__name__.lower(): one for one in (Keep, Cut)}[way]()",
+    "number": "[keep, cut][int(json.load(open('settings.json'))['cut'])]",
+    "number of a tuple": "(Keep, Cut)[int(json.load(open('settings.json'))['cut'])]()",
+    "number of modules": "nn.ModuleList([Keep(), Cut()])[int(json.load(open('settings.json'))['cut'])]",
     "in a function": "(lambda name: {'keep': Keep, 'cut': Cut}[name]())(way)",
 }
 
@@ -215,6 +218,41 @@ def test_what_a_setting_takes_from_a_table_is_not_known(kind: str, tmp_path: Pat
 def test_what_holds_for_all_of_a_table_is_certain(kind: str, tmp_path: Path) -> None:
     text = TABLE.format(table=TABLES[kind], keeps=".detach()").replace("opt.step()", "opt.step()\n    loss.backward()")
     assert any("TAPE101" in one for one in _sure(check(from_text(text, str(tmp_path / "program.py")))))
+
+
+OPTIONS = """\
+import argparse
+import torch
+from torch import nn
+class Keep(nn.Module):
+    def forward(self, value):
+        return value
+class Cut(nn.Module):
+    def forward(self, value):
+        return value.detach()
+parser = argparse.ArgumentParser()
+parser.add_argument("--way"{default})
+args = parser.parse_args()
+between = {table}[args.way]()
+net = nn.RNNCell(3, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+h = torch.zeros(2, 4)
+for step in range(4):
+    h = net(torch.randn(2, 3), h)
+    loss = h.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    h = between(h)
+"""
+
+
+@pytest.mark.parametrize("default", ["", ", default='keep'", ", default='cut'", ", choices=['keep', 'cut']"])
+def test_the_order_of_a_table_says_nothing(default: str) -> None:
+    tables = ("{'keep': Keep, 'cut': Cut}", "{'cut': Cut, 'keep': Keep}", "{'cut': Cut, 'same': Cut, 'keep': Keep}")
+    for table in tables:
+        report = check(from_text(OPTIONS.format(default=default, table=table), "program.py"))
+        assert [(one.code, one.certain) for one in report.findings] == [("TAPE101", False)], table
 
 
 SETTINGS = '{"cut": true, "backward": {"retain_graph": true}, "given": [null, true], "way": "cut"}'

@@ -146,7 +146,7 @@ class Engine(Protocol):
     def delete_attribute(self, owner: Instance, name: str, node: ast.AST) -> None: ...
     def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None: ...
     def name_tensor(self, target: ast.expr, value: Value) -> None: ...
-    def escape(self, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None: ...
+    def escape(self, value: Value, node: ast.AST, to: str, *, more: bool = False, numbers: bool = False) -> None: ...
 
 
 class Rewritten(Protocol):
@@ -199,6 +199,9 @@ class Library(Protocol):
 
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
+
+    def differ(self, values: Iterable[Value]) -> bool:
+        """Return whether some values are functions, classes or objects that do different things when called."""
 
     def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
         """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,

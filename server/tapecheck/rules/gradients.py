@@ -286,8 +286,11 @@ def set_by_hand(reading: Reading) -> set[int]:
 
 
 def learned_by_hand(reading: Reading) -> set[int]:
-    """Return those of them that are not only held within bounds, as a norm is limited: that teaches them nothing."""
-    return {leaf for leaf, kinds in _by_hand(reading).items() if not kinds <= {"limit", "scale"}}
+    """Return those of them that are not only held within bounds, which teaches them nothing.
+
+    What is multiplied may learn by the factor: exponentiated gradients and schedules do.
+    """
+    return {leaf for leaf, kinds in _by_hand(reading).items() if kinds != {"limit"}}
 
 
 @remembered

@@ -12,7 +12,6 @@ from tapecheck.interpret.explore.effects import Effect, FunctionNode
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.objects import carry
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -151,9 +150,10 @@ def _start(machine: Machine, node: FunctionNode, started: Value, *owners: Value)
     passed = only(args, Unknown)
     computed = any(not value.data and value.leaf is None for value in passed)
     machine.escape((result, *passed), node, "the caller", more=computed)
-    carry.hand_over(machine, [result])
     for owner in only(owners, Instance):
-        machine.escape(tuple(lived.outlives(owner, machine.world.calls.called, node)), node, "the next call")
+        # What an object keeps without a graph is its own; as a number it is another thing for whoever reads it.
+        kept = tuple(lived.outlives(owner, machine.world.calls.called, node))
+        machine.escape(kept, node, "the next call", numbers=True)
 
 
 def _arguments(machine: Machine, node: FunctionNode, function: Function, owners: tuple[Value, ...]) -> list[Value]:

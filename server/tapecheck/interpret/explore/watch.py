@@ -437,9 +437,7 @@ class Watcher:
                 stake = self._of_name(world, file, name, set(), filled)
                 watched.add(stake, set())
                 watched.by_names = stake is Stake.VERDICT
-        for place in world.choices.among:
-            self.watched.setdefault(place, Watched())
-        for place in (world.choices.hidden | world.choices.among.keys()) & self.watched.keys():
+        for place in world.choices.hidden & self.watched.keys():
             # Whatever is found may be there for this answer alone.
             self.watched[place].add(Stake.CERTAINTY, {(place[0], -1)})
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import arguments, leaves, scalers, visible
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.objects import methods, unknowns
+from tapecheck.interpret.objects import carry, methods, unknowns
 from tapecheck.interpret.state import cuts_of, merge_cuts
 from tapecheck.interpret.values import (
     COUNTED,
@@ -137,6 +137,8 @@ def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     """Note what is taken for granted of a function by its path."""
     if "." in path and not visible.modelled(path):
         _left_alone(torch, path, (*args, *kwargs.values()), node)
+    elif "." not in path:
+        carry.hand_over(torch.machine, (*args, *kwargs.values()))
 
 
 def _left_alone(torch: Torch, name: str, given: Sequence[Value], node: ast.AST) -> None:

@@ -48,6 +48,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    behaviour,
     function_of,
     is_unseen,
     only,
@@ -286,37 +287,50 @@ class Libraries:
         unless the condition says another. Note where others may be chosen which matter and are not tried.
         """
         first = entries[0][1]
-        if len(entries) < 2 or not is_unseen(index) or not is_name(index):
+        if len(entries) < 2 or not is_unseen(index):
             return first
-        about = [one.node for one in carry.tensors_in(first, into_objects=False) if one.node is not None]
-        differing = len({_what(value) for _, value in entries} - {None}) > 1
+        # A number that nobody knows is often one that a loop counts, over tensors of one kind.
+        held = carry.tensors_in(first, into_objects=False) if is_name(index) else ()
+        about = [one.node for one in held if one.node is not None]
+        differing = self.differ(value for _, value in entries)
         if not about and not differing:
             return first
         if differing and isinstance(index, Unknown) and isinstance(node, ast.expr):
-            first = self._tried_of(index, entries[: limits.CHOSEN], node)
+            first = self._tried_of(index, entries, node)
             if len(entries) <= limits.CHOSEN:
                 return first
         name = path_of(index) or getattr(index, "name", "")
         self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
         return first
 
-    def _tried_of(self, index: Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
-        """Return which of some entries is tried on this path: the first whose key the index is said to be."""
-        asked = (value for at, (key, value) in enumerate(entries[:-1]) if self._is_chosen(index, key, node, at))
-        return next(asked, entries[-1][1])
+    def differ(self, values: Iterable[Value]) -> bool:
+        """Return whether some values are functions, classes or objects that do different things when called."""
+        return len({_what(value) for value in values} - {None}) > 1
 
-    def _is_chosen(self, index: Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
+    def _tried_of(self, index: Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
+        """Return which of some entries is tried on this path: the first whose key the index is said to be, what an
+        option chooses by default before others.
+        """
+        asked = [(self.engine.unknown_test(ast.Eq(), index, unkey(key)), key, value) for key, value in entries]
+        asked.sort(key=lambda one: behaviour(one[0]).by_default() is not True)
+        *questions, last = asked[: limits.CHOSEN]
+        chosen = (value for at, (test, key, value) in enumerate(questions) if self._holds(test, index, key, node, at))
+        return next(chosen, last[2])
+
+    def _holds(self, test: Value, index: Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
         """Return whether an index that nobody knows is a key on this path; `at` counts the keys asked about."""
-        asked = self.engine.unknown_test(ast.Eq(), index, unkey(key))
-        answer = self.engine.known_truth(asked)
+        answer = self.engine.known_truth(test)
         if answer is None:
             written = syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else index.name
-            hidden = unknowns.hidden(self.engine, index)
-            questions = self.world.position.notes.of(node, _questions)
-            answer = self.world.choices.choose(questions[at], True, f"{written} == {key!r}", hidden=hidden)
+            questions, choices = self.world.position.notes.of(node, _questions), self.world.choices
+            does = behaviour(test)
+            answer = choices.choose(
+                questions[at], True, f"{written} == {key!r}",
+                hidden=unknowns.hidden(self.engine, index), usual=does.by_default(), setting=does.given_as,
+            )  # fmt: skip
             first = self.world.position.span(questions[0])
-            self.world.choices.among[self.world.choices.answered[-1]] = first.file, first.line, first.column
-            self.engine.settle(asked, answer)
+            choices.among[choices.answered[-1]] = first.file, first.line, first.column
+            self.engine.settle(test, answer)
         return answer
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:

@@ -512,11 +512,18 @@ def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bo
     return found
 
 
-def hand_over(machine: Engine, values: Iterable[Value]) -> None:
-    """Note where values were cut from their graph that code which is not visible is handed, or finds in them."""
+_TO_NUMBERS = ("item", "numpy")
+"""Cuts after which a value is no tensor any more."""
+
+
+def hand_over(machine: Engine, values: Iterable[Value], *, numbers: bool = False) -> None:
+    """Note where values were cut from their graph that code which is not visible is handed, or finds in them; with
+    `numbers` those alone that became numbers.
+    """
     if cuts := machine.world.writer.ledger.cuts:
         found = {cut for value in values for cut in _cuts_in(value, limits.HELD_DEPTH, cuts)}
-        machine.world.omissions.handed.update(cuts[cut].at.span for cut in found)
+        handed = (cuts[cut] for cut in found)
+        machine.world.omissions.handed.update(cut.at.span for cut in handed if not numbers or cut.how in _TO_NUMBERS)
 
 
 def _cuts_in(value: Value, depth: int, known: Mapping[int, Cut]) -> Iterator[int]:
@@ -527,7 +534,7 @@ def _cuts_in(value: Value, depth: int, known: Mapping[int, Cut]) -> Iterator[int
         return
     if may_carry(value):
         number = type(value) is Unknown and value.kind in COUNTED
-        yield from (cut for cut in value.cuts if not number or known[cut].how in ("item", "numpy"))
+        yield from (cut for cut in value.cuts if not number or known[cut].how in _TO_NUMBERS)
     elif depth > 0:
         for child in behaviour(value).children():
             if type(child) not in INERT:

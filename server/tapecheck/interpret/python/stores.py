@@ -232,8 +232,11 @@ def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Value, ...
             machine.world.writer.emit(Bind(at, name, item.node, item.cuts, index))
 
 
-def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False) -> None:
-    """Note that graph nodes leave what the dry run sees; `more` says that others do which nobody knows."""
+def escape(machine: Engine, value: Value, node: ast.AST, to: str, *, more: bool = False, numbers: bool = False) -> None:
+    """Note that graph nodes leave what the dry run sees; `more` says that others do which nobody knows, `numbers` that
+    no tensors do without a graph, or may.
+    """
+    carry.hand_over(machine, [value], numbers=numbers)
     nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
     if nodes or more:
         machine.world.writer.emit(

@@ -165,7 +165,10 @@ class List(Container):
         position = self.place_of(index)
         if position >= len(items) and (self.more or self.cut != 0):
             return self.further()
-        return items[position % len(items)]
+        chosen = items[position % len(items)]
+        if self.more or not isinstance(index, Unknown) or not machine.library.differ(items):
+            return chosen
+        return machine.library.chosen(index, [*enumerate(items)], node)
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)

@@ -300,7 +300,6 @@ def _shared(reading: Reading, cause: _Cause) -> bool:
     )
 
 
-@remembered
 def _reached_by_others(reading: Reading) -> set[int]:
     """Return the leaves that a loss may lead to which leads to no leaf here.
 
@@ -314,6 +313,7 @@ def _reached_by_others(reading: Reading) -> set[int]:
     return {leaf for leaf in leaves if leaf < foreign}
 
 
+@remembered
 def _reached(reading: Reading) -> set[Identity]:
     """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
