@@ -614,3 +614,53 @@ def test_a_layer_replaced_once_the_parameters_were_listed_is_told(lists: str, gi
         assert "the parameters that `model` had before" in finding.notes[-1]
         [fix] = fixes_for(report, finding)
         assert "List the parameters after line 6" in fix.title
+
+
+ALL_FROZEN = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+net = Net()
+net.encoder.requires_grad_(False)
+{optimizers}
+for step in range(5):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    net.zero_grad()
+    loss.backward()
+    {step}
+"""
+
+
+OF_ENCODER = "opt = torch.optim.SGD(net.encoder.parameters(), lr=0.1)"
+OF_HEAD = "own = torch.optim.SGD(net.head.parameters(), lr=0.1)"
+BY_HAND = "opt.step(); [one.data.sub_(0.1 * one.grad) for one in net.head.parameters()]"
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "step", "told"),
+    [
+        (OF_ENCODER, "opt.step()", True),
+        (OF_HEAD, "own.step()", False),
+        ("opt = torch.optim.SGD(net.parameters(), lr=0.1)", "opt.step()", False),
+        (f"{OF_ENCODER}\n{OF_HEAD}", "opt.step(); own.step()", False),
+        (OF_ENCODER, BY_HAND, False),
+        (OF_ENCODER, "opt.step(); net.encoder.requires_grad_(step > 1)", False),
+    ],
+)
+def test_what_an_optimizer_of_frozen_parameters_lacks(optimizers: str, step: str, told: bool) -> None:
+    report = check(from_text(ALL_FROZEN.format(optimizers=optimizers, step=step), "train.py"))
+    found = [one for one in report.findings if one.code == "TAPE405"]
+    assert [one.certain for one in found] == [True] * told
+    if told:
+        (fix,) = fixes_for(report, found[0])
+        assert fix.title == "Hand `head` over, too: `opt.add_param_group`"

@@ -81,8 +81,11 @@ def _tell_of_rest(torch: Torch, state: OptimizerState, owner: Instance, whole: s
     own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
     there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
     left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
+    if left and not there and any(tensor.node is None and id(tensor) in whole for tensor in own):
+        # What the optimizer has of the module is frozen, and what is not it lacks: nothing of it is trained.
+        _tell(torch, state, node, left, False, True, idle=True)
     # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
-    if left and all(id(tensor) in whole for tensor in there):
+    elif left and all(id(tensor) in whole for tensor in there):
         if 2 * len(left) <= len(there) or _few_layers(torch, owner, set(left)):
             _tell(torch, state, node, left, False, True)
 
@@ -186,6 +189,7 @@ def _tell(
     cls: Class | None = None,
     *,
     listed: bool = False,
+    idle: bool = False,
 ) -> None:
     if leaves:
         within = torch.world.position.span_in(cls.module, cls.node) if cls is not None else None
@@ -193,7 +197,7 @@ def _tell(
         tensors = (torch.world.graph.leaf_tensors.get(leaf) for leaf in leaves)
         sharded = all(one is not None and one.storage.id in torch.world.modes.sharded for one in tensors)
         told = tuple(dict.fromkeys(leaves))
-        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded, listed))
+        torch.world.writer.emit(LeftOut(at, state.number, told, whole, registered, within, sharded, listed, idle))
 
 
 def _leaves_of(

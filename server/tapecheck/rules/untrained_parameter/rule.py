@@ -51,7 +51,8 @@ class UntrainedParameter(Rule):
         reading, event = story.reading, story.event
         optimizer = reading.optimizers[event.optimizer]
         first = story.leaves[0]
-        made_alike = [leaf for leaf in map(reading.ledger.leaves.get, optimizer.params) if leaf is not None]
+        has = (*optimizer.params, *(optimizer.idle if event.idle else ()))
+        made_alike = [leaf for leaf in map(reading.ledger.leaves.get, has) if leaf is not None]
         at, labels = _place(first, optimizer, event, made_alike)
         home = at.span
         names = [name_of(reading, leaf.id) for leaf in story.leaves]
@@ -133,6 +134,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
         return (
             f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
             "make the optimizer after the model is complete, or call `optimizer.add_param_group`" + frozen,
+        )
+    if event.idle:
+        return (
+            f"`{optimizer.name}` has frozen parts of {of} only: nothing of it is trained",
+            f"give the optimizer {them}, not what is frozen",
         )
     given = f"other parts of {of}" if shared else f"the parameters of other modules than {of}"
     return f"`{optimizer.name}` was given {given}", f"give {them} to the optimizer, too" + frozen
@@ -255,6 +261,8 @@ def _belongs(reading: Reading, run: Run, leaf: Leaf, event: LeftOut) -> bool:
     """Return whether a leaf that a backward comes to is a part of what the optimizer that lacks it is to train."""
     gradients, reached = gradients_of(reading), run.executed.keys()
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
+    if event.idle:
+        return not any(gradients.happens(other, "added") for other in stepped)
     if not stepped & reached and not _replaces(gradients, event, stepped) and not _alone(gradients, event, reached):
         return False
     if event.whole:
