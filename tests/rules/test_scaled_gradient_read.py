@@ -80,10 +80,16 @@ def test_what_does_not(lines: str) -> None:
         ("torch.cuda.amp.GradScaler()", True),
         ("torch.cuda.amp.GradScaler(65536.0, 2.0, 0.5, 2000, False)", None),
         ('torch.amp.GradScaler("cpu", enabled=len(sys.argv) > 1)', False),
+        # Where it trains there may be the GPU that the dry run has not.
+        ("torch.amp.GradScaler(device, enabled=device == 'cuda')", False),
+        ("torch.amp.GradScaler(device, enabled=device != 'cpu')", False),
+        ("torch.amp.GradScaler(device, enabled=torch.cuda.is_available())", False),
+        ("torch.amp.GradScaler(device, enabled=sys.platform == 'plan9')", None),
     ],
 )
 def test_a_scaler_that_may_be_switched_off(made: str, certain: bool | None) -> None:
-    text = "import sys\n" + HEAD.replace('torch.amp.GradScaler("cpu")', made) + CLIP + TAIL
+    device = "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    text = "import sys, torch\n" + device + HEAD.replace('torch.amp.GradScaler("cpu")', made) + CLIP + TAIL
     findings = found(text)
     assert [finding.certain for finding in findings] == ([] if certain is None else [certain])
     assert all(bool(finding.notes) != finding.certain for finding in findings)

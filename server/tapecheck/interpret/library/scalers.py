@@ -6,6 +6,7 @@ import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, kept, state_of
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -21,6 +22,7 @@ from tapecheck.interpret.values import (
     known_elements,
     may_carry,
 )
+from tapecheck.source.nodes import walk
 from tapecheck.tape import Fact, GradientRead, Rescaled, Scaled, Unscaled
 
 _SIZES = frozenset((
@@ -30,6 +32,7 @@ _SIZES = frozenset((
 """Ops whose result hangs on how large a gradient is. A sum mostly serves to find what is not finite."""
 _ADDING = frozenset(("add_", "sub_"))
 _PASSING = frozenset(("clone", "detach", "flatten", "reshape", "view"))
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
 _PLAIN = frozenset(("is_enabled", "scale", "step", "unscale_", "update"))
 """What a scaler has that leaves the scale with it."""
 _FACTORS = frozenset(("div_", "mul_", "true_divide_", "multiply_", "divide_"))
@@ -89,6 +92,9 @@ def hooked(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def made(torch: Torch, place: int, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
     """`GradScaler(...)` with the argument `enabled` at `place`, four places after the scale that it starts with."""
     truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
+    if truth is False and torch.world.modes.accelerators_asked and _asks_for_device(node):
+        # The dry run has no GPU; who trains with a scaler may have one.
+        truth = None
     result = Instance(None, "torch.amp.GradScaler")
     result.state = ScalerState(torch.world.graph.data("scale"), "may" if truth is None else "yes" if truth else "no")
     torch.world.modes.scaler = True
@@ -96,6 +102,14 @@ def made(torch: Torch, place: int, args: Args, kwargs: Kwargs, node: ast.AST) ->
     if more or len(args) > place - 4 or "init_scale" in kwargs:
         rescaled(torch.world, node)
     return result
+
+
+def _asks_for_device(node: ast.AST) -> bool:
+    """Return whether the `enabled` of a call asks whether there is an accelerator, or whether it is the device."""
+    written = next((one.value for one in getattr(node, "keywords", ()) if one.arg == "enabled"), None)
+    if isinstance(written, ast.Compare):
+        return any(isinstance(one, ast.Constant) and one.value in _DEVICES for one in walk(written))
+    return written is not None and syntax.asks_for_accelerator(written)
 
 
 def update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
