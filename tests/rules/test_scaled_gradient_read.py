@@ -84,7 +84,7 @@ def test_what_does_not(lines: str) -> None:
         ("torch.amp.GradScaler(device, enabled=device == 'cuda')", False),
         ("torch.amp.GradScaler(device, enabled=device != 'cpu')", False),
         ("torch.amp.GradScaler(device, enabled=torch.cuda.is_available())", False),
-        ("torch.amp.GradScaler(device, enabled=sys.platform == 'plan9')", None),
+        ("torch.amp.GradScaler(device, enabled='half' == 'full')", None),
     ],
 )
 def test_a_scaler_that_may_be_switched_off(made: str, certain: bool | None) -> None:
