@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tapecheck.record import RunResult
-from tapecheck.record.compare import summary
 from tapecheck.tape import Backward, End, InPlace, Iteration, LoopEnd, Measure, Node, Raised, read_tape
 from tests.record.harness import Write, plain, probed
 
@@ -338,19 +337,3 @@ def test_the_program_sees_no_tracing_but_its_own(write: Write, tmp_path: Path, w
     with (tmp_path / "tape.jsonl").open(encoding="utf-8") as file:
         events = read_tape(file).events
     assert sum(isinstance(event, Backward) for event in events) == 4 and isinstance(events[-1], End)
-
-
-@pytest.mark.parametrize(("backward", "iterations"), [("(x * fast).sum().backward()", 4), ("pass", 12)])
-def test_iterations_are_those_of_the_loop_that_calls_backward(record: Record, backward: str, iterations: int) -> None:
-    result = record(f"""
-        import torch
-
-        weight, x = torch.ones(3, requires_grad=True), torch.randn(3)
-        for step in range(4):
-            fast = weight
-            for _ in range(3):
-                (gradient,) = torch.autograd.grad((x * fast).pow(2).sum(), fast, create_graph=True)
-                fast = fast - 0.1 * gradient
-            {backward}
-    """)
-    assert (result.iterations, summary(result.tape).iterations) == (iterations, iterations)
