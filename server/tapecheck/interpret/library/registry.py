@@ -300,7 +300,7 @@ class Libraries:
             if len(entries) <= limits.CHOSEN:
                 return first
         name = path_of(index) or getattr(index, "name", "")
-        self.world.assumptions.note("option", f"`{name}` chooses the first", node, tuple(about))
+        self.world.assumptions.note("option", f"`{name}` chooses none of the others", node, tuple(about))
         return first
 
     def differ(self, values: Iterable[Value]) -> bool:

@@ -530,11 +530,10 @@ def _cuts_in(value: Value, depth: int, known: Mapping[int, Cut]) -> Iterator[int
     """Yield the cuts that a value without a graph, or what lies in it, came through: of a number those alone that made
     it one.
     """
-    if may_carry(value) and value.borne() == "yes":
-        return
     if may_carry(value):
         number = type(value) is Unknown and value.kind in COUNTED
-        yield from (cut for cut in value.cuts if not number or known[cut].how in _TO_NUMBERS)
+        cuts = value.cuts if value.borne() != "yes" else ()
+        yield from (cut for cut in cuts if not number or known[cut].how in _TO_NUMBERS)
     elif depth > 0:
         for child in behaviour(value).children():
             if type(child) not in INERT:

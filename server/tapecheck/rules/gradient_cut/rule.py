@@ -502,16 +502,9 @@ def _made_anew(reading: Reading, walked: Iterable[int]) -> set[int]:
     """Return the cuts of the leaves among some that each iteration makes of a value, as `nn.Parameter(w - lr * g)` and
     `torch.tensor(w.detach(), requires_grad=True)` do; with those of the leaves that such values were computed of.
     """
-    leaves, cuts = reading.ledger.leaves, reading.ledger.cuts
-    known = [one for one in walked if one in leaves]
-
-    def sources(number: int) -> set[int]:
-        return covered(reading, cuts[number]) & leaves.keys() if number in cuts else set()
-
-    def before(leaf: int) -> Iterable[int]:
-        return {one for number in _cuts_of(leaves[leaf]) for one in sources(number)}
-
-    return {number for leaf in search(known, before) for number in _cuts_of(leaves[leaf])}
+    leaves = reading.ledger.leaves
+    met = search(leaves.keys() & walked, lambda leaf: behind(reading, _cuts_of(leaves[leaf])) & leaves.keys())
+    return {number for leaf in met for number in _cuts_of(leaves[leaf])}
 
 
 def _cuts_of(leaf: Leaf) -> tuple[int, ...]:

@@ -138,7 +138,7 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared:
     if event.idle:
         return (
             f"`{optimizer.name}` has frozen parts of {of} only: nothing of it is trained",
-            f"give the optimizer {them}, not what is frozen",
+            f"give {them} to the optimizer, in the place of what is frozen",
         )
     given = f"other parts of {of}" if shared else f"the parameters of other modules than {of}"
     return f"`{optimizer.name}` was given {given}", f"give {them} to the optimizer, too" + frozen
