@@ -90,7 +90,7 @@ def test_a_mode_that_is_not_the_default_is_run(program: str) -> None:
     assert kept_in(HEAD + program) == [("TAPE201", KEPT)]
 
 
-COMMANDS = frozenset(("click", "typer", "fire", "a table", "subcommands"))
+COMMANDS = frozenset(("click", "typer", "fire", "subcommands"))
 """Those that are functions of their own, chosen by no condition."""
 
 
