@@ -28,6 +28,7 @@ MEANS = {
     "TAPE607": "a leaf Variable that requires grad is being used in an in-place operation",
     "TAPE608": ("aten.", "setStorage"),
     "TAPE609": "other gradients",
+    "TAPE610": "Error: accessing ",
 }
 """What a run comes to where a rule is right."""
 

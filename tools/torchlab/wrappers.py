@@ -34,6 +34,7 @@ from torch._inductor import config as inductor_config
 from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from tools.torchlab import replayed
 from tools.torchlab.framework_programs import ACCELERATE, FABRIC, Prepared
 from tools.torchlab.recomputed_programs import (
     CHECKPOINT,
@@ -140,6 +141,7 @@ def _run(program: str, rank: int, processes: int, store: str, pipe: int, plain: 
     module = sys.modules["__main__"] = ModuleType("__main__")
     scope = vars(module)
     weights: Weights = []
+    replayed.install(program)
     try:
         if plain is not None:
             plain(scope)

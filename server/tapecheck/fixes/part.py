@@ -35,6 +35,7 @@ from tapecheck.tape import (
     Loop,
     Node,
     Optimizer,
+    Overwritten,
     Rescaled,
     ShardUse,
     Site,
@@ -61,7 +62,7 @@ _HIDDEN = frozenset((
 ))  # fmt: skip
 """Functions by which a program comes to names that its text does not say."""
 _GLOBAL = (
-    GradientsReduced, GradientsWithGraph, Rescaled, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall,
+    GradientsReduced, GradientsWithGraph, Overwritten, Rescaled, ShardUse, StaleShards, SyncSet, Wrapper, WrapperCall,
 )  # fmt: skip
 """Events that matter to more than what they name."""
 _NUMBERED = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 INVALID, VALID = "## Programs with this finding", "## Programs without"
 _TITLE, _BEGIN, _END = "### ", "```python\n", "\n```"
-_RAISES = re.compile(r"PyTorch raises on line (\d+): `(.+)`")
+_RAISES = re.compile(r"(With CUDA graphs )?PyTorch raises on line (\d+): `(.+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +16,15 @@ class Example:
     """A whole runnable program for a rule's page and tests.
 
     `line` is the line (from 1) that carries the finding, None for a valid program. `raises` is the start of
-    the message that real torch raises, None where the program runs to its end.
+    the message that real torch raises, None where the program runs to its end. `replayed` says that it only does in
+    CUDA graphs, so that the finding is a possible one.
     """
 
     title: str
     program: str
     line: int | None = None
     raises: str | None = None
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def _examples(section: str, code: str) -> Iterator[Example]:
         lines = fenced.removeprefix(_BEGIN).split("\n")
         marks = [number for number, line in enumerate(lines, 1) if line.endswith(f"  # {code}")]
         raised = _RAISES.fullmatch(after.strip("\n"))
-        if len(marks) > 1 or (after.strip("\n") and (raised is None or [int(raised[1])] != marks)):
+        if len(marks) > 1 or (after.strip("\n") and (raised is None or [int(raised[2])] != marks)):
             raise ValueError(f"{title!r} on the page of {code} names no one line, or says something else below it")
         program = "\n".join(line.removesuffix(f"  # {code}") for line in lines) + "\n"
-        yield Example(title, program, marks[0] if marks else None, raised[2] if raised is not None else None)
+        message, replayed = (raised[3], raised[1] is not None) if raised is not None else (None, False)
+        yield Example(title, program, marks[0] if marks else None, message, replayed)

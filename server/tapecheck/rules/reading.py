@@ -41,6 +41,7 @@ from tapecheck.tape import (
     Named,
     Node,
     Optimizer,
+    Overwritten,
     Problem,
     Raised,
     Rescaled,
@@ -220,6 +221,7 @@ class Reading:
         self.scalings: list[tuple[int, Scaled | Unscaled | Rescaled]] = []
         self.wrappers: list[tuple[int, Wrapper | WrapperCall | GradientsReduced | GradientsWithGraph | SyncSet]] = []
         self.shards: list[tuple[int, ShardUse | StaleShards]] = []
+        self.overwritten: list[tuple[int, Overwritten]] = []
         self.answers: dict[Hashable, Any] = {}
         """What was asked of this reading before: see `remembered`."""
         self.escapes: list[tuple[int, Escape]] = []
@@ -241,6 +243,7 @@ class Reading:
         listed: dict[type[Event], list[tuple[int, Any]]] = {
             Bind: self._binds, Hold: self._holds, InPlace: self.changes, Step: self.steps, LeftOut: self.left_out,
             Decision: self.decisions, ModeSet: self.modes, Optimizer: self._optimizers,
+            Overwritten: self.overwritten,
             **dict.fromkeys((GradientCleared, GradientRead, GradientSet, LeafEscape), self.gradient_events),
             **dict.fromkeys((Scaled, Unscaled, Rescaled), self.scalings),
             **dict.fromkeys((Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph, SyncSet), self.wrappers),

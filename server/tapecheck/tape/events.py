@@ -535,6 +535,23 @@ class StaleShards:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class Overwritten:
+    """Something was read that a compiled call has left in the memory of CUDA graphs, which a later call has taken.
+
+    `how` says what: what the call at `call` returned, of the `name` that it has, or the gradient that the backward at
+    `call` gave a `leaf`, to which another one adds. `by` is the later call.
+    """
+
+    at: Site
+    how: Literal["output", "gradient"]
+    call: Site
+    by: Site
+    leaf: int | None = None
+    name: str = ""
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class LeafEscape:
     """Leaves, or the model or optimizer that has them, went into code that this tape does not see.
 
@@ -803,6 +820,6 @@ class End:
 Event = Union[
     Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
     GradientRead, LeafEscape, Scaled, Unscaled, Rescaled, Wrapper, WrapperCall, GradientsReduced, GradientsWithGraph,
-    SyncSet, ShardUse, StaleShards, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet, Decision, Assumed,
-    Raised, Measure, End,
+    SyncSet, ShardUse, StaleShards, Overwritten, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, ModeSet,
+    Decision, Assumed, Raised, Measure, End,
 ]  # fmt: skip

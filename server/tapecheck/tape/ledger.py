@@ -43,6 +43,7 @@ from tapecheck.tape.events import (
     Named,
     Node,
     Optimizer,
+    Overwritten,
     Raised,
     Rescaled,
     Saved,
@@ -71,7 +72,7 @@ _EARLIER = 8
 _UNREAD = frozenset((
     Assumed, Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GradientsReduced,
     GradientsWithGraph, GraphRead, Hold, Iteration, LeafEscape, LeftOut, Loop, LoopEnd, Measure, ModeSet, Optimizer,
-    Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, SyncSet, Unscaled, Wrapper,
+    Overwritten, Raised, Rescaled, Scaled, ShardUse, StaleShards, Step, SyncSet, Unscaled, Wrapper,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = (GRADIENT, UNKNOWN_SOURCE)

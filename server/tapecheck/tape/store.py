@@ -25,8 +25,8 @@ _KINDS: dict[str, Callable[..., Event]] = {
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Rescaled, vocabulary.Wrapper, vocabulary.WrapperCall, vocabulary.GradientsReduced,
-        vocabulary.GradientsWithGraph, vocabulary.SyncSet, vocabulary.ShardUse, vocabulary.StaleShards, vocabulary.Loop,
-        vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold,
+        vocabulary.GradientsWithGraph, vocabulary.SyncSet, vocabulary.ShardUse, vocabulary.StaleShards,
+        vocabulary.Overwritten, vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold,
         vocabulary.Bind, vocabulary.Escape, vocabulary.GraphRead, vocabulary.ModeSet, vocabulary.Decision,
         vocabulary.Raised, vocabulary.Measure, vocabulary.Assumed, vocabulary.End,
     )

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Rewritten
-from tapecheck.interpret.library import scalers, sharding, visible
+from tapecheck.interpret.library import replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.state import World, cuts_of
 from tapecheck.interpret.values import (
@@ -330,6 +330,7 @@ class Autograd:
         traversal = self.world.writer.run_backward(event)
         if self.world.modes.sharded:
             sharding.walked(self.torch, event, traversal)
+        replays.walked(self.world, traversal)
         if self.world.modes.scaled and (starts or self._meets_code(traversal)):
             scalers.rescaled(self.world, node)
         # Leaves that were reached before a node fails have their gradients all the same.
@@ -541,6 +542,7 @@ class Autograd:
         traversal = self.world.writer.run_backward(event)
         if self.world.modes.sharded:
             sharding.walked(self.torch, event, traversal)
+        replays.walked(self.world, traversal)
         self.world.graph.stepped = False
         self._check(event, traversal, node)
         return traversal
@@ -575,10 +577,12 @@ class Autograd:
                 return self._gradient_value(graphs[number], event.create)
             return _Gradient(event.at, roots, cut, create)
 
-        for number in reached:
-            tensor = world.graph.leaf_tensors.get(number)
-            if tensor is not None:
-                self._add(tensor, arriving(number), at)
+        leaves = {number: tensor for number in reached if (tensor := world.graph.leaf_tensors.get(number)) is not None}
+        had = None if world.modes.replays is None else replays.summed(world, leaves, traversal)
+        for number, tensor in leaves.items():
+            self._add(tensor, arriving(number), at)
+        if had is not None:
+            replays.given(world, leaves, had, event.at)
         for tensor in self.retained:
             if tensor.node is not None and (tensor.node in graphs or tensor.node in traversal.executed):
                 tensor.grad = arriving(tensor.node)

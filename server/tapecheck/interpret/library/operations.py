@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import scalers, sharding, visible
+from tapecheck.interpret.library import replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
@@ -214,6 +214,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
     if world.modes.sharded:
         sharding.used(torch, fact.name, call.every, result, node)
+    if world.modes.replays is not None and call.storage is None:
+        replays.read(world, call.every, node)
     if result is target:
         return result
     assert isinstance(result, Tensor)

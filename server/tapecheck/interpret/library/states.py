@@ -101,13 +101,15 @@ class ParallelState:
 class CompiledState:
     """A compiled model or function; `certain` says whether it is known to be compiled, `whole` that it is one graph.
 
-    `broken` says that a call of it did something that torch.compile may leave the graph for.
+    `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
+    are captured in CUDA graphs where there is a GPU.
     """
 
     model: Value
     certain: Fact
     whole: bool = False
     broken: bool = False
+    replayed: bool = False
 
 
 @dataclass(eq=False, slots=True)

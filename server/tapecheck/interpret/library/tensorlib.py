@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import visible
+from tapecheck.interpret.library import replays, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
@@ -201,6 +201,8 @@ def _perhaps_switch(torch: Torch, owner: Tensor, wanted: Unknown, node: ast.AST)
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a method of a tensor."""
+    if torch.world.modes.replays is not None:
+        replays.asked(torch.world, owner, name, node)
     known = _METHODS.get(name)
     if known is not None:
         result = known(torch, owner, name, args, kwargs, node)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, loaders, parametrized, scalers, wrappers
+from tapecheck.interpret.library import averaging, loaders, parametrized, replays, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.values import (
@@ -458,6 +458,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "torch.compile": wrappers.compiled, "torch.jit.script": _first, "torch.jit.trace": _first,
+    "torch.compiler.cudagraph_mark_step_begin": replays.mark,
     "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),
     "torch.nn.utils.parametrizations.spectral_norm": parametrized.by("nn.utils.spectral_norm"),

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
+from tapecheck.interpret.library import replays
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import CompiledState, ParallelState, kept, state_of
 from tapecheck.interpret.state import World
@@ -198,7 +199,8 @@ def _compiling(target: Value, options: Kwargs) -> CompiledState | None:
     if backend in _PLAIN_BACKENDS or disabled is True:
         return None
     known = isinstance(backend, str) and disabled in (False, None)
-    return CompiledState(target, "yes" if known else "may", fact_of(options.get("fullgraph", False)) == "yes")
+    fullgraph = fact_of(options.get("fullgraph", False)) == "yes"
+    return CompiledState(target, "yes" if known else "may", fullgraph, replayed=known and replays.asked_for(options))
 
 
 def compiled_in_place(owner: Instance, options: Kwargs) -> Value:
@@ -232,7 +234,9 @@ def call_in_place(
         state = replace(state, certain="may")
     try:
         if own or hooked:
-            return _region(modules.torch, state, lambda: modules.forward(owner, args, kwargs, node), node)
+            with replays.running(modules.torch, state, (*args, *kwargs.values()), node) as results:
+                results.append(_region(modules.torch, state, lambda: modules.forward(owner, args, kwargs, node), node))
+            return results[0]
         return modules.forward(owner, args, kwargs, node)
     finally:
         modules.compiling = outer
@@ -314,7 +318,9 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
-    return _region(torch, state, lambda: torch.machine.call(state.model, args, kwargs, node), node)
+    with replays.running(torch, state, (*args, *kwargs.values()), node) as results:
+        results.append(_region(torch, state, lambda: torch.machine.call(state.model, args, kwargs, node), node))
+    return results[0]
 
 
 def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: ast.AST) -> Value:

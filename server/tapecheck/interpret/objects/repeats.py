@@ -37,6 +37,7 @@ from tapecheck.tape import (
     LoopEnd,
     ModeSet,
     Node,
+    Overwritten,
     Raised,
     Rescaled,
     Scaled,
@@ -221,6 +222,7 @@ _READ.register(lambda reader, event: (reader.nodes(event.leaves),), GradientsWit
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.on), SyncSet)
 _READ.register(lambda reader, event: (event.how,), ShardUse)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves),), StaleShards)
+_READ.register(lambda reader, event: (event.how,), Overwritten)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.to), LeafEscape)
 _READ.register(lambda reader, event: (reader.nodes(event.nodes), event.to), Escape)
 _READ.register(lambda reader, event: (event.holder, reader.nodes(event.nodes)), Hold)

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from tapecheck.tape import Fact, Site, Span
+
+
+@dataclass(slots=True)
+class Replays:
+    """What calls that CUDA graphs capture have left in memory that a later call takes.
+
+    `began` are the calls that a generation of them began with, `outputs` and `gradients` the storages and leaves that
+    have such memory: each with the call or backward it is of and the generation, a gradient with what stands for it.
+    `marked` says that the program itself has said since the last call that one begins, `marks` that it ever does.
+    `pending` says that a forward waits for its backward, `running` that a call is.
+    """
+
+    began: list[Site] = field(default_factory=list)
+    outputs: dict[int, tuple[Site, int]] = field(default_factory=dict)
+    gradients: dict[int, tuple[object, Site, int]] = field(default_factory=dict)
+    calls: set[int] = field(default_factory=set)
+    marks: bool = False
+    marked: bool = False
+    pending: bool = False
+    running: bool = False
 
 
 class Modes:
@@ -50,6 +71,8 @@ class Modes:
         """How many forwards are running that gather parameters."""
         self.breaks = 0
         """How often something was called that torch.compile may leave the graph for."""
+        self.replays: Replays | None = None
+        """What calls that are captured in CUDA graphs have left, once there is one."""
         self.wrappers = 0
         """How many models were wrapped by DistributedDataParallel."""
 

@@ -1,0 +1,1 @@
+"""TAPE610, overwritten-output."""
