@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tapecheck.check import check
 from tapecheck.record import RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.ranks import merge
 from tapecheck.rules import Reading
-from tapecheck.source import read_source
+from tapecheck.source import from_text, read_source
 from tapecheck.tape import Backward, End, Node, Tape, read_tape, write_tape
 from tapecheck.tape.ranks import parts
 from tests.record.harness import PYTHON, QUIET, Write
@@ -222,6 +223,29 @@ def test_a_merged_tape_is_stored_and_parted_again(record: object, tmp_path: Path
     assert sorted(parts(again)) == [0, 3]
     assert parts(again)[0].events == one.tape.events
     assert parts(Tape("x", [End("finished")])) == {}
+
+
+KEEPING = """\
+import torch
+from torch import nn
+
+model, kept = nn.Linear(2, 1), []
+for step in range({times}):
+    loss = model(torch.ones(2, 2)).sum()
+    loss.backward()
+    kept.append(loss)
+"""
+
+
+def test_why_the_ranks_are_inconclusive_is_said(record: Callable[..., RunResult], tmp_path: Path) -> None:
+    (finding,) = check(from_text(KEEPING.format(times=9), "script.py")).findings
+    tape = record(KEEPING.format(times=2), watch={(str(tmp_path / "script.py"), finding.span.line)}).tape
+    (alone,) = judge([finding], tape, directory=str(tmp_path))
+    assert alone.evidence is None and alone.notes[-1].startswith("too little was seen: ")
+    other = Tape("x", tape.events[:1])
+    for tapes, where in (({0: tape, 1: tape}, "on both ranks"), ({0: tape, 1: other}, "on rank 0 of 2")):
+        (judged, *_) = judge([finding], merge(tapes), directory=str(tmp_path))
+        assert judged.evidence is None and judged.notes[len(finding.notes)] == f"{where}: {alone.notes[-1]}"
 
 
 def test_a_rank_that_was_ended_by_another_s_limit_does_not_hide_it() -> None:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tapecheck.record import RunRequest, RunResult, confirm, judge
 from tapecheck.record.untrained import untrained
 from tests.cases.recorded import POSITIVE, record_all
@@ -221,8 +223,10 @@ def test_what_containers_of_objects_have_is_named(record: Callable[..., RunResul
     )
 
 
-def test_what_nothing_leads_to_is_named_by_its_optimizer(record: Callable[..., RunResult]) -> None:
+@pytest.mark.parametrize("frozen", ["", "; nets.layers[0].bias.requires_grad_(False)"])
+def test_what_nothing_leads_to_is_named_by_its_optimizer(record: Callable[..., RunResult], frozen: str) -> None:
     # The first backward looks for names, too.
-    gone = NAMED.replace("loss = nets", "nets.layers = nets.layers[:1]\n        loss = nets").format(after="")
+    gone = NAMED.replace("optimizer = made()", f"optimizer = made(){frozen}")
+    gone = gone.replace("loss = nets", "nets.layers = nets.layers[:1]\n        loss = nets").format(after="")
     (finding,) = [one for one in judge([], record(gone).tape) if one.code == "TAPE402"]
     assert finding.message.startswith("`SGD parameter 2` and 1 more never received")

@@ -392,6 +392,53 @@ def test_zeros_that_a_backward_adds_clear_nothing(record: Callable[..., RunResul
     assert [finding.code for finding in judge([], record(ZEROS).tape)] == []
 
 
+ZEROS_AND_A_LIMIT = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    (model(torch.ones(5, 3)) + 9).pow(2).sum().backward()
+    for step in range(4):
+        optimizer.step()
+        (model(torch.randn(5, 3)) * {by}).sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+"""
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_what_the_program_changes_after_a_backward_is_not_laid_to_it(record: Callable[..., RunResult], by: int) -> None:
+    assert bool(measures(record(ZEROS_AND_A_LIMIT.format(by=by)))) is bool(by)
+
+
+HANDED_ONCE = """
+    import torch
+    from torch import nn
+
+    common, local = nn.Linear(4, 2), nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(common.parameters(), lr=0.1)
+    for step in range(4):
+        local.load_state_dict(common.state_dict())
+        local.zero_grad()
+        local(torch.randn(8, 4)).pow(2).mean().backward()
+        for mine, shared in zip(local.parameters(), common.parameters()):
+            if {when}:
+                shared.grad = mine.grad
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("when", "verdict"), [("shared.grad is None", "confirmed"), ("True", "")])
+def test_a_gradient_that_is_handed_over_once_is_seen_at_the_steps(
+    record: Callable[..., RunResult], when: str, verdict: str, tmp_path: Path
+) -> None:
+    broken = textwrap.dedent(HANDED_ONCE).lstrip().format(when="shared.grad is None")
+    (finding,) = check(from_text(broken, "script.py")).findings
+    tape = record(HANDED_ONCE.format(when=when), watch={(str(tmp_path / "script.py"), finding.span.line)}).tape
+    (judged,) = judge([finding], tape, directory=str(tmp_path))
+    assert (judged.evidence.verdict if judged.evidence is not None else "") == verdict
+
+
 def _discards(result: RunResult, count: int) -> None:
     """Assert that no step used a gradient, and how many backwards gave some for nothing."""
     names = [event.name for event in result.tape.events if getattr(event, "name", "").startswith("gradient")]

@@ -62,12 +62,17 @@ def judged(
 ) -> list[Finding]:
     """Return the findings with the verdicts of the ranks: one that holds on any rank holds."""
     verdicts: dict[int, list[tuple[int, Evidence]]] = {}
+    reasons: dict[int, dict[str, list[int]]] = {}
+    undecided: set[int] = set()
     found: dict[tuple[str, str, int], tuple[Finding, list[tuple[int, Evidence]]]] = {}
     for rank, tape in ranks.items():
         for position, finding in enumerate(judge(static, tape)):
+            own = static[position].notes if position < len(static) else None
             if finding.evidence is None:
-                continue
-            if position < len(static):
+                undecided.add(position)
+                for note in finding.notes[len(own) :] if own is not None else ():
+                    reasons.setdefault(position, {}).setdefault(note, []).append(rank)
+            elif own is not None:
                 verdicts.setdefault(position, []).append((rank, finding.evidence))
             else:
                 found.setdefault(finding.key, (finding, []))[1].append((rank, finding.evidence))
@@ -76,7 +81,14 @@ def judged(
         evidence = _together(verdicts.get(position, []), len(ranks))
         if evidence is None and finding.code == GradientNotReduced.code:
             evidence = differing(finding, ranks)
-        result.append(dataclasses.replace(finding, evidence=evidence))
+        notes = [f"{_where(at, len(ranks))}: {note}" for note, at in reasons.get(position, {}).items()]
+        if evidence is not None and evidence.verdict in _ORDER[2:] and position in undecided:
+            # Where one rank knows too little, the others refute nothing.
+            notes.append(f"{evidence.verdict.replace('-', ' ')} {evidence.detail}")
+            evidence = None
+        if evidence is not None:
+            notes = []
+        result.append(dataclasses.replace(finding, evidence=evidence, notes=(*finding.notes, *notes)))
     return result + [
         dataclasses.replace(finding, evidence=_together(said, len(ranks))) for finding, said in found.values()
     ]
@@ -104,7 +116,7 @@ def _where(ranks: list[int], count: int) -> str:
 # Numbers
 
 _OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage", "wrapper", "first", "last")
-_OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "left-alone", "gradient-discarded")
+_OF_LEAVES = ("never-a-gradient", "stale-gradient", "gradient-again", "left-out", "left-alone", "gradient-discarded")
 _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources", "outputs")
 
 

@@ -197,6 +197,8 @@ class Story:
         self.without_gradient: dict[int, int] = {}
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
+        self.again: dict[int, int] = {}
+        """Leaves whose gradient was that of the step before, untouched, at so many of the first steps."""
         self.compared = 0
         self.looked: list[tuple[Site, int, int]] = []
         """Backward calls that came between a step and the next one whose gradients were compared, with the line of the
@@ -297,6 +299,8 @@ class Story:
                 self.kept[number].gone_at, self.kept[number].seconds = event.at, event.value
             case "stale-gradient":
                 self.stale.append((number, event.at))
+            case "gradient-again":
+                self.again[number] = value
             case "left-out":
                 self.left_out[number] = value
             case "left-alone":
@@ -458,7 +462,8 @@ class Story:
             return known.name
         for optimizer in self.reading.optimizers.values():
             if number in optimizer.params:
-                return f"{optimizer.name} parameter {optimizer.params.index(number)}"
+                place = optimizer.params.index(number)
+                return f"{optimizer.name} parameter {optimizer.places[place] if optimizer.places else place}"
         return f"parameter {number}"
 
     @cached_property

@@ -294,7 +294,8 @@ class Optimizer:
     """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole.
 
     `frozen` are leaves that it was given while their `requires_grad` was off, `idle` those of whole parameter groups of
-    such leaves, which nothing in the program switches on again.
+    such leaves, which nothing in the program switches on again. `places` are those of `params` in the list of all that
+    it was given, where it has more than these.
     """
 
     id: int
@@ -304,6 +305,7 @@ class Optimizer:
     complete: Fact = "yes"
     frozen: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
 
 
 @built_directly

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import threading
 import weakref
 from types import ModuleType
 from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
+from .guard import Guard
 from .lines import Place, ThreadLines, Where
 from .recording import GradientsUsed, Recording
-from .values import ZEROS, TensorRef
+from .values import ZEROS, TensorRef, version_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,10 +33,10 @@ _EXACT = (1 << 52) - 1
 
 class _Used:
     """A gradient as a step used it; `place` is the backward before which it was the same, `added` the one after which
-    it no longer was.
+    it no longer was. `settled`: that backward has left it as it was.
     """
 
-    __slots__ = ("added", "gradient", "parameter", "place", "value")
+    __slots__ = ("added", "gradient", "parameter", "place", "settled", "value")
 
     def __init__(self, parameter: Tensor, gradient: Tensor, value: int) -> None:
         self.parameter = weakref.ref(parameter)
@@ -42,6 +44,17 @@ class _Used:
         self.value: Optional[int] = value
         self.place: Optional[Where] = None
         self.added: Optional[Where] = None
+        self.settled = False
+
+
+class _Standing:
+    """The gradient of a parameter at the last step that was looked at, and at how many steps it was that of before."""
+
+    __slots__ = ("again", "gradient", "value", "version")
+
+    def __init__(self) -> None:
+        self.gradient: Optional[weakref.ref[Tensor]] = None
+        self.value = self.version = self.again = 0
 
 
 class _Idle:
@@ -97,6 +110,8 @@ class UsedGradients(GradientsUsed):
         """Leaves, by number, that an optimizer had at a step: of one that is gone, others may have the identities."""
         self.others: Dict[int, _Other] = {}
         """By number."""
+        self.standing: Dict[int, _Standing] = {}
+        """By number."""
 
     def before_backward(self, where: Where) -> None:
         """Note which used gradients are still there when a backward begins."""
@@ -106,6 +121,21 @@ class UsedGradients(GradientsUsed):
                 looked = self._between.setdefault(where[0], (where, {}))[1]
                 looked.update((id(entry.parameter()), entry.parameter) for entry in entries)
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
+
+    def after_backward(self) -> None:
+        """Note which used gradients the backward has added to, before the program can change them itself."""
+        with Guard(self.recorder):
+            for entry in itertools.chain.from_iterable(list(self.used.values())):
+                if entry.place is None or entry.added is not None or entry.settled:
+                    continue
+                parameter, gradient = entry.parameter(), entry.gradient()
+                if parameter is None or gradient is None or not self.recorder.walks.may_read(parameter):
+                    continue
+                found = self.recorder.reader.values.digest(gradient) if _GRADIENT(parameter) is gradient else None
+                if found == entry.value:
+                    entry.settled = True
+                elif found is not None and found != ZEROS:
+                    entry.added, entry.value = entry.place, None
 
     def before_step(self, number: int, optimizer: Optimizer, params: List[Tensor]) -> None:
         """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
@@ -139,9 +169,21 @@ class UsedGradients(GradientsUsed):
             if value is not None and value != ZEROS:
                 # Given to this parameter by the program, it is added to where it comes from.
                 kept.append(_Used(owners.get(id(gradient), parameter), gradient, value))
+                self._stands(parameter, gradient, value)
         self.used[number] = kept
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
+
+    def _stands(self, parameter: Tensor, gradient: Tensor, value: int) -> None:
+        """Count whether a parameter has the gradient that it had at the step before, with nothing written to it."""
+        known = self.recorder.reader.leaves.get(id(parameter))
+        if known is None or known[0]() is not parameter:
+            return
+        standing = self.standing.setdefault(known[1], _Standing())
+        version = version_of(gradient)
+        if standing.gradient is not None and standing.gradient() is gradient:
+            standing.again += (standing.value, standing.version) == (value, version)
+        standing.gradient, standing.value, standing.version = weakref.ref(gradient), value, version
 
     def _compare(self, number: int, stepped: Set[int]) -> None:
         """Tell of the gradients that the step of an optimizer uses with what an earlier one, of any, has used."""
@@ -236,6 +278,11 @@ class UsedGradients(GradientsUsed):
             self.recorder.reader.values.allow()
         self._write_others(lines)
         self._write_idle(lines)
+        for leaf, standing in self.standing.items():
+            # Told only where some step had the gradient of the one before: else it goes without saying.
+            if standing.again:
+                name, at = "gradient-again:%d" % leaf, self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=standing.again, unit="steps")
         for number, digests in self.digests.items():
             for step, digest in enumerate(digests):
                 name = "step-digest:%d:%d" % (number, step)
@@ -293,10 +340,13 @@ class UsedGradients(GradientsUsed):
         if entry.added is not None:
             return True
         if found == entry.value:
-            entry.place = where
+            if where is None and entry.place is not None:
+                # It is used again, whatever the backward gave: zeros, maybe.
+                self._unknown.add(entry.place[0])
+            entry.place, entry.settled = where, False
             return where is not None
-        # Zeros and what the program scaled itself differ before any backward has begun.
-        entry.added, entry.value = entry.place, None
+        # Zeros and what the program scaled itself differ before any backward has begun, or after it.
+        entry.added, entry.value = None if entry.settled else entry.place, None
         return entry.added is not None
 
     def _tell(self, entry: _Used) -> None:

@@ -388,17 +388,17 @@ class Changes(InPlaceChanges):
         number = self.numbered
         watched = self.optimizers[key] = Watched(weakref.ref(optimizer), number)
         found: List[NewLeaf] = []
-        params = [
-            recorder.reader.leaf(p, found)
-            for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.is_leaf
-        ]  # fmt: skip
+        given = _params_of(optimizer)
+        places = [place for place, p in enumerate(given) if p.requires_grad and p.is_leaf]
+        params = [recorder.reader.leaf(given[place], found) for place in places]
         if found:
             recorder.described.leaves(found, sys._getframe(0))
         made = self.optimizer_places.get(key)
         place, iteration = made[1] if made is not None and made[0]() is optimizer else (lines.place, lines.iteration())
         recorder.writer.event(
-            "Optimizer", id=number, at=recorder.site(place, iteration), name=type(optimizer).__name__, params=params
-        )
+            "Optimizer", id=number, at=recorder.site(place, iteration), name=type(optimizer).__name__, params=params,
+            **({"places": places} if len(places) < len(given) else {}),
+        )  # fmt: skip
         return watched
 
 

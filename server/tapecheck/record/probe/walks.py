@@ -79,7 +79,7 @@ class Walks(BackwardCalls):
                 recorder.gradients.before_backward((lines.place, lines.iteration()))
                 recorder.discarded.before_backward((lines.place, lines.iteration()))
                 lines.before_clearing = recorder.discarded.before_clearing
-                lines.after_backward = recorder.discarded.after_backward
+                lines.after_backward = self._look_back
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.count, lines.place, lines.iteration(), call, retain, create, accumulates)
             self._write(lines, mark, roots, inputs, user)
@@ -91,6 +91,11 @@ class Walks(BackwardCalls):
                 recorder.passing.write_passes(lines)
         if accumulates and not recorder.changes.optimizers and not recorder.hidden.by_backward:
             recorder.hidden.walked()
+
+    def _look_back(self) -> None:
+        """Look at what the last backward has left."""
+        self.recorder.gradients.after_backward()
+        self.recorder.discarded.after_backward()
 
     def _write(
         self,

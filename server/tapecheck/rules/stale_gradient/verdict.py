@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapecheck.record.story import Story, iteration
+from tapecheck.record.story import Story, iteration, matches
 from tapecheck.record.verdicts import not_reached
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import Evidence, Finding
@@ -12,6 +12,8 @@ from tapecheck.rules.stale_gradient.facts import StaleGradientFacts
 def verdict(story: Story, finding: Finding) -> Evidence | None:
     if not story.count(finding.span):
         return not_reached(story, finding)
+    if isinstance(finding.facts, StaleGradientFacts) and finding.facts.dropped is not None:
+        return _left_behind(story, finding)
     leaves = story.reading.ledger.leaves
     found = [(leaf, at) for leaf, at in story.stale if story.at(finding.span, at.span)]
     if found:
@@ -21,6 +23,21 @@ def verdict(story: Story, finding: Finding) -> Evidence | None:
         shown = f"{names_text(named, len(found) - len(names))} {had} the gradient that a step had used when this"
         return Evidence.confirmed(f"{shown} backward added to it", iteration(found[0][1]), parameters=named)
     return _compared(story, finding)
+
+
+def _left_behind(story: Story, finding: Finding) -> Evidence | None:
+    """Return confirmed where steps had the gradient of the step before, with nothing written to it in between."""
+    leaves = story.reading.ledger.leaves
+    again = {
+        number: count for number, count in story.again.items()
+        if number in leaves and any(matches(leaves[number].name, name) for name in finding.facts.parameters)
+    }  # fmt: skip
+    if not again:
+        return None
+    names, count = [story.leaf_text(number) for number in again], max(again.values())
+    steps = "1 step" if count == 1 else f"{count} steps"
+    shown = f"at {steps} {names_text(names)} had the gradient of the step before, and nothing had changed it since"
+    return Evidence.confirmed(shown, parameters=names, steps=count)
 
 
 def _compared(story: Story, finding: Finding) -> Evidence | None:
