@@ -260,6 +260,21 @@ export class Editor {
     return this.page.locator('.notification-toast');
   }
 
+  /** Keeps what message boxes say from here on: one of a busy machine may be gone before anybody looks. */
+  async watchToasts() {
+    await this.page.evaluate(() => {
+      const page = /** @type {any} */ (globalThis);
+      page.tapecheckToasts = new Set();
+      const read = () => {
+        for (const toast of page.document.querySelectorAll('.notification-toast'))
+          page.tapecheckToasts.add(toast.textContent);
+      };
+      const what = { subtree: true, childList: true, characterData: true };
+      new page.MutationObserver(read).observe(page.document.body, what);
+    });
+    return () => this.page.evaluate(() => [.../** @type {any} */ (globalThis).tapecheckToasts].join('\n'));
+  }
+
   /** Closes all messages. VS Code hides the fourth within 800 ms, so that a test must not follow at once. */
   async clearToasts() {
     await this.inside((vscode) => vscode.commands.executeCommand('notifications.clearAll'));
