@@ -45,11 +45,13 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Set,
+    Tensor,
     Unknown,
     Value,
     Wrapped,
     behaviour,
     function_of,
+    is_number,
     is_unseen,
     only,
     path_of,
@@ -116,6 +118,27 @@ def _what(value: Value) -> object:
     if isinstance(value, Class):
         return value
     return function_of(value) or path_of(value) or None
+
+
+def _name_of(index: Lib | Unknown) -> str:
+    return index.path if isinstance(index, Lib) else index.name
+
+
+def _said(index: Lib | Unknown, key: Hashable, node: ast.expr) -> str:
+    """Return how it is said that an index is a key: of a call that picks by chance, what it picks."""
+    if isinstance(node, ast.Call) and _name_of(index) == syntax.text_of(node):
+        return f"{_name_of(index)} picks number {key!r}"
+    return f"{syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else _name_of(index)} == {key!r}"
+
+
+def _carries(value: Value) -> str:
+    """Return whether a value has a graph or holds one: an empty text where nobody knows, or where it is no data."""
+    if isinstance(value, (Tensor, Unknown)):
+        borne = value.borne()
+        return borne if borne in ("yes", "no") else ""
+    if any(one.borne() == "yes" for one in carry.tensors_in(value, into_objects=False)):
+        return "yes"
+    return "no" if is_number(value) else ""
 
 
 class Libraries:
@@ -295,19 +318,22 @@ class Libraries:
         differing = self.differ(value for _, value in entries)
         if not about and not differing:
             return first
-        if differing and isinstance(index, Unknown) and isinstance(node, ast.expr):
+        if differing and isinstance(node, ast.expr):
             first = self._tried_of(index, entries, node)
             if len(entries) <= limits.CHOSEN:
                 return first
-        name = path_of(index) or getattr(index, "name", "")
+        name = _name_of(index)
         self.world.assumptions.note("option", f"`{name}` chooses none of the others", node, tuple(about))
         return first
 
     def differ(self, values: Iterable[Value]) -> bool:
-        """Return whether some values are functions, classes or objects that do different things when called."""
-        return len({_what(value) for value in values} - {None}) > 1
+        """Return whether some values are functions, classes or objects that do different things when called, or some
+        have a graph and others none.
+        """
+        values = [*values]
+        return len({_what(value) for value in values} - {None}) > 1 or {"yes", "no"} <= {*map(_carries, values)}
 
-    def _tried_of(self, index: Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
+    def _tried_of(self, index: Lib | Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
         """Return which of some entries is tried on this path: the first whose key the index is said to be, what an
         option chooses by default before others.
         """
@@ -317,16 +343,15 @@ class Libraries:
         chosen = (value for at, (test, key, value) in enumerate(questions) if self._holds(test, index, key, node, at))
         return next(chosen, last[2])
 
-    def _holds(self, test: Value, index: Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
+    def _holds(self, test: Value, index: Lib | Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
         """Return whether an index that nobody knows is a key on this path; `at` counts the keys asked about."""
         answer = self.engine.known_truth(test)
         if answer is None:
-            written = syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else index.name
             questions, choices = self.world.position.notes.of(node, _questions), self.world.choices
             does = behaviour(test)
             answer = choices.choose(
-                questions[at], True, f"{written} == {key!r}",
-                hidden=unknowns.hidden(self.engine, index), usual=does.by_default(), setting=does.given_as,
+                questions[at], True, _said(index, key, node),
+                hidden=unknowns.hidden(self.engine, test), usual=does.by_default(), setting=does.given_as,
             )  # fmt: skip
             first = self.world.position.span(questions[0])
             choices.among[choices.answered[-1]] = first.file, first.line, first.column

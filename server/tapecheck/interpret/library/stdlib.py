@@ -12,7 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.objects import queues, records
+from tapecheck.interpret.objects import queues, records, syntax
 from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import remembered, usually
@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kind,
     Kwargs,
+    List,
     Native,
     NotPlain,
     Signal,
@@ -412,9 +413,17 @@ def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return total.items[0]
 
 
+def _drawn(m: Engine, items: list[Value], node: ast.AST) -> list[Value]:
+    """Return some values in an order left to chance, which matters where they differ: any of them may be first."""
+    if len(items) < 2 or not m.library.differ(items) or not isinstance(node, ast.expr):
+        return items
+    first = m.library.chosen(Unknown.whole(syntax.text_of(node)), [*enumerate(items)], node)
+    return [first, *(item for item in items if item is not first)]
+
+
 def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
-    return items[0] if items else Unknown("choice")
+    return _drawn(m, [*items], node)[0] if items else Unknown("choice")
 
 
 def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -422,9 +431,17 @@ def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = known_int(argument(args, kwargs, 1, "k"))
     if items is None:
         return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")
-    if count is not None:
-        return m.new_list(items[-count:] if count else [], node)
-    return m.new_list(items, node, True)
+    drawn = _drawn(m, items, node)
+    if count is None:
+        return m.new_list(drawn, node, True)
+    # The newest ones, where nothing differs.
+    return m.new_list(items[-count:] if count and drawn is items else drawn[:count], node)
+
+
+def _shuffle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and isinstance(args[0], List) and not args[0].more:
+        args[0].items[:] = _drawn(m, args[0].items, node)
+    return None
 
 
 def _exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -529,7 +546,7 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "tqdm.std.tqdm": _bar, "tqdm.rich.tqdm": _bar, "tqdm.autonotebook.tqdm": _bar, "rich.progress.track": _same,
     "accelerate.utils.tqdm": _bar, "fastprogress.progress_bar": _bar, "fastprogress.master_bar": _bar,
     "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
-    "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
+    "random.shuffle": _shuffle, "builtins.super": unknown,
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
     "operator.methodcaller": _method_caller,
     "operator.neg": lambda m, a, k, n: m.binary(ast.Mult(), a[0], -1, n),

@@ -29,6 +29,7 @@ from tapecheck.interpret.values.base import (
     only,
     plain,
 )
+from tapecheck.interpret.values.callable import is_unseen
 from tapecheck.interpret.values.unknown import (
     Unknown,
     bound_length,
@@ -166,7 +167,7 @@ class List(Container):
         if position >= len(items) and (self.more or self.cut != 0):
             return self.further()
         chosen = items[position % len(items)]
-        if self.more or not isinstance(index, Unknown) or not machine.library.differ(items):
+        if self.more or not is_unseen(index) or not machine.library.differ(items):
             return chosen
         return machine.library.chosen(index, [*enumerate(items)], node)
 
