@@ -200,8 +200,13 @@ class Library(Protocol):
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
 
-    def differ(self, values: Iterable[Value]) -> bool:
-        """Return whether some values are functions, classes or objects that do different things when called."""
+    def place(self, index: Value, items: Sequence[Value], node: ast.AST) -> int | None:
+        """Return which place of a list an index that nobody knows is on this path; None where the index is known, or
+        where what the list holds is alike.
+        """
+
+    def drawn(self, items: list[Value], node: ast.AST) -> list[Value]:
+        """Return some values in an order that nobody knows, where it matters: any of them may be the first."""
 
     def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
         """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,

@@ -31,7 +31,7 @@ class Effect(enum.IntFlag):
     CUT = 8
     """Take a value out of its graph, or switch recording off."""
     DROP = 16
-    """Empty a container or delete something."""
+    """Empty a container, delete something or change an order."""
     COLLECT = 32
     """Collect or add up in a loop of its own."""
     STEP = 64
@@ -64,7 +64,7 @@ _STARTING_KEYWORDS = frozenset(("create_graph", "retain_graph"))
 _CUTTING = frozenset(("data", "detach", "detach_", "inference_mode", "no_grad", "set_grad_enabled"))
 _COLLECTING = frozenset(("append", "appendleft", "update"))
 _KEEPING = STORES | frozenset(("heappush", "put_nowait", "register_buffer", "setattr"))
-_DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove", "reverse", "rotate", "sort"))
 _FILLING = frozenset(dir(list) + dir(set)) & (_KEEPING | _DROPPING)
 _CHOOSING = frozenset(("delattr", "get", "getattr", "hasattr", "pop", "setattr"))
 PARALLEL, COMPILE = "DistributedDataParallel", "compile"

@@ -281,7 +281,7 @@ def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         known = known and truth is not None
         if truth is not False:
             items.append(item)
-    return m.new_list(items, node, not known)
+    return m.new_list(items if known else m.library.drawn(items, node), node, not known)
 
 
 def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -654,9 +654,9 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items, whole = m.gathered(args[0], node) if args else ([], False)
     if not whole:
-        return m.new_list(in_unknown_order(items), node, True)
+        return m.new_list(in_unknown_order(m, items, node), node, True)
     places = ordered(m, items, kwargs, node)
-    return m.new_list(in_unknown_order(items) if places is None else [items[place] for place in places], node)
+    return m.new_list(in_unknown_order(m, items, node) if places is None else [items[place] for place in places], node)
 
 
 def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:

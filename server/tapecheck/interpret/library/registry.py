@@ -10,7 +10,6 @@ import ast
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import (
     arguments,
@@ -24,6 +23,7 @@ from tapecheck.interpret.library import (
     processes,
     scalers,
     stdlib,
+    tables,
     tensorlib,
     torchfunctions,
     visible,
@@ -32,8 +32,7 @@ from tapecheck.interpret.library import (
 from tapecheck.interpret.library.copies import Copier
 from tapecheck.interpret.library.states import OptimizerState, ScalerState, state_of
 from tapecheck.interpret.library.torchlib import Torch
-from tapecheck.interpret.objects import carry, exceptions, methods, records, syntax, unknowns
-from tapecheck.interpret.objects.algebra import is_name
+from tapecheck.interpret.objects import carry, exceptions, methods, records, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_MODEL,
@@ -45,18 +44,14 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Set,
-    Tensor,
     Unknown,
     Value,
     Wrapped,
-    behaviour,
     function_of,
-    is_number,
     is_unseen,
     only,
     path_of,
     positional,
-    unkey,
 )
 
 Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
@@ -101,44 +96,6 @@ def has_model(path: str) -> bool:
         # What prepares data (samplers, splits, workers) has a model where it is listed.
         return path in FUNCTIONS or not path.startswith("torch.utils.")
     return path in FUNCTIONS or library in MODELS or library in sys.stdlib_module_names
-
-
-def _questions(node: ast.expr) -> list[ast.expr]:
-    """Return the questions which key a subscript or call chooses: each is a condition of its own, at its own column."""
-    places = [ast.copy_location(ast.Constant(None), node) for _ in range(limits.CHOSEN)]
-    for at, place in enumerate(places):
-        place.col_offset += at
-    return [*places]
-
-
-def _what(value: Value) -> object:
-    """Return what says what a call of a value does: the function or class that it is, or is an object of."""
-    if isinstance(value, Instance):
-        return value.cls or value.lib
-    if isinstance(value, Class):
-        return value
-    return function_of(value) or path_of(value) or None
-
-
-def _name_of(index: Lib | Unknown) -> str:
-    return index.path if isinstance(index, Lib) else index.name
-
-
-def _said(index: Lib | Unknown, key: Hashable, node: ast.expr) -> str:
-    """Return how it is said that an index is a key: of a call that picks by chance, what it picks."""
-    if isinstance(node, ast.Call) and _name_of(index) == syntax.text_of(node):
-        return f"{_name_of(index)} picks number {key!r}"
-    return f"{syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else _name_of(index)} == {key!r}"
-
-
-def _carries(value: Value) -> str:
-    """Return whether a value has a graph or holds one: an empty text where nobody knows, or where it is no data."""
-    if isinstance(value, (Tensor, Unknown)):
-        borne = value.borne()
-        return borne if borne in ("yes", "no") else ""
-    if any(one.borne() == "yes" for one in carry.tensors_in(value, into_objects=False)):
-        return "yes"
-    return "no" if is_number(value) else ""
 
 
 class Libraries:
@@ -306,57 +263,16 @@ class Libraries:
                 self.world.assumptions.note_exception(name, node)
 
     def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
-        """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,
-        unless the condition says another. Note where others may be chosen which matter and are not tried.
-        """
-        first = entries[0][1]
-        if len(entries) < 2 or not is_unseen(index):
-            return first
-        # A number that nobody knows is often one that a loop counts, over tensors of one kind.
-        held = carry.tensors_in(first, into_objects=False) if is_name(index) else ()
-        about = [one.node for one in held if one.node is not None]
-        differing = self.differ(value for _, value in entries)
-        if not about and not differing:
-            return first
-        if differing and isinstance(node, ast.expr):
-            first = self._tried_of(index, entries, node)
-            if len(entries) <= limits.CHOSEN:
-                return first
-        name = _name_of(index)
-        self.world.assumptions.note("option", f"`{name}` chooses none of the others", node, tuple(about))
-        return first
+        """Return which of several values, by their keys, an index chooses that nobody knows."""
+        return tables.chosen(self.engine, index, entries, node)
 
-    def differ(self, values: Iterable[Value]) -> bool:
-        """Return whether some values are functions, classes or objects that do different things when called, or some
-        have a graph and others none.
-        """
-        values = [*values]
-        return len({_what(value) for value in values} - {None}) > 1 or {"yes", "no"} <= {*map(_carries, values)}
+    def place(self, index: Value, items: Sequence[Value], node: ast.AST) -> int | None:
+        """Return which place of a list an index is on this path that nobody knows; None where it does not matter."""
+        return tables.place(self.engine, index, items, node)
 
-    def _tried_of(self, index: Lib | Unknown, entries: Sequence[tuple[Hashable, Value]], node: ast.expr) -> Value:
-        """Return which of some entries is tried on this path: the first whose key the index is said to be, what an
-        option chooses by default before others.
-        """
-        asked = [(self.engine.unknown_test(ast.Eq(), index, unkey(key)), key, value) for key, value in entries]
-        asked.sort(key=lambda one: behaviour(one[0]).by_default() is not True)
-        *questions, last = asked[: limits.CHOSEN]
-        chosen = (value for at, (test, key, value) in enumerate(questions) if self._holds(test, index, key, node, at))
-        return next(chosen, last[2])
-
-    def _holds(self, test: Value, index: Lib | Unknown, key: Hashable, node: ast.expr, at: int) -> bool:
-        """Return whether an index that nobody knows is a key on this path; `at` counts the keys asked about."""
-        answer = self.engine.known_truth(test)
-        if answer is None:
-            questions, choices = self.world.position.notes.of(node, _questions), self.world.choices
-            does = behaviour(test)
-            answer = choices.choose(
-                questions[at], True, _said(index, key, node),
-                hidden=unknowns.hidden(self.engine, test), usual=does.by_default(), setting=does.given_as,
-            )  # fmt: skip
-            first = self.world.position.span(questions[0])
-            choices.among[choices.answered[-1]] = first.file, first.line, first.column
-            self.engine.settle(test, answer)
-        return answer
+    def drawn(self, items: list[Value], node: ast.AST) -> list[Value]:
+        """Return some values in an order that nobody knows."""
+        return tables.drawn(self.engine, items, node)
 
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""

@@ -12,7 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.objects import queues, records, syntax
+from tapecheck.interpret.objects import queues, records
 from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import remembered, usually
@@ -369,8 +369,9 @@ def _selected(kept: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
             else [m.known_truth(item if args[0] is None else m.call(args[0], [item], {}, node)) for item in items]
         )
         unsure = not whole or None in truths
+        chosen = [item for item, truth in zip(items, truths) if truth is None or truth == kept]
         return m.stream(
-            m.new_list([item for item, truth in zip(items, truths) if truth is None or truth == kept], node, unsure),
+            m.new_list(m.library.drawn(chosen, node) if unsure else chosen, node, unsure),
             node,
         )
 
@@ -413,17 +414,9 @@ def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return total.items[0]
 
 
-def _drawn(m: Engine, items: list[Value], node: ast.AST) -> list[Value]:
-    """Return some values in an order left to chance, which matters where they differ: any of them may be first."""
-    if len(items) < 2 or not m.library.differ(items) or not isinstance(node, ast.expr):
-        return items
-    first = m.library.chosen(Unknown.whole(syntax.text_of(node)), [*enumerate(items)], node)
-    return [first, *(item for item in items if item is not first)]
-
-
 def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
-    return _drawn(m, [*items], node)[0] if items else Unknown("choice")
+    return m.library.drawn([*items], node)[0] if items else Unknown("choice")
 
 
 def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -431,7 +424,7 @@ def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = known_int(argument(args, kwargs, 1, "k"))
     if items is None:
         return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")
-    drawn = _drawn(m, items, node)
+    drawn = m.library.drawn(items, node)
     if count is None:
         return m.new_list(drawn, node, True)
     # The newest ones, where nothing differs.
@@ -440,7 +433,7 @@ def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _shuffle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], List) and not args[0].more:
-        args[0].items[:] = _drawn(m, args[0].items, node)
+        args[0].items[:] = m.library.drawn(args[0].items, node)
     return None
 
 

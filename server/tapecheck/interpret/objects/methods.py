@@ -166,13 +166,14 @@ def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
 
 def _list_sort(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     places = None if owner.more else ordered(m, owner.items, kwargs, node)
-    owner.items = in_unknown_order(owner.items) if places is None else [owner.items[place] for place in places]
+    items = owner.items
+    owner.items = in_unknown_order(m, items, node) if places is None else [items[place] for place in places]
     return None
 
 
-def in_unknown_order(items: list[Value]) -> list[Value]:
+def in_unknown_order(m: Engine, items: list[Value], node: ast.AST) -> list[Value]:
     """Elements whose order nobody knows: a number at a place may then be any of them."""
-    return [Unknown("item") if is_constant(item) else item for item in items]
+    return [Unknown("item") if is_constant(item) else item for item in m.library.drawn(items, node)]
 
 
 def _set_discard(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -213,13 +214,20 @@ def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 
 
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner.items.insert((known_int(args[0]) if args else 0) or 0, positional(args, 1, Unknown()))
+    place = _place(m, owner, args, node)
+    owner.items.insert(place or 0, positional(args, 1, Unknown()))
     owner.stored_at = m.world.position.site(node)
     return None
 
 
+def _place(m: Engine, owner: List, args: Args, node: ast.AST) -> int | None:
+    """Return the place that the first argument is; None where nobody knows, and where it does not matter."""
+    place = known_int(args[0]) if args else None
+    return m.library.place(args[0], owner.items, node) if args and place is None else place
+
+
 def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    place = known_int(args[0]) if args else -1
+    place = _place(m, owner, args, node) if args else -1
     if not owner.items:
         if owner.more or not m.handlers:
             return Unknown("item")
@@ -357,7 +365,7 @@ def _extendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AS
 def _rotate(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     steps = known_int(args[0]) if args else 1
     if owner.more or steps is None:
-        owner.items = in_unknown_order(owner.items)
+        owner.items = in_unknown_order(m, owner.items, node)
     elif owner.items:
         steps %= len(owner.items)
         owner.items[:] = owner.items[-steps:] + owner.items[:-steps] if steps else owner.items

@@ -40,6 +40,8 @@ def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: E
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
     made.more = not extent.whole
+    if made.more and any(one.ifs for one in node.generators):
+        made.items = machine.library.drawn(made.items, node)
     if isinstance(node, ast.SetComp):
         return Set(methods.distinct(made.items), made.more)
     return made

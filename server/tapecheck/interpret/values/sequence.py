@@ -29,7 +29,6 @@ from tapecheck.interpret.values.base import (
     only,
     plain,
 )
-from tapecheck.interpret.values.callable import is_unseen
 from tapecheck.interpret.values.unknown import (
     Unknown,
     bound_length,
@@ -166,10 +165,8 @@ class List(Container):
         position = self.place_of(index)
         if position >= len(items) and (self.more or self.cut != 0):
             return self.further()
-        chosen = items[position % len(items)]
-        if self.more or not is_unseen(index) or not machine.library.differ(items):
-            return chosen
-        return machine.library.chosen(index, [*enumerate(items)], node)
+        tried = None if self.more else machine.library.place(index, items, node)
+        return items[position % len(items) if tried is None else tried]
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)
@@ -180,17 +177,19 @@ class List(Container):
         known = known_slice(parts)
         if known is not None:
             return sliced(machine, self.items[known], parts, not self.more or self._has_all_of(known), node)
-        known = known_slice([self._bound(part) for part in parts[:2]] + parts[2:])
+        known = known_slice([self._bound(machine, part, node) for part in parts[:2]] + parts[2:])
         return sliced(machine, self.items[:] if known is None else self.items[known], parts, False, node)
 
     def _has_place(self, index: Value) -> bool:
         """Return whether a number that nobody knows already stands for a place in the list."""
         return isinstance(index, Unknown) and self.asked is not None and expression(index) in self.asked
 
-    def _bound(self, part: Value) -> Value:
+    def _bound(self, machine: Interpreter, part: Value, node: ast.AST) -> Value:
         """Return where a slice begins or ends: an unknown number is one place, with elements on both sides."""
         if not isinstance(part, Unknown):
             return part
+        if (tried := machine.library.place(part, self.items, node)) is not None:
+            return tried
         if self.asked is None:
             self.asked = {}
         return self.asked.setdefault(expression(part), (max(len(self.items) - 1, 1), part))[0]
@@ -305,7 +304,8 @@ class List(Container):
             self._set_slice(machine, parts_of_slice(index), value, node)
         elif place is None:
             if self.items:
-                self.items[self.place_of(index) % len(self.items)] = value
+                tried = machine.library.place(index, self.items, node)
+                self.items[self.place_of(index) % len(self.items) if tried is None else tried] = value
         elif (known := self._known_place(place) if place >= 0 else place) is not None and -len(self.items) <= known:
             place = known
             note_first_graph(machine, self.items[place], value)
@@ -337,6 +337,9 @@ class List(Container):
         if isinstance(index, slice):
             index = slice(*parts_of_slice(index))
             self._note_window(machine, index)
+        else:
+            tried = machine.library.place(index, self.items, node)
+            index = index if tried is None else tried
         if isinstance(index, (int, slice)):
             try:
                 del self.items[index]
