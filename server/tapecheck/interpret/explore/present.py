@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Lib,
+    List,
     Module,
     Native,
     Tensor,
@@ -112,6 +113,11 @@ class Present:
                 known[id(value)] = found
             return found
         return Graph.NONE
+
+    def holds_both(self, value: Value) -> bool:
+        """Whether a list holds tensors with a graph and such without one: which is where matters."""
+        held = only(value.items, Tensor) if isinstance(value, List) else []
+        return len({bool(self._graph_of(one)) for one in held}) > 1
 
     def _graph_of(self, value: Tensor | Unknown) -> Graph:
         if value.node is None or carry.is_leaf(value):

@@ -278,6 +278,9 @@ class Watcher:
             if self._number(open_.present.world, open_.shapes, (name,), open_.places) is Stake.VERDICT:
                 return Stake.VERDICT
         graph = open_.present.graph(now)
+        if before is not now and open_.present.holds_both(now):
+            # It may hold the same in another order.
+            return Stake.VERDICT
         if name in open_.other.facts.stored:
             # Both sides store it: a graph on this side only changes what follows.
             return Stake.VERDICT if self._differs(open_, name, now) else Stake.CERTAINTY

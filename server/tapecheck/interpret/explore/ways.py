@@ -72,7 +72,11 @@ def _can_matter(place: Place, asked: Asked, world: World, watcher: Watcher, name
     """Whether a graph can hang on how a condition is answered."""
     decided = (asked.statement, *world.choices.followers.get(place, ()))
     notes = watcher.notes_of(place[0])
-    return watcher.decides(place) or any(_relevant(one, names, notes) for one in decided)
+    return (
+        watcher.decides(place)
+        or watcher.stake(place) is Stake.VERDICT
+        or any(_relevant(one, names, notes) for one in decided)
+    )
 
 
 def single_ways(way: Way, world: World, watcher: Watcher, following: Collection[Way]) -> Iterator[Way]:

@@ -59,10 +59,16 @@ def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST) 
     """Return which place of a list an index that nobody knows is on this path; None where the index is known, or where
     what the list holds is alike.
     """
-    if len(items) < 2 or not isinstance(index, (Lib, Tensor, Unknown)) or not _differ(items):
+    if len(items) < 2 or not isinstance(index, (Lib, Tensor, Unknown)):
+        return None
+    known = machine.world.knowledge.places.get(expression(index), len(items))
+    if known < len(items):
+        return known
+    if not _differ(items):
         return None
     asked = index if is_unseen(index) else Unknown.whole(behaviour(index).name_as_type())
-    return _tried(machine, asked, [*enumerate(items)], node)
+    tried = machine.world.knowledge.places[expression(index)] = _tried(machine, asked, [*enumerate(items)], node)
+    return tried
 
 
 def drawn(machine: Engine, items: list[Value], node: ast.AST) -> list[Value]:

@@ -216,6 +216,8 @@ def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
 def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = _place(m, owner, args, node)
     owner.items.insert(place or 0, positional(args, 1, Unknown()))
+    if place is None and not owner.more:
+        owner.items = m.library.drawn(owner.items, node)
     owner.stored_at = m.world.position.site(node)
     return None
 
@@ -312,8 +314,9 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return Unknown("item")
     default = argument(args, kwargs, 1, "default")
     other = [] if default is None else [default]
-    if args and owner.items and not is_constant(args[0]) and all(map(_acts, (*owner.items.values(), *other))):
-        # What is called is taken from a table, by a name that a setting gives.
+    acts = other or all(map(_acts, owner.items.values()))
+    if args and owner.items and not is_constant(args[0]) and acts:
+        # What is used is taken from a table, by a name that a setting gives.
         return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node)
     return default
 

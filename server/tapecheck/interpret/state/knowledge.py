@@ -29,6 +29,8 @@ class Knowledge:
         """What follows from the facts for a test, with how many facts there were, by the id of the test."""
         self.hosts: dict[Hashable, tuple[Value, bool]] = {}
         """The devices that tensors of the host were moved to, by name or identity, and whether that is the host."""
+        self.places: dict[Hashable, int] = {}
+        """The places of lists that unknown indices were said to be."""
         self.rows: dict[Hashable, tuple[Value, list[Value]]] = {}
         """What the entries of a table have in common that an unknown index chooses, and the entries, by both."""
         self.bars: dict[int, Value] = {}
