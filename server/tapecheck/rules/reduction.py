@@ -320,8 +320,13 @@ class Reductions:
         reducer.last, reducer.walked = run, True
         if reducer.wrapper.static != "no" or reducer.leaves <= reducer.ready:
             reducer.waits = False if reducer.waits else None
-        elif reducer.leaves <= reducer.ready | reducer.maybe:
+        elif self._perhaps_all(reducer):
             reducer.waits = None
+
+    def _perhaps_all(self, reducer: _Reducer) -> bool:
+        """Whether a backward may come to all parameters: what is missing may be of a list of layers that it came to."""
+        missing = reducer.leaves - reducer.ready - reducer.maybe
+        return not missing or self._same_list(missing, reducer.ready)
 
     def _opaque(self, run: Run) -> bool:
         """Whether a backward walks what the tape does not know: it may come to any parameter."""

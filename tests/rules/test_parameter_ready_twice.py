@@ -1,0 +1,44 @@
+"""TAPE605: gradients that are ready twice while DistributedDataParallel waits for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.interpret import limits
+from tapecheck.source import from_text
+
+PROGRAM = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(24)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh().exp().log1p()
+        return x
+
+
+model = DistributedDataParallel(Stack())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    for part in range(2):
+        model.require_backward_grad_sync = part == 0
+        model(torch.randn(6, 4)).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_layers_that_the_work_limit_left_out_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOOP_WORK", 300)
+    assert "TAPE605" not in {each.code for each in check(from_text(PROGRAM, "train.py")).findings}
