@@ -411,6 +411,35 @@ def test_what_the_program_changes_after_a_backward_is_not_laid_to_it(record: Cal
     assert bool(measures(record(ZEROS_AND_A_LIMIT.format(by=by)))) is bool(by)
 
 
+FAILING = """
+    import torch
+    from torch import nn
+
+    model, head, out = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 1)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters(), *out.parameters()], lr=0.1)
+    for step in range(4):
+        hidden = model(torch.randn(5, 3)).tanh()
+        loss = out(head(hidden).tanh()).pow(2).mean()
+        {change}
+        try:
+            loss.backward()
+        except RuntimeError:
+            pass
+        optimizer.zero_grad()
+        out(head(model(torch.randn(5, 3)))).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("change", "lost"), [("pass", True), ("hidden.mul_(2)", False)])
+def test_what_a_failed_backward_has_given_is_not_lost(
+    record: Callable[..., RunResult], change: str, lost: bool
+) -> None:
+    codes = [finding.code for finding in judge([], record(FAILING.format(change=change)).tape)]
+    assert ("TAPE102" in codes, "TAPE404" in codes) == (not lost, lost)
+
+
 HANDED_ONCE = """
     import torch
     from torch import nn

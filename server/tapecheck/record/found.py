@@ -151,7 +151,10 @@ def _cleared(story: Story) -> list[Finding]:
 
 
 def _is_unused(story: Story, place: Span) -> bool:
-    """Return whether a line itself calls a backward none of whose gradients a step has used."""
+    """Return whether a line itself calls a backward that came through and none of whose gradients a step has used."""
+    if any(story.at(place, raised.at.span) for raised in story.raised):
+        # One that fails on the way has given some: whoever goes on clears them.
+        return False
     used = any(story.at(place, other.span) for other, _ in story.gradients_used)
     return not used and _calls_backward(story, place)
 
