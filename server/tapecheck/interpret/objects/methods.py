@@ -314,9 +314,9 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return Unknown("item")
     default = argument(args, kwargs, 1, "default")
     other = [] if default is None else [default]
-    acts = other or all(map(_acts, owner.items.values()))
+    acts = (other and len(owner.named()) == len(owner.items)) or all(map(_acts, (*owner.items.values(), *other)))
     if args and owner.items and not is_constant(args[0]) and acts:
-        # What is used is taken from a table, by a name that a setting gives.
+        # What is used is taken from a table of names, or what is called from any, by a name that a setting gives.
         return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node)
     return default
 
