@@ -229,7 +229,7 @@ def _place(m: Engine, owner: List, args: Args, node: ast.AST) -> int | None:
 
 
 def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    place = _place(m, owner, args, node) if args else -1
+    place = _place(m, owner, args, node)
     if not owner.items:
         if owner.more or not m.handlers:
             return Unknown("item")
@@ -314,9 +314,10 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
         return Unknown("item")
     default = argument(args, kwargs, 1, "default")
     other = [] if default is None else [default]
-    acts = (other and len(owner.named()) == len(owner.items)) or all(map(_acts, (*owner.items.values(), *other)))
-    if args and owner.items and not is_constant(args[0]) and acts:
-        # What is used is taken from a table of names, or what is called from any, by a name that a setting gives.
+    # A table has names with a default, or what is called under anything: its entry is the one that a setting names.
+    named = bool(other) and len(owner.named()) == len(owner.items)
+    is_table = named or all(map(_acts, (*owner.items.values(), *other)))
+    if args and owner.items and not is_constant(args[0]) and is_table:
         return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node)
     return default
 
