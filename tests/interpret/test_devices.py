@@ -140,3 +140,49 @@ if w is None:
     raise ValueError
 """
     assert certain(program) == [("TAPE104", True)]
+
+
+BUFFER = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("usage", nn.Parameter(torch.zeros(4)))
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.usage[:1] = 2.0
+        return self.fc(x) + self.usage
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = Net(){move}
+net(torch.randn(2, 4)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("move", "said"),
+    [
+        ("", [("TAPE104", True)]),
+        (".to(torch.float32)", [("TAPE104", True)]),
+        (".train().float()", [("TAPE104", True)]),
+        (".double()", []),
+        (".to(torch.float64)", []),
+        (".cuda()", []),
+        (".to('cuda', torch.float16)", []),
+        (".to(device)", [("TAPE104", False)]),
+    ],
+)
+def test_a_buffer_that_is_a_leaf_is_moved_as_tensors_are(move: str, said: list[tuple[str, bool]]) -> None:
+    assert certain(BUFFER.format(move=move)) == said
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("torch.ones(3, requires_grad=True, dtype=torch.float64)", [("TAPE104", True)]),
+        ("torch.ones(3, requires_grad=True)", []),
+        ("torch.ones(3, requires_grad=True, dtype=getattr(torch, input()))", [("TAPE104", False)]),
+    ],
+)
+def test_a_leaf_that_has_the_type_already_is_itself(made: str, said: list[tuple[str, bool]]) -> None:
+    assert certain(f"w = {made}.double()\nw.add_(1)\n") == said

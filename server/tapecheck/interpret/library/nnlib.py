@@ -17,6 +17,7 @@ from tapecheck.interpret.library import (
     scalers,
     sharding,
     submodules,
+    tensorlib,
     wrappers,
 )
 from tapecheck.interpret.library.contract import Torch
@@ -41,6 +42,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Layer,
     List,
+    Mark,
     Native,
     Stream,
     Tensor,
@@ -285,7 +287,7 @@ class Modules:
         if method is not None:
             return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at), receiver=owner)
         if name in _KEEP:
-            return Native(name, lambda m, args, kwargs, at: owner)
+            return Native(name, lambda m, args, kwargs, at: self._moved(owner, name, args, kwargs, at))
         if name in ("_parameters", "_buffers", "_modules"):
             return Dict(_Registered(owner, name), layer.more, slots=owner.slots)
         if name == "module" and layer.wrapped:
@@ -384,6 +386,21 @@ class Modules:
     def _module_requires_grad_(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         for _, tensor in self.named_parameters(owner):
             self.torch.requires_grad(tensor, argument(args, kwargs, 0, "requires_grad", True), node)
+        return owner
+
+    def _moved(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
+        """Move a module: its parameters stay the leaves that they are, a buffer that is one becomes what `to` gives."""
+        precision = tensorlib.precision(name, args, kwargs)
+        for _, module in self.modules(owner) if name != "share_memory" else ():
+            buffers = layer_of(module).buffers
+            for key, held in list(module.attrs.items()):
+                if not isinstance(held, Tensor):
+                    continue
+                if key not in buffers:
+                    _note_moved(held, precision)
+                elif held.is_leaf and held.graph != "no":
+                    move = self.machine.get_attribute(held, "to" if name == "to_empty" else name, node)
+                    module.attrs[key] = self.machine.call(move, args, kwargs, node)
         return owner
 
     def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -822,3 +839,11 @@ def _snake(name: str) -> str:
             "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
             "Mish": "mish",
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
+
+
+def _note_moved(parameter: Tensor, precision: str) -> None:
+    """Note that a parameter may be on another device than it was made on, and the type that it has now."""
+    if parameter.noted(Mark.ON_HOST):
+        parameter.note(Mark.ON_HOST, False)
+    if precision and parameter.noted(Mark.PRECISION) != precision:
+        parameter.note(Mark.PRECISION, precision)

@@ -264,7 +264,7 @@ def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
 
 def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Move a tensor to a device: itself where it is there already, else a copy, which is no leaf."""
-    plain_leaf = owner.is_leaf and owner.graph == "yes" and not owner.parameter and torch.world.modes.grad_mode == "yes"
+    plain_leaf = owner.is_leaf and owner.graph == "yes" and torch.world.modes.grad_mode == "yes"
     on_host = bool(owner.noted(Mark.ON_HOST))
     if not plain_leaf:
         owner.note(Mark.ON_HOST, False)
@@ -288,6 +288,11 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
+    wanted = precision(name, args, kwargs)
+    if wanted:
+        copy = _floating(torch, owner, wanted, args, kwargs, node)
+        if copy is not owner:
+            return copy
     device = argument(args, kwargs, 0, "device")
     elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
     if name == "to" and owner.dtype == "float" and elsewhere:
@@ -305,9 +310,12 @@ def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if owner.dtype != "float":
         return torch.world.graph.data(owner.name, owner.cuts)
-    precision = owner.noted(Mark.PRECISION) or "float"
-    if precision == name:
+    has = owner.noted(Mark.PRECISION) or "float"
+    if has == name:
         return owner
+    if isinstance(has, Unknown) and owner.is_leaf and owner.graph == "yes":
+        if torch.world.choices.choose(node, True, f"{owner.name or 'the tensor'} has that type already"):
+            return owner
     copy = torch.op("clone", [owner], {}, node)
     if isinstance(copy, Tensor):
         copy.extra = {Mark.PRECISION: name}
@@ -454,6 +462,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.views(viewed)
     if name == "randint":
         result.note(Mark.DRAWN)
+    if kwargs.get("dtype") is not None:
+        result.note(Mark.PRECISION, precision("", [], {"dtype": kwargs["dtype"]}) or Unknown.plain("dtype"))
     if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
         result.note(Mark.ON_HOST)
     if _wants_grad(world, kwargs, node):
@@ -572,6 +582,20 @@ def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown
         state = kept(value, DistributionState)
         return state.parameters
     return torch.tensors(value)
+
+
+_PRECISIONS = {
+    "float32": "float", "float": "float", "float64": "double", "double": "double", "float16": "half", "half": "half",
+    "bfloat16": "bfloat16",
+}  # fmt: skip
+
+
+def precision(method: str, args: Args, kwargs: Kwargs) -> str:
+    """Return the type of floating numbers that a method of a tensor gives it, by its method; "" where none is named."""
+    if method in _PRECISIONS.values():
+        return method
+    named = (path_of(value).removeprefix("torch.") for value in (*args, *kwargs.values()))
+    return next((_PRECISIONS[path] for path in named if path in _PRECISIONS), "")
 
 
 def _integer_type(path: str) -> bool:

@@ -165,7 +165,8 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
         result.length, result.rank = data.length, data.rank
-        result.extra = {"shape": data.extra["shape"]} if data.extra and "shape" in data.extra else None
+        kept: tuple[Mark | str, ...] = ("shape", Mark.ON_HOST, Mark.PRECISION)
+        result.extra = {mark: data.extra[mark] for mark in kept if mark in data.extra} if data.extra else None
         cuts = torch.world.graph.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
         result.cuts = cuts
     result.parameter = True

@@ -56,7 +56,7 @@ class Mark(Enum):
     PART_OF_GRADIENT = "part of gradient"
     """The tensor in whose `.grad` it lies: a view of that."""
     PRECISION = "precision"
-    """The name of the type that it was made to."""
+    """The method that makes a tensor have its type of floating numbers; unknown where its maker was given another."""
     SAVED = "saved"
     """Whether such a model comes out of a saved file."""
     PERHAPS_A_COPY = "perhaps a copy"
