@@ -12,6 +12,7 @@ from tapecheck.check import check
 from tapecheck.record import RunRequest, RunResult, confirm, judge
 from tapecheck.rules import ALL, Finding
 from tapecheck.rules.graph_kept.facts import GraphKeptFacts
+from tapecheck.rules.graph_kept.rule import of_activations
 from tapecheck.source import read_source
 from tapecheck.tape import Span, read_tape, write_tape
 from tests.record.harness import PYTHON, QUIET
@@ -332,6 +333,121 @@ def test_a_memory_that_is_detached_later_is_no_finding_of_the_run(tmp_path: Path
     request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
     found = confirm(str(path), request, [])[1]
     assert [(finding.code, finding.span.line) for finding in found] == [("TAPE201", 5)]
+
+
+DISTILLED = """
+import torch
+
+class Sample:
+    def __init__(self, x):
+        self.x, self.soft = x, None
+
+def one_epoch():
+    for i, sample in enumerate(samples):
+        loss = (student(sample.x) - READ.detach()).pow(2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+torch.manual_seed(0)
+teacher, student = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.01)
+samples = [Sample(torch.randn(4, 3)) for _ in range(6)]
+soft, rows = {}, []
+"""
+FILLED = """
+for i, sample in enumerate(samples):
+    KEPT
+for epoch in range(3):
+    one_epoch()
+"""
+LET_GO = """
+del soft, rows, sample, samples
+for step in range(4):
+    optimizer.zero_grad()
+    student(torch.ones(3)).sum().backward()
+"""
+AT_FIRST = """
+for epoch in range(5):
+    for i, sample in enumerate(samples):
+        if epoch % EVERY == 0:
+            KEPT
+    one_epoch()
+"""
+TAKEN_ONCE = """
+for i, sample in enumerate(samples):
+    KEPT
+old = torch.stack(rows).detach()
+for step in range(6):
+    optimizer.zero_grad()
+    (student(sample.x) - old[step]).sum().backward()
+    optimizer.step()
+"""
+STORES = {
+    "dictionary": ("soft[i] = teacher(sample.x).exp()", "soft[i]"),
+    "list": ("rows.append(teacher(sample.x).exp())", "rows[i]"),
+    "attribute": ("sample.soft = teacher(sample.x).exp()", "sample.soft"),
+}
+
+
+@pytest.mark.parametrize(
+    ("store", "loops", "expected"),
+    [
+        ("dictionary", FILLED, 1),
+        ("list", FILLED, 1),
+        ("attribute", FILLED, 1),
+        ("dictionary", AT_FIRST.replace("EVERY", "9"), 1),
+        # Let go once it has been used.
+        ("list", FILLED + LET_GO, 0),
+        # Detached once, and not needed any more.
+        ("list", FILLED.replace("for epoch", "rows = [row.detach() for row in rows]\nfor epoch"), 0),
+        ("list", TAKEN_ONCE, 0),
+        ("dictionary", AT_FIRST.replace("EVERY", "1") + "    soft.clear()\n", 0),
+    ],
+    ids=["dictionary", "list", "attribute", "in the first epoch", "let go", "replaced", "once", "in each epoch"],
+)
+def test_what_is_kept_to_the_end_is_found_although_it_is_detached(
+    store: str, loops: str, expected: int, tmp_path: Path
+) -> None:
+    kept, read = STORES[store]
+    path = tmp_path / "distilled.py"
+    path.write_text((DISTILLED + loops).replace("KEPT", kept).replace("READ", read))
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    result, found = confirm(str(path), request, [])
+    assert result.tape.events[-1].how == "finished"
+    lines = {
+        path.read_text().splitlines()[finding.span.line - 1].strip() for finding in found if finding.code == "TAPE201"
+    }
+    assert lines == ({kept} if expected else set())
+
+
+@pytest.mark.parametrize(
+    ("update", "saved", "told"),
+    [
+        ("mean = 0.9 * mean + 0.1 * weight", "of saved numbers", "they saved no activations"),
+        ("mean = mean * (x * weight)", "of saved tensors", "the activations of all iterations stay in memory"),
+    ],
+)
+@pytest.mark.parametrize("predicted", [False, True])
+def test_what_is_said_of_activations_is_what_was_measured(
+    update: str, saved: str, told: str, predicted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "mean.py"
+    path.write_text(
+        "import torch\n"
+        "weight = torch.ones(50, requires_grad=True)\n"
+        "mean = torch.zeros(50)\n"
+        "for step in range(9):\n"
+        "    x = torch.randn(50)\n"
+        f"    {update}\n"
+    )  # fmt: skip
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    (finding,) = check(read_source(str(path))).findings
+    facts = dataclasses.replace(finding.facts, saved_tensors_kept=predicted, backwarded=False)
+    said = "at least 2 more graph nodes per iteration" + of_activations(kept=predicted, within=False, freed=False)
+    (judged,) = confirm(str(path), request, [dataclasses.replace(finding, facts=facts, notes=(said,))])[1]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+    assert saved in judged.evidence.detail and told in judged.notes[0], judged
 
 
 def test_entries_of_a_dictionary_are_told_apart(record: Callable[..., RunResult]) -> None:

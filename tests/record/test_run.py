@@ -90,6 +90,38 @@ def test_every_iteration_counts_in_every_run_of_a_loop(record: Record) -> None:
     assert (told.iterations, told.backward_calls) == (20, 20)
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(5, 3), (15, 40)])
+def test_iterations_are_those_of_the_loops_that_call_backward(outer: int, inner: int, record: Record) -> None:
+    # Inner loops take gradients: their calls are counted, their iterations are not. Most of the longer run passes.
+    result = record(f"""
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        for step in range({outer}):
+            fast = w
+            for part in range({inner}):
+                (slope,) = torch.autograd.grad((fast * part).sin().sum(), fast, create_graph=True)
+                fast = fast - 0.1 * slope.tanh()
+            fast.sum().backward()
+        """)
+    assert (result.iterations, result.backwards) == (outer, outer * (inner + 1))
+    told = summary(result.tape)
+    assert (told.iterations, told.backward_calls) == (result.iterations, result.backwards)
+
+
+def test_without_a_backward_iterations_are_those_that_take_gradients(record: Record) -> None:
+    result = record("""
+        import torch
+
+        x = torch.ones(3, requires_grad=True)
+        for step in range(70):
+            (slope,) = torch.autograd.grad(x.exp().sum(), x)
+            x = (x - 0.1 * slope).detach().requires_grad_()
+    """)
+    assert (result.iterations, result.backwards) == (70, 70)
+    assert summary(result.tape).iterations == 70
+
+
 def test_what_a_test_runner_catches_is_not_swallowed_by_the_program(write: Write, tmp_path: Path) -> None:
     write(
         """

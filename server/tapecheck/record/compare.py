@@ -19,8 +19,8 @@ class Summary:
     """What one tape shows about its run.
 
     `nodes_alive` and `saved_bytes_alive` are the most that were seen alive after an iteration, `saved_bytes` the most
-    before a backward; None where the run never came to look. `iterations` are those of the loops that call backward, as
-    a run counts them.
+    before a backward; None where the run never came to look. `iterations` are those of the loops that call backward
+    (where none does, autograd.grad), as a run counts them.
     `nodes` counts the graph nodes on the tape: of a long run not every backward call has its nodes written.
     """
 
@@ -55,22 +55,31 @@ _MEASURED = {
 def summary(tape: Tape, directory: str | None = None) -> Summary:
     """Return what a tape shows about its run."""
     calls = [event for event in _of_kind(tape, Backward) if not event.succeeded]
-    places = {event.id: event.at.span for event in _of_kind(tape, Loop)}
-    inner = {event.at.iteration[-1][0] for event in calls if event.at.iteration}
-    training = {places[loop] for loop in inner if loop in places}
     measures = _of_kind(tape, Measure)
     passed = {event.name: int(event.value) for event in measures if event.name.startswith("passed-")}
     most = _most_measured(measures)
-    iterations = [event for event in _of_kind(tape, Iteration) if places.get(event.loop) in training]
-    exceptions = _of_kind(tape, Raised)
-    raised = (f"{one.exception} on line {one.at.line}" + (" (caught)" if one.caught else "") for one in exceptions)
     ended = ["its writer died", *(one.how + (f": {one.detail}" if one.detail else "") for one in _of_kind(tape, End))]
     return Summary(
-        ended[-1], len(calls) + passed.get("passed-calls", 0), len(iterations) + passed.get("passed-iterations", 0),
+        ended[-1], len(calls) + passed.get("passed-calls", 0),
+        _iterations(tape, calls) + passed.get("passed-iterations", 0),
         len(_of_kind(tape, Node)), most.get("nodes_alive"), most.get("saved_bytes_alive"), most.get("saved_bytes"),
-        tuple(raised), tuple(dict.fromkeys(event.holder for event in _of_kind(tape, Hold))),
+        tuple(map(_told, _of_kind(tape, Raised))), tuple(dict.fromkeys(event.holder for event in _of_kind(tape, Hold))),
         tuple(judge([], tape, directory=directory)),
     )  # fmt: skip
+
+
+def _iterations(tape: Tape, calls: Sequence[Backward]) -> int:
+    """Return how many iterations the loops had that call backward; of a tape without, those that call autograd.grad."""
+    places = {event.id: event.at.span for event in _of_kind(tape, Loop)}
+    first = [event for event in calls if event.call != "grad"] or calls
+    inner = {event.at.iteration[-1][0] for event in first if event.at.iteration}
+    training = {places[loop] for loop in inner if loop in places}
+    return sum(places.get(event.loop) in training for event in _of_kind(tape, Iteration))
+
+
+def _told(raised: Raised) -> str:
+    """Return an exception in a few words."""
+    return f"{raised.exception} on line {raised.at.line}" + (" (caught)" if raised.caught else "")
 
 
 def _most_measured(measures: Sequence[Measure]) -> dict[str, int]:

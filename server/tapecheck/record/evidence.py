@@ -13,6 +13,7 @@ from typing import Union
 from tapecheck.record import ranks
 from tapecheck.record.decided import verdict_on
 from tapecheck.record.found import found_by_run
+from tapecheck.record.kept import as_measured
 from tapecheck.record.places import same_holder
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import MIN_RUNS, Story, end_text, real_path
@@ -155,7 +156,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             )
         elif not any(_same(story, item, finding) for item in judged) and not _told(story, finding, confirmed, told):
             judged.append(finding)
-    return [_of_known_places(finding) for finding in judged]
+    return [as_measured(_of_known_places(finding)) for finding in judged]
 
 
 def _noted(finding: Finding, *notes: str) -> Finding:

@@ -6,10 +6,10 @@ import ast
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from tapecheck.record.constants import is_for_a_constant
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.decided import verdict_on
-from tapecheck.record.places import holder_of
-from tapecheck.record.story import UNUSED, Story, last_name, raised_in, raised_text
+from tapecheck.record.story import UNUSED, Story, raised_in, raised_text
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, RAISING, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
@@ -34,7 +34,7 @@ from tapecheck.rules.stale_saved_tensor.rule import StaleSavedTensor
 from tapecheck.rules.untrained_parameter.rule import UntrainedParameter
 from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
-from tapecheck.source.nodes import Part, attr_of, id_of, last_line, method_called, of_kind, walk
+from tapecheck.source.nodes import Part, last_line, method_called, of_kind
 from tapecheck.tape import Loop, Node, Optimizer, Raised, Site, Span
 
 _MIN_STEPS = 2
@@ -112,7 +112,7 @@ def _is_seen(story: Story, finding: Finding) -> bool:
     if isinstance(facts, NeedlessRetainGraphFacts) and facts.call == "grad":
         # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
         return False
-    return not (isinstance(facts, GraphKeptFacts) and not facts.backwarded and _detached(story, finding))
+    return not (isinstance(facts, GraphKeptFacts) and not facts.backwarded and is_for_a_constant(story, finding))
 
 
 def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
@@ -296,13 +296,6 @@ def _from_leaf(story: Story) -> Span | None:
             file = item.at.file
             places.add(made_leaf(story.file(file), root.name, file))
     return places.pop() if len(places) == 1 else None
-
-
-def _detached(story: Story, finding: Finding) -> bool:
-    """Return whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
-    name = last_name(holder_of(finding))
-    without = (node for node in _nodes(story, finding.span.file, ast.Attribute) if node.attr in ("detach", "data"))
-    return bool(name) and any(name in (id_of(part), attr_of(part)) for node in without for part in walk(node.value))
 
 
 def _from_exception(story: Story, raised: Raised) -> Finding | None:

@@ -573,13 +573,14 @@ class _Follower:
         self.heard = began
         # The tape of the first process that the program spawns: it tells how far the run is once it trains.
         self.spawned: Path | None = None
-        self.iterations = self.backwards = 0
+        self.backwards = 0
         # A program may remove the folder that its tape is in: what was opened stays.
         self._open: dict[Path, BinaryIO] = {}
         self._position = 0
         self._rest = b""
         # Loops by the place of their text: each run of a loop has a number of its own.
         self._training: set[str] = set()
+        self._differentiating: set[str] = set()
         self._counts: dict[str, int] = {}
         self._loops: dict[int, str] = {}
         self._sites: dict[int, tuple[str, int | None]] = {}
@@ -703,12 +704,17 @@ class _Follower:
         if (self.iterations, self.backwards) != before and self.on_event is not None:
             self.on_event(Progress(self.iterations, self.backwards, time.monotonic() - self.began))
 
+    @property
+    def iterations(self) -> int:
+        """How many iterations the loops have had that call backward; until one does, those that call autograd.grad."""
+        loops = self._training or self._differentiating
+        return self._passed["passed-iterations"] + sum(self._counts.get(place, 0) for place in loops)
+
     def _begin_loop(self, number: int, place: str, outer: int | None, *, hidden: bool) -> None:
         self._loops[number] = place
         if hidden and outer is not None and self._loops.get(outer) in self._training:
             # What was taken for the loop that trains is the one around it.
             self._training.discard(self._loops[outer])
-            self.iterations -= self._counts.get(self._loops[outer], 0)
 
     def _count(self, line: bytes) -> None:
         with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):
@@ -724,21 +730,19 @@ class _Follower:
             elif line.startswith(b'{"event":"Iteration"'):
                 place = self._loops[json.loads(line)["loop"]]
                 self._counts[place] = self._counts.get(place, 0) + 1
-                self.iterations += place in self._training
             elif line.startswith(b'{"event":"Measure"') and b'"passed-' in line:
                 entry = json.loads(line)
                 before, self._passed[entry["name"]] = self._passed[entry["name"]], int(entry["value"])
                 if entry["name"] == "passed-calls":
                     self.backwards += self._passed["passed-calls"] - before
-                else:
-                    self.iterations += self._passed["passed-iterations"] - before
             elif line.startswith(b'{"event":"Backward"') and b'"succeeded":true' not in line:
                 self.backwards += 1
-                inner = self._sites[json.loads(line)["at"]][1]
-                if inner is not None and self._loops[inner] not in self._training:
+                entry = json.loads(line)
+                inner = self._sites[entry["at"]][1]
+                if inner is not None:
                     # Iterations count from the first backward of a loop on, those before it included.
-                    self._training.add(self._loops[inner])
-                    self.iterations += self._counts.get(self._loops[inner], 0)
+                    loops = self._differentiating if entry.get("call") == "grad" else self._training
+                    loops.add(self._loops[inner])
 
 
 def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopped: _Stopped) -> Tape:

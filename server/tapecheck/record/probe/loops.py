@@ -23,7 +23,9 @@ def _is_sample(number: int) -> bool:
 
 
 class TrainingLoops(Loops):
-    """The loops of one recorded run in which something is walked; `device` is there once torch is attached."""
+    """The loops of one recorded run in which something is walked, `accumulating` those of them that give gradients to
+    leaves; `device` is there once torch is attached.
+    """
 
     device: DeviceTimes
 
@@ -35,6 +37,7 @@ class TrainingLoops(Loops):
         self.plain_run = not recorder.bounds.limits.iterations
         self.counts: Dict[LoopText, List[int]] = {}
         self.training: Set[LoopText] = set()
+        self.accumulating: Set[LoopText] = set()
 
     def attach(self, torch: ModuleType) -> None:
         self.device = DeviceTimes(torch.cuda)
@@ -94,11 +97,13 @@ class TrainingLoops(Loops):
         recorder.bounds.check()
         return min(sample, index + (_UNTIMED if recorder.bounds.checked - before < _SHORT else 1))
 
-    def walked(self, lines: ThreadLines) -> None:
+    def walked(self, lines: ThreadLines, accumulates: bool) -> None:
         """Note that the innermost loop trains: something is walked in it."""
         running = lines.running()
         if running:
             self.training.add(running[-1].text)
+            if accumulates:
+                self.accumulating.add(running[-1].text)
             if running[-1].count is None:
                 self.count_iterations(running[-1])
             running[-1].look = 0
@@ -117,6 +122,9 @@ class TrainingLoops(Loops):
                 # Nothing was walked in it but by this one.
                 self.training.discard(outer.text)
                 self.counts.pop(outer.text, None)
+                if outer.text in self.accumulating:
+                    self.accumulating.discard(outer.text)
+                    self.accumulating.add(loop.text)
                 outer.count = None
         self.training.add(loop.text)
         self.count_iterations(loop)

@@ -14,6 +14,7 @@ from .hooks import nodes_of, roots_of
 from .lines import Place, RunningLoop, ThreadLines
 from .passed import MAX_PUT_OFF, CallAt, Calls, Kind, Passed, Shape
 from .recording import PassedCalls, Recording
+from .sources import LoopText
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -46,7 +47,8 @@ class Passing(PassedCalls):
         self.regular: Dict[Optional[Place], Calls] = {}
         self.kept = False
         self.meetings: Dict[object, int] = {}
-        self.count = self.iterations = self.told = 0
+        self.count = self.told = 0
+        self.by_loop: Dict[LoopText, int] = {}
         self.told_at = 0.0
         self.effort = Effort(_WRITING)
         # Whether it is on the tape that the clock has ended it.
@@ -279,10 +281,17 @@ class Passing(PassedCalls):
         if loop.count is not None and ended > loop.settled:
             runs = int(loop.written_index > ended)
             loop.count[0] += ended - loop.settled
-            self.iterations += ended - loop.settled - (loop.declared - runs)
+            more = ended - loop.settled - (loop.declared - runs)
+            self.by_loop[loop.text] = self.by_loop.get(loop.text, 0) + more
             loop.settled, loop.declared = ended, runs
             # One that was counted is not written any more.
             loop.written_index = max(loop.written_index, ended)
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations are not on the tape: of the loops that call backward; where none does, autograd.grad."""
+        counted = self.recorder.loops.accumulating or self.by_loop
+        return sum(count for text, count in self.by_loop.items() if text in counted)
 
     def settle_all(self) -> None:
         """Count those of all loops that run."""

@@ -168,8 +168,9 @@ class Loops(Protocol):
     """The loops that train."""
 
     training: Set[LoopText]
+    accumulating: Set[LoopText]
 
-    def walked(self, lines: ThreadLines) -> None: ...
+    def walked(self, lines: ThreadLines, accumulates: bool) -> None: ...
 
     def found_loop(self, lines: ThreadLines, loop: RunningLoop) -> None: ...
 

@@ -73,7 +73,7 @@ class Walks(BackwardCalls):
             recorder.raises.flush(caught=True)
             recorder.tracer.catch_up(lines)
             recorder.declare_loops(lines)
-            recorder.loops.walked(lines)
+            recorder.loops.walked(lines, accumulates)
             self._note_cleared(lines)
             if accumulates:
                 recorder.gradients.before_backward((lines.place, lines.iteration()))

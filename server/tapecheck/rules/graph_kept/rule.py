@@ -64,7 +64,7 @@ class GraphKeptAcrossIterations(Rule):
         # Told at a line of another file, it is called what that file can call it.
         holder = stored_in if home.file == store.file else held.holder
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
-        note += _of_activations(kept=kept, within=within, freed=freeing is not None)
+        note += of_activations(kept=kept, within=within, freed=freeing is not None)
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
             _help(reading, growth, holder, kept, freeing is not None),
@@ -93,7 +93,7 @@ def _labels(reading: Reading, growth: _Growth, home: Span, freeing: Span | None)
     yield Label(growth.held.loop.event.at.span, "one more graph in each iteration of this loop", "path")
 
 
-def _of_activations(*, kept: bool, within: bool, freed: bool) -> str:
+def of_activations(*, kept: bool, within: bool, freed: bool) -> str:
     """Return what is said of the tensors that kept nodes have saved: whether some stay, of one forward pass alone."""
     if within:
         return "; all of them belong to one forward pass, made before the loop"

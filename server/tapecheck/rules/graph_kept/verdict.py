@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tapecheck.record.kept import is_more_than_numbers
 from tapecheck.record.places import holder_of, holds_there, named_alike
 from tapecheck.record.story import MIN_RUNS, Series, Story, last_name, loop_line
 from tapecheck.record.verdicts import not_reached
@@ -61,7 +62,8 @@ def _confirmed(story: Story, finding: Finding, growing: Sequence[Series]) -> Evi
     )
     if len(series.samples) > 5:
         detail += f", {last.nodes} after iteration {last.index}"
-    detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+    saved = "saved tensors" if is_more_than_numbers(last.size, last.nodes) else "saved numbers"
+    detail += f", and {bytes_text(last.size)} of {saved}" if last.size else ", and no saved tensors"
     if last.own >= _WORTH_TELLING:
         detail += f"; the kept tensors themselves are {bytes_text(last.own)}"
     return Evidence.confirmed(detail, last.index, **series.measured())
