@@ -461,6 +461,35 @@ def test_steps_from_detached_copies_of_what_is_trained_are_kept_for_the_later_ba
     assert [one.code for one in report.findings] == ["TAPE402"]
 
 
+MOVED_BY_HAND = """
+import torch
+
+start = torch.randn(4, 3, requires_grad=True)
+for outer in range(4):
+    moved = start
+    for step in range(6):
+        (slope,) = torch.autograd.grad(moved.pow(4).sum(), moved, create_graph=True)
+        moved = moved - 0.01 * slope
+    LATER
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "codes"),
+    [
+        # The gradient at what the steps began with is what they were kept for, whoever applies it.
+        ("(total,) = torch.autograd.grad(moved.pow(2).sum(), [start])", []),
+        ("(total,) = torch.autograd.grad(moved.pow(2).sum(), start)", []),
+        # At the last of them it is not.
+        ("(total,) = torch.autograd.grad(moved.pow(2).sum(), [moved])", [CODE]),
+        ("print(moved.sum().item())", [CODE]),
+    ],
+)
+def test_a_gradient_at_the_leaf_that_steps_began_with_is_what_they_were_kept_for(later: str, codes: list[str]) -> None:
+    findings = check(from_text(MOVED_BY_HAND.replace("LATER", later), "moved.py")).findings
+    assert [finding.code for finding in findings if finding.code == CODE] == codes
+
+
 METER = """
 class Meter:
     def __init__(self):

@@ -583,9 +583,11 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     for index in chosen:
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
         later = [run for run in reading.runs if run.position > held.positions[index]]
-        if any(_walked_and_let_go(reading, held, run, old, reached) for run in later):
-            if not _aimed_at(reading, held, reached[index]):
-                return True
+        walking = [run for run in later if _walked_and_let_go(reading, held, run, old, reached)]
+        if walking and not _aimed_at(reading, held, reached[index]):
+            return True
+        if any(_asks_for_a_leaf(reading, run, reached[index]) for run in walking):
+            return True
         if all(reading.ledger.is_freed(node) == "no" for node in old) and _handed_on(reading, held, index, old):
             return True
     return False
@@ -685,6 +687,13 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     built = ((number, reading.iteration_of(number, held.loop)) for number in reached)
     uses = ((one, at) for number, at in built if at for one in reading.sources(number) if one in leaves)
     return all(used.setdefault(leaf, iteration) == iteration for leaf, iteration in uses)
+
+
+def _asks_for_a_leaf(reading: Reading, run: Run, reached: Collection[int]) -> bool:
+    """Return whether a call through what was held takes the gradient at a leaf behind it: what was computed of that
+    leaf was kept for this call, whoever changes the leaf by it.
+    """
+    return any(number in reached for number in run.backward.inputs or () if number in reading.ledger.leaves)
 
 
 def _is_trained(reading: Reading, leaf: Leaf) -> bool:
