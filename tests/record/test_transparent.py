@@ -344,6 +344,10 @@ def test_a_library_is_imported_without_events_and_a_plugin_with_them(write: Writ
 def test_the_command_says_which_program_does_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "same.py").write_text("import torch\nopen('left', 'w').write('x')\nraise SystemExit(4)\n")
     (tmp_path / "other.py").write_text("import sys\nopen('left', 'w').write(str(sys._getframe().f_back is None))\n")
+    text = "import sys, torch\ntorch.manual_seed(0)\nw = torch.nn.Linear(2, 2)\nw.weight.data.fill_(CALLER)\n"
+    (tmp_path / "trained.py").write_text(text.replace("CALLER", "sys._getframe().f_back is None"))
     assert transparent.main([str(tmp_path / "same.py")]) == 0
+    assert transparent.main([str(tmp_path / "trained.py")]) == 1
+    assert "differs trained.py  parameters at the end" in capsys.readouterr().out
     assert transparent.main([str(tmp_path / "other.py"), "--", "an-argument"]) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == ["differs other.py  left", "1 programs, 1 of them another"]

@@ -4,9 +4,9 @@
     python -m tests.record.transparent FILE... [-- ARGS]
 
 Each program runs twice in an empty folder of its own that holds a copy of what lies beside it, once plainly and once
-under the recorder. Standard output, standard error, the exit status and every file that it leaves must be the same,
-byte for byte, but for the folder's name. What differs between two plain runs, too, does not count. Exit status 1 where
-one differs.
+under the recorder. Standard output, standard error, the exit status, every file that it leaves, and the parameters and
+the state of torch's generator that each of its processes ends with must be the same, byte for byte, but for the
+folder's name. What differs between two plain runs, too, does not count. Exit status 1 where one differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.record.harness import plain, probed
+from tests.record.harness import QUIET, plain, probed
 
 HERE = Path(__file__).parent
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".git", "*.pyc")
@@ -51,7 +51,11 @@ def _ran(way: Callable[..., subprocess.CompletedProcess[str]], script: Path, arg
         folder = Path(scratch) / "program"
         shutil.copytree(script.parent, folder, ignore=_LEFT_OUT)
         options = {} if way is plain else {"tape": str(Path(beside) / "tape.jsonl")}
-        return came_to(folder, way(script.name, *arguments, cwd=str(folder), **options))
+        ended = Path(beside) / "ended"
+        env = {**QUIET, "AT_END": str(ended), "PYTHONPATH": str(HERE / "atend")}
+        done = way(script.name, *arguments, cwd=str(folder), env=env, **options)
+        lines = sorted(ended.read_text().splitlines()) if ended.exists() else []
+        return {**came_to(folder, done), "parameters at the end": "\n".join(lines)}
 
 
 def main(arguments: list[str]) -> int:
