@@ -16,6 +16,10 @@ def _bytes(tensor: Any) -> bytes:
     value = tensor.detach()
     if hasattr(value, "to_local"):
         value = value.to_local()
+    size = value.untyped_storage().nbytes()
+    if torch._is_functional_tensor(value) or size < value.numel() * value.element_size():
+        # A wrapper, or a storage that was let go: what is read there is whatever lies in memory.
+        return b"%d" % size
     return bytes(value.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
