@@ -588,6 +588,8 @@ def _named(program: Program) -> Iterator[Variant]:
     """
     taken = program.imported | program.names_everywhere()
     taken |= {node.attr for node in ast.walk(program.tree) if isinstance(node, ast.Attribute)}
+    # A definition that nothing calls would take the place of what is imported under its name.
+    taken |= {node.name for node in ast.walk(program.tree) if isinstance(node, _DEFINITIONS)}
     free = [one for one in TELLING if one not in taken]
     for number, value in enumerate(_worked_out(program), len(program.text)):
         owner = HOLDER if number % 2 else ""

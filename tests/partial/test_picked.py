@@ -109,6 +109,20 @@ def test_what_is_taken_by_an_unknown_index_is_not_known(taken: str, tmp_path: Pa
         assert _sure(report) == [], parts
 
 
+UNTOLD = frozenset((
+    "get", "pop dict", "getattr", "slice end", "slice one", "max", "min", "nlargest", "zip", "iter", "rng", "rng2",
+    "locals", "globals", "eval",
+))  # fmt: skip
+"""Ways of taking of which nothing is told, as nothing is known of what they give."""
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_a_tensor_that_may_have_no_graph_is_told_as_possible(taken: str, tmp_path: Path) -> None:
+    reports = [check(from_text(_program(taken, parts), str(tmp_path / "program.py"))) for parts in ORDERS]
+    told = {finding.code for report in reports for finding in report.findings}
+    assert told == (set() if taken in UNTOLD else {"TAPE103"})
+
+
 @pytest.mark.parametrize("taken", ["list", "choice", "shuffle", "slice", "sorted"])
 def test_what_holds_for_all_of_them_is_certain(taken: str, tmp_path: Path) -> None:
     for parts, told in (("w.detach(), w.data * 2", "TAPE103"), ("(w * w).sum(), w.sum() * 3", "TAPE101")):

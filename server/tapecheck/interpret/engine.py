@@ -200,18 +200,26 @@ class Library(Protocol):
     def trusted_exceptions(self, kinds: Iterable[Value], node: ast.AST) -> None:
         """Note that exceptions whose classes are not visible are taken to be raised nowhere."""
 
-    def place(self, index: Value, items: Sequence[Value], node: ast.AST) -> int | None:
+    def place(self, index: Value, items: Sequence[Value], node: ast.AST, *stored: Value) -> int | None:
         """Return which place of a list an index that nobody knows is on this path; None where the index is known, or
-        where what the list holds is alike.
+        where what the list holds is alike, and what is `stored` there.
         """
+
+    def overwritten(self, owner: Dict, index: Lib | Unknown, value: Value, node: ast.AST) -> Hashable:
+        """Return the key of the entry that a value is stored over on this path; None where it is none of them."""
 
     def drawn(self, items: list[Value], node: ast.AST) -> list[Value]:
         """Return some values in an order that nobody knows, where it matters: any of them may be the first."""
 
-    def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
+    def chosen(
+        self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST, *, by_name: bool = False
+    ) -> Value:
         """Return which of several values, by their keys, an index that nobody knows chooses on this path: the first,
         unless the condition says another. Note where others may be chosen which matter and are not tried.
         """
+
+    def taken_as_first(self, index: Value, first: Value, node: ast.AST) -> None:
+        """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
 
     def unseen_type(self, value: Value) -> str:
         """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one

@@ -222,6 +222,8 @@ MAX_SEEN = 4_000
 """Objects that are looked through for graphs at the end of an iteration."""
 CHOSEN = 4
 """Classes or functions among which a setting chooses that are tried, each by a way of its own."""
+COMPARED = 32
+"""Entries of a table whose settings are held against each other."""
 HELD_DEPTH = 4
 """Containers and objects within each other that are looked into for tensors."""
 MAX_LOADS = 6

@@ -114,6 +114,19 @@ class Present:
             return found
         return Graph.NONE
 
+    def is_leaf(self, value: Value) -> bool:
+        """Whether a value is a tensor that requires grad and no operation has computed."""
+        return carry.has_graph(value) and value.is_leaf
+
+    def builds(self, side: Side) -> bool:
+        """Whether what a side computes may have a graph: of a leaf or a graph, by a model or by a function of the
+        user's.
+        """
+        values = [_lookup(self.env, name) for name in side.read]
+        if any(self.graph(value) or self.is_leaf(value) for value in values):
+            return True
+        return side.facts.called and any(is_module(value) or is_function(value) for value in values)
+
     def holds_both(self, value: Value) -> bool:
         """Whether a list holds tensors with a graph and such without one: which is where matters."""
         held = only(value.items, Tensor) if isinstance(value, List) else []

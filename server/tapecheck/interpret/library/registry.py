@@ -262,13 +262,23 @@ class Libraries:
             if name := self._unseen(kind):
                 self.world.assumptions.note_exception(name, node)
 
-    def chosen(self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST) -> Value:
+    def chosen(
+        self, index: Value, entries: Sequence[tuple[Hashable, Value]], node: ast.AST, *, by_name: bool = False
+    ) -> Value:
         """Return which of several values, by their keys, an index chooses that nobody knows."""
-        return tables.chosen(self.engine, index, entries, node)
+        return tables.chosen(self.engine, index, entries, node, by_name=by_name)
 
-    def place(self, index: Value, items: Sequence[Value], node: ast.AST) -> int | None:
+    def taken_as_first(self, index: Value, first: Value, node: ast.AST) -> None:
+        """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
+        tables.taken_as_first(self.engine, index, first, node)
+
+    def place(self, index: Value, items: Sequence[Value], node: ast.AST, *stored: Value) -> int | None:
         """Return which place of a list an index is on this path that nobody knows; None where it does not matter."""
-        return tables.place(self.engine, index, items, node)
+        return tables.place(self.engine, index, items, node, *stored)
+
+    def overwritten(self, owner: Dict, index: Lib | Unknown, value: Value, node: ast.AST) -> Hashable:
+        """Return the key of the entry that a value is stored over on this path; None where it is none of them."""
+        return tables.overwritten(self.engine, owner, index, value, node)
 
     def drawn(self, items: list[Value], node: ast.AST) -> list[Value]:
         """Return some values in an order that nobody knows."""

@@ -12,10 +12,10 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.objects import queues, records
+from tapecheck.interpret.objects import queues, records, syntax
 from tapecheck.interpret.objects.constants import computed
 from tapecheck.interpret.objects.methods import counter, nothing
-from tapecheck.interpret.objects.unknowns import remembered, usually
+from tapecheck.interpret.objects.unknowns import drawn, remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -416,7 +416,11 @@ def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = behaviour(args[0]).known_items(m, node) if args else None
-    return m.library.drawn([*items], node)[0] if items else Unknown("choice")
+    if not items:
+        return Unknown("choice")
+    which = Unknown.whole(syntax.text_of(node) if isinstance(node, ast.expr) else "choice")
+    drawn(which)
+    return m.library.chosen(which, [*enumerate(items)], node)
 
 
 def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -7,8 +7,8 @@ records of such, are read together: one of several constants is a setting, which
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeGuard, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -16,6 +16,7 @@ from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.objects.algebra import is_name
 from tapecheck.interpret.values import (
     Class,
+    Context,
     Dict,
     Instance,
     Kind,
@@ -39,61 +40,99 @@ Key = TypeVar("Key", bound=Hashable)
 Entries = Sequence[tuple[Hashable, Value]]
 
 
-def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST) -> Value:
+def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by_name: bool = False) -> Value:
     """Return which of several values, by their keys, an index chooses that nobody knows: on this path the one that
-    the condition says, or what several settings have in common.
+    the condition says, or what several settings have in common. `by_name` says whether the keys are those of a table.
     """
-    first = entries[0][1]
     if len(entries) < 2 or not is_unseen(index):
-        return first
-    if _differ(value for _, value in entries):
-        return entries[_tried(machine, index, entries, node)][1]
-    # A number that nobody knows is often one that a loop counts, over tensors of one kind.
-    held = carry.tensors_in(first, into_objects=False) if is_name(index) else ()
-    if about := [one.node for one in held if one.node is not None]:
-        _trusted(machine, index, about, node)
+        return entries[0][1]
+    values = [value for _, value in entries]
+    if _differ(values) or (not by_name and _are_graphs(values)) or _rows_differ(values, by_name=by_name):
+        places = _tried(machine, index, entries, node)
+        return _either(machine, index, [entries[at] for at in places]) if len(places) > 1 else values[places[0]]
+    # A number that nobody knows is often one that a loop counts, over keys that were stored like this.
+    if not by_name or is_name(index) or unknowns.is_drawn(index):
+        taken_as_first(machine, index, values[0], node)
     return _either(machine, index, entries)
 
 
-def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST) -> int | None:
+def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -> None:
+    """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
+    held = carry.tensors_in(first, into_objects=False) if is_unseen(index) else ()
+    if is_unseen(index) and (about := [one.node for one in held if one.node is not None]):
+        _trusted(machine, index, about, node)
+
+
+def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST, *stored: Value) -> int | None:
     """Return which place of a list an index that nobody knows is on this path; None where the index is known, or where
-    what the list holds is alike.
+    what the list holds is alike, and what is `stored` there.
     """
     if len(items) < 2 or not isinstance(index, (Lib, Tensor, Unknown)):
         return None
     known = machine.world.knowledge.places.get(expression(index), len(items))
     if known < len(items):
         return known
-    if not _differ(items):
+    if not (_differ([*items, *stored]) or _are_graphs(items) or _rows_differ(items, by_name=False)):
         return None
     asked = index if is_unseen(index) else Unknown.whole(behaviour(index).name_as_type())
-    tried = machine.world.knowledge.places[expression(index)] = _tried(machine, asked, [*enumerate(items)], node)
+    tried = machine.world.knowledge.places[expression(index)] = _tried(machine, asked, [*enumerate(items)], node)[0]
     return tried
 
 
+def overwritten(machine: Engine, owner: Dict, index: Lib | Unknown, value: Value, node: ast.AST) -> Hashable:
+    """Return the key of the entry that a value is stored over on this path, by a name that nobody knows; None where it
+    is none of those that are there, or where that does not matter.
+    """
+    named = [*owner.named().items()]
+    if not named or len(named) < len(owner.items) or not _differ([*owner.items.values(), value]):
+        return None
+    return [*named, (None, value)][_tried(machine, index, [*named, (None, value)], node)[-1]][0]
+
+
 def drawn(machine: Engine, items: list[Value], node: ast.AST) -> list[Value]:
-    """Return some values in an order that nobody knows, where it matters: any of them may be the first."""
-    if len(items) < 2 or not isinstance(node, ast.expr) or not _differ(items):
-        return items
-    first = _tried(machine, Unknown.whole(syntax.text_of(node)), [*enumerate(items)], node)
-    return [items[first], *items[:first], *items[first + 1 :]]
+    """Return some values in an order that nobody knows, where it matters: any of them may be at any place."""
+    rest: list[tuple[int, Value]] = [*enumerate(items)]
+    order: list[Value] = []
+    while len(rest) > 1 and len(order) < limits.CHOSEN and isinstance(node, ast.expr):
+        if not _differ([value for _, value in rest]):
+            break
+        taken = _tried(machine, Unknown.whole(syntax.text_of(node)), rest, node, len(order))[0]
+        order.append(rest.pop(taken)[1])
+    return [*order, *(value for _, value in rest)] if order else items
 
 
-def _differ(values: Iterable[Value]) -> bool:
+def _differ(values: Sequence[Value]) -> bool:
     """Return whether some values are functions, classes or objects that do different things when called, or some have
     a graph and others none.
     """
-    values = [*values]
     return len({_what(value) for value in values} - {None}) > 1 or {"yes", "no"} <= {*map(_carries, values)}
+
+
+def _are_graphs(values: Sequence[Value]) -> bool:
+    """Return whether a few values are tensors with a graph each: a backward frees that of one of them."""
+    held = [value for value in values if isinstance(value, Tensor) and value.node is not None and not value.is_leaf]
+    return 1 < len(held) == len(values) <= limits.CHOSEN
 
 
 def _what(value: Value) -> object:
     """Return what says what a call of a value does: the function or class that it is, or is an object of."""
     if isinstance(value, Instance):
-        return value.cls or value.lib
+        return (value.cls or value.lib, value.module and _is_trained(value, limits.HELD_DEPTH))
     if isinstance(value, Class):
         return value
+    if isinstance(value, Context):
+        return ("context", value.decorate)
     return function_of(value) or path_of(value) or None
+
+
+def _is_trained(module: Instance, depth: int) -> bool:
+    """Return whether a module has parameters that require grad."""
+    for value in module.attrs.values():
+        if isinstance(value, Tensor) and value.parameter and value.graph != "no":
+            return True
+        if isinstance(value, Instance) and value.module and depth and _is_trained(value, depth - 1):
+            return True
+    return False
 
 
 def _carries(value: Value) -> str:
@@ -101,31 +140,84 @@ def _carries(value: Value) -> str:
     if isinstance(value, (Tensor, Unknown)):
         borne = value.borne()
         return borne if borne in ("yes", "no") else ""
-    if any(one.borne() == "yes" for one in carry.tensors_in(value, into_objects=False)):
+    if any(one.borne() == "yes" for one in carry.tensors_in(value)):
         return "yes"
-    return "no" if is_number(value) else ""
+    return "no" if _is_data(value, limits.HELD_DEPTH) else ""
+
+
+def _is_data(value: Value, depth: int) -> bool:
+    """Return whether a value is a number, a tensor without graph, or holds nothing but such and texts."""
+    if isinstance(value, (tuple, List, Dict)) or _is_record(value):
+        held = [*behaviour(value).children()]
+        return depth > 0 and all(is_constant(one) or _is_data(one, depth - 1) for one in held)
+    return is_number(value) or (isinstance(value, (Tensor, Unknown)) and value.borne() == "no")
+
+
+def _is_record(value: Value) -> TypeGuard[Instance]:
+    """Whether a value is an object of a class of the program that is no module: what it holds is its own."""
+    return isinstance(value, Instance) and value.cls is not None and not value.module and not value.lib
+
+
+def _rows_differ(values: Sequence[Value], *, by_name: bool) -> bool:
+    """Return whether some rows hold different settings and can be written to, or are of different lengths.
+
+    In a list or tuple, rows of numbers are the program's data, of which one is as good as another.
+    """
+    rows = values[: limits.COMPARED]
+    if not any(isinstance(value, Dict) or _is_record(value) for value in rows):
+        if not by_name or _are_settings(rows) or not any(isinstance(value, (tuple, List)) for value in rows):
+            return False
+    return len({_content(value, limits.HELD_DEPTH) for value in rows}) > 1
+
+
+def _are_settings(values: Sequence[Value]) -> bool:
+    """Return whether values are constants, or tuples of as many of them each: read together they are one setting."""
+    if all(map(is_constant, values)):
+        return True
+    rows = only(values, tuple)
+    return len(rows) == len(values) and len({*map(len, rows)}) == 1 and all(map(_are_settings, zip(*rows)))
+
+
+def _content(value: Value, depth: int) -> Hashable:
+    """Return what a value holds, as a key: of what is no constant, what it does and whether it has a graph."""
+    if is_constant(value):
+        return type(value), value
+    if depth == 0:
+        return None
+    if isinstance(value, (tuple, List)):
+        return tuple(_content(one, depth - 1) for one in behaviour(value).children())
+    if isinstance(value, Dict) or _is_record(value):
+        held = value.items if isinstance(value, Dict) else value.attrs
+        return tuple((name, _content(one, depth - 1)) for name, one in held.items())
+    return _what(value) or _carries(value)
 
 
 # -- entries that are tried --------------------------------------------------------------------------------------------
 
 
-def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AST) -> int:
+def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AST, asked_before: int = 0) -> list[int]:
     """Return the place of the entry that is tried on this path: the first whose key the index is said to be, what an
-    option chooses by default before others. Note where there are more than are tried.
+    option chooses by default before others; or the places of all that are left. Note where they differ.
+
+    `asked_before` counts the choices that the same node made before this one.
     """
     held = [one.node for one in carry.tensors_in(entries[0][1], into_objects=False) if one.node is not None]
     if not isinstance(node, ast.expr):
         _trusted(machine, index, held, node)
-        return 0
+        return [0]
     if len(entries) > limits.CHOSEN:
         _trusted(machine, index, held, node)
     asked = [(_test(machine, index, key), key, place) for place, (key, _) in enumerate(entries)]
     asked.sort(key=lambda one: behaviour(one[0]).by_default() is not True)
-    *questions, last = asked[: limits.CHOSEN]
-    for at, (test, key, found) in enumerate(questions):
-        if _holds(machine, test, _said(index, key, node), node, at):
-            return found
-    return last[2]
+    first = machine.world.knowledge.first_asked.setdefault((node, asked_before), expression(index))
+    if first != expression(index):
+        # Another index in a later round is answered alike, and may be another place.
+        about = [one.node for _, value in entries for one in carry.tensors_in(value, into_objects=False)]
+        _trusted(machine, index, [one for one in about if one is not None], node)
+    for at, (test, key, found) in enumerate(asked[: min(limits.CHOSEN, len(asked)) - 1]):
+        if _holds(machine, test, _said(index, key, node), node, asked_before * limits.CHOSEN + at):
+            return [found]
+    return [place for _, _, place in asked[limits.CHOSEN - 1 :]] or [asked[-1][2]]
 
 
 def _test(machine: Engine, index: Lib | Unknown, key: Hashable) -> Value:
@@ -156,7 +248,7 @@ def _holds(machine: Engine, test: Value, said: str, node: ast.expr, at: int) -> 
 
 def _questions(node: ast.expr) -> list[ast.expr]:
     """Return the questions which key a subscript or call chooses: each is a condition of its own, at its own column."""
-    places = [ast.copy_location(ast.Constant(None), node) for _ in range(limits.CHOSEN)]
+    places = [ast.copy_location(ast.Constant(None), node) for _ in range(limits.CHOSEN * limits.CHOSEN)]
     for at, question in enumerate(places):
         question.col_offset += at
     return [*places]
@@ -180,7 +272,9 @@ def _either(machine: Engine, index: Lib | Unknown, entries: Entries) -> Value:
     """Return what some entries have in common, where they are settings or records of such: by default what the index
     chooses by default.
     """
-    asked = ("entry", expression(index), *(id(value) for _, value in entries))
+    alike = _are_settings([value for _, value in entries])
+    held = (_content(value, limits.HELD_DEPTH) if alike else id(value) for _, value in entries)
+    asked = ("entry", expression(index), *held)
     rows = machine.world.knowledge.rows
     if asked not in rows:
         by_default = (value for key, value in entries if behaviour(_test(machine, index, key)).by_default() is True)

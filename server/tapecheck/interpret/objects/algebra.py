@@ -321,6 +321,8 @@ def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.A
         return
     if is_constant(value) or (isinstance(value, Unknown) and value.node is None):
         _overwritten(m, owner, index, node)
+    elif (over := m.library.overwritten(owner, index, value, node)) is not None:
+        owner.items[over] = value
     else:
         m.library.trusted_keys(owner, index, node)
 

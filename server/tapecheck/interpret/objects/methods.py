@@ -235,9 +235,12 @@ def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST)
             return Unknown("item")
         raise Signal("IndexError")
     try:
-        return owner.items.pop(-1 if place is None else place)
+        taken = owner.items.pop(-1 if place is None else place)
     except IndexError:
         return Unknown("item")
+    if place is None and args and owner.items:
+        m.library.taken_as_first(args[0], taken, node)
+    return taken
 
 
 def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -313,12 +316,12 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
     if owner.more:
         return Unknown("item")
     default = argument(args, kwargs, 1, "default")
-    other = [] if default is None else [default]
+    other = [default] if default is not None or all(map(is_constant, owner.items.values())) else []
     # A table has names with a default, or what is called under anything: its entry is the one that a setting names.
     named = bool(other) and len(owner.named()) == len(owner.items)
     is_table = named or all(map(_acts, (*owner.items.values(), *other)))
     if args and owner.items and not is_constant(args[0]) and is_table:
-        return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node)
+        return m.library.chosen(args[0], [*owner.items.items(), *((None, one) for one in other)], node, by_name=True)
     return default
 
 

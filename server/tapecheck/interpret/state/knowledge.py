@@ -31,6 +31,8 @@ class Knowledge:
         """The devices that tensors of the host were moved to, by name or identity, and whether that is the host."""
         self.places: dict[Hashable, int] = {}
         """The places of lists that unknown indices were said to be."""
+        self.first_asked: dict[Hashable, Hashable] = {}
+        """What the index of a subscript or call is worked out from that was asked about there first."""
         self.rows: dict[Hashable, tuple[Value, list[Value]]] = {}
         """What the entries of a table have in common that an unknown index chooses, and the entries, by both."""
         self.bars: dict[int, Value] = {}

@@ -266,6 +266,8 @@ class Tuple(PythonValue):
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)
+        tried = [machine.library.place(part, self.value, node) for part in parts[:2]]
+        parts = [part if place is None else place for part, place in zip(parts, (*tried, None))]
         known = known_slice(parts)
         return sliced(machine, [*self.value], parts, False, node) if known is None else tuple(self.value[known])
 

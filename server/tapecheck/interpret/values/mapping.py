@@ -94,6 +94,8 @@ class Dict(Container):
             return self.get_item(machine, index, node)
         if self.factory is not None:
             value = machine.call(self.factory, [], {}, node)
+            if not is_constant(index) and (there := machine.library.overwritten(self, index, value, node)) is not None:
+                return self.items[there]
             self.items[key] = value
             return value
         if self.kind == "counter":
@@ -102,7 +104,7 @@ class Dict(Container):
         if constant and not self.more and not self.unsure_keys():
             machine.wrong("KeyError", node)
         if not constant and self.items:
-            return machine.library.chosen(index, [*self.items.items()], node)
+            return machine.library.chosen(index, [*self.items.items()], node, by_name=True)
         return Unknown("item")
 
     def named(self) -> dict[str, Value]:

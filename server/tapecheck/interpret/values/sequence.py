@@ -166,7 +166,14 @@ class List(Container):
         if position >= len(items) and (self.more or self.cut != 0):
             return self.further()
         tried = None if self.more else machine.library.place(index, items, node)
-        return items[position % len(items) if tried is None else tried]
+        if tried is not None:
+            return items[tried]
+        taken = items[position % len(items)]
+        if not self.more and len(items) > 1:
+            if is_constant(taken):
+                return machine.library.chosen(index, [*enumerate(items)], node)
+            machine.library.taken_as_first(index, taken, node)
+        return taken
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)
@@ -304,7 +311,7 @@ class List(Container):
             self._set_slice(machine, parts_of_slice(index), value, node)
         elif place is None:
             if self.items:
-                tried = machine.library.place(index, self.items, node)
+                tried = machine.library.place(index, self.items, node, value)
                 self.items[self.place_of(index) % len(self.items) if tried is None else tried] = value
         elif (known := self._known_place(place) if place >= 0 else place) is not None and -len(self.items) <= known:
             place = known
