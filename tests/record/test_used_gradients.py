@@ -643,3 +643,60 @@ def test_a_leaf_that_is_no_parameter_is_seen_without_reading_its_gradient(
     tape = record(plain.format(given=given, inputs=inputs, after=after), watch=watch).tape
     (judged,) = [one for one in judge([finding], tape, directory=str(tmp_path)) if one.code == "TAPE405"]
     assert (judged.evidence.verdict if judged.evidence is not None else "") == expected
+
+
+STEPPED_TWICE = """
+    import torch
+    from torch import nn
+
+    common, local = nn.Linear(4, 2), nn.Linear(4, 2)
+    first = torch.optim.SGD(common.parameters(), lr=0.1)
+    second = torch.optim.SGD(common.parameters(), lr=0.01, weight_decay=0.1)
+    for step in range(4):
+        local.load_state_dict(common.state_dict())
+        local.zero_grad()
+        local(torch.randn(8, 4)).pow(2).mean().backward()
+        for mine, shared in zip(local.parameters(), common.parameters()):
+            if shared.grad is None:
+                shared.grad = mine.grad
+        first.step()
+        second.step()
+        {cleared}
+"""
+
+
+@pytest.mark.parametrize(("cleared", "again"), [("common.zero_grad()", set()), ("pass", {3})])
+def test_two_optimizers_step_with_the_same_gradient(
+    record: Callable[..., RunResult], cleared: str, again: set[int]
+) -> None:
+    events = record(STEPPED_TWICE.format(cleared=cleared)).tape.events
+    found = [event for event in events if getattr(event, "name", "").startswith("gradient-again")]
+    assert {event.value for event in found} == again
+
+
+FAILS = """
+    import torch
+    from torch import nn
+
+    model, head = nn.Linear(3, 3), nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    for step in range(5):
+        x = model(torch.randn(5, 3)).tanh()
+        loss = head(x).pow(2).mean()
+        if step < {failing}:
+            x.mul_(2)
+        try:
+            loss.backward()
+        except RuntimeError:
+            pass
+        optimizer.zero_grad()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("failing", "told"), [(0, True), (1, True), (5, False)])
+def test_a_backward_that_fails_once_is_no_excuse_for_the_others(
+    record: Callable[..., RunResult], failing: int, told: bool
+) -> None:
+    found = judge([], record(FAILS.format(failing=failing)).tape)
+    assert ("TAPE404" in {finding.code for finding in found}) == told

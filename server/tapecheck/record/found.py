@@ -142,7 +142,7 @@ def _cleared(story: Story) -> list[Finding]:
     stepped = {leaf for position, step in story.reading.steps for leaf in gradients.params_at(step.optimizer, position)}
     places: dict[Span, list[str]] = {}
     for leaf, at, count in story.discarded:
-        if count >= _MIN_STEPS and leaf in leaves.keys() & stepped and _is_unused(story, at.span):
+        if leaf in leaves.keys() & stepped and _is_unused(story, at.span, count):
             places.setdefault(at.span, []).append(story.leaf_text(leaf))
     return _of_leaves(
         story, GradientDiscarded, places, "the gradients of this backward are cleared before any step",
@@ -150,10 +150,12 @@ def _cleared(story: Story) -> list[Finding]:
     )  # fmt: skip
 
 
-def _is_unused(story: Story, place: Span) -> bool:
-    """Return whether a line itself calls a backward that came through and none of whose gradients a step has used."""
-    if any(story.at(place, raised.at.span) for raised in story.raised):
-        # One that fails on the way has given some: whoever goes on clears them.
+def _is_unused(story: Story, place: Span, cleared: int) -> bool:
+    """Return whether a line itself calls backwards that came through, and none of whose gradients a step has used:
+    they were cleared several times.
+    """
+    # One that fails on the way has given some: whoever goes on clears them.
+    if cleared - sum(story.at(place, raised.at.span) for raised in story.raised) < _MIN_STEPS:
         return False
     used = any(story.at(place, other.span) for other, _ in story.gradients_used)
     return not used and _calls_backward(story, place)

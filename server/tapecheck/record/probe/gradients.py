@@ -110,8 +110,8 @@ class UsedGradients(GradientsUsed):
         """Leaves, by number, that an optimizer had at a step: of one that is gone, others may have the identities."""
         self.others: Dict[int, _Other] = {}
         """By number."""
-        self.standing: Dict[int, _Standing] = {}
-        """By number."""
+        self.standing: Dict[Tuple[int, int], _Standing] = {}
+        """By the numbers of optimizer and leaf: what another optimizer steps with too is not of its last step."""
 
     def before_backward(self, where: Where) -> None:
         """Note which used gradients are still there when a backward begins."""
@@ -169,17 +169,19 @@ class UsedGradients(GradientsUsed):
             if value is not None and value != ZEROS:
                 # Given to this parameter by the program, it is added to where it comes from.
                 kept.append(_Used(owners.get(id(gradient), parameter), gradient, value))
-                self._stands(parameter, gradient, value)
+                self._stands(number, parameter, gradient, value)
         self.used[number] = kept
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
 
-    def _stands(self, parameter: Tensor, gradient: Tensor, value: int) -> None:
-        """Count whether a parameter has the gradient that it had at the step before, with nothing written to it."""
+    def _stands(self, number: int, parameter: Tensor, gradient: Tensor, value: int) -> None:
+        """Count whether a parameter has the gradient that it had at this optimizer's step before, with nothing written
+        to it.
+        """
         known = self.recorder.reader.leaves.get(id(parameter))
         if known is None or known[0]() is not parameter:
             return
-        standing = self.standing.setdefault(known[1], _Standing())
+        standing = self.standing.setdefault((number, known[1]), _Standing())
         version = version_of(gradient)
         if standing.gradient is not None and standing.gradient() is gradient:
             standing.again += (standing.value, standing.version) == (value, version)
@@ -278,11 +280,14 @@ class UsedGradients(GradientsUsed):
             self.recorder.reader.values.allow()
         self._write_others(lines)
         self._write_idle(lines)
-        for leaf, standing in self.standing.items():
+        again: Dict[int, int] = {}
+        for (_, leaf), standing in self.standing.items():
+            again[leaf] = max(again.get(leaf, 0), standing.again)
+        for leaf, steps in again.items():
             # Told only where some step had the gradient of the one before: else it goes without saying.
-            if standing.again:
+            if steps:
                 name, at = "gradient-again:%d" % leaf, self.recorder.here(lines)
-                self.recorder.writer.event("Measure", at=at, name=name, value=standing.again, unit="steps")
+                self.recorder.writer.event("Measure", at=at, name=name, value=steps, unit="steps")
         for number, digests in self.digests.items():
             for step, digest in enumerate(digests):
                 name = "step-digest:%d:%d" % (number, step)
