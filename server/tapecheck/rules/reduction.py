@@ -145,7 +145,9 @@ class Reductions:
         self._loops_over_layers = bool(loops)
         last = reading.tape.events[-1] if reading.tape.events else None
         ended = isinstance(last, End) and last.how in ("finished", "raised")
-        self._runs_all = ended and all(loop.more == "no" and loop.end is not None for loop in loops)
+        self._ran_out = all(loop.more == "no" and loop.end is not None for loop in loops)
+        """Whether no loop of a forward was left before its end, as far as the tape goes."""
+        self._runs_all = ended and self._ran_out
         """Whether every forward was run to its end: a loop over layers may be left early, and its layers are used."""
         if any(isinstance(event, Wrapper) for _, event in reading.wrappers):
             for moment in _moments(reading):
@@ -324,9 +326,11 @@ class Reductions:
             reducer.waits = None
 
     def _perhaps_all(self, reducer: _Reducer) -> bool:
-        """Whether a backward may come to all parameters: what is missing may be of a list of layers that it came to."""
+        """Whether a backward may come to all parameters: what is missing may be of a list of layers that it came to,
+        where a loop of a forward was left before its end.
+        """
         missing = reducer.leaves - reducer.ready - reducer.maybe
-        return not missing or self._same_list(missing, reducer.ready)
+        return not missing or (not self._ran_out and self._same_list(missing, reducer.ready))
 
     def _opaque(self, run: Run) -> bool:
         """Whether a backward walks what the tape does not know: it may come to any parameter."""
