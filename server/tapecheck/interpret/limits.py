@@ -224,6 +224,8 @@ CHOSEN = 4
 """Classes or functions among which a setting chooses that are tried, each by a way of its own."""
 COMPARED = 32
 """Entries of a table whose settings are held against each other."""
+LOOKED_AT = 64
+"""Elements of a container, the newest ones, that are asked for graphs and methods where a condition is reached."""
 HELD_DEPTH = 4
 """Containers and objects within each other that are looked into for tensors."""
 MAX_LOADS = 6

@@ -165,7 +165,7 @@ def _of_value(value: Value, facts: Facts, shapes: Shapes, depth: int) -> int:
     for one in called:
         effects |= _of_function(one, shapes)
     if depth and isinstance(value, (tuple, List, Dict)):
-        for one in behaviour(value).children():
+        for one in [*behaviour(value).children()][-limits.LOOKED_AT :]:
             effects |= _of_value(one, facts, shapes, depth - 1)
     return effects
 

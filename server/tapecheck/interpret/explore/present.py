@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     NO_DEFAULT,
     BaseValue,
     Class,
+    Dict,
     Env,
     Function,
     Instance,
@@ -109,7 +110,8 @@ class Present:
             known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:
-                found = max((self._graph_of(one) for one in carry.tensors_in(value, 2)), default=Graph.NONE)
+                held = carry.tensors_in(_newest(value), 2)
+                found = max(map(self._graph_of, held), default=Graph.NONE)
                 known[id(value)] = found
             return found
         return Graph.NONE
@@ -214,6 +216,13 @@ class Present:
         """Whether a test asks whether a tensor that has a graph is equal to a constant."""
         compared = syntax.equated(test)
         return compared is not None and carry.has_graph(_lookup(self.env, syntax.text_of(compared)))
+
+
+def _newest(value: Value) -> Value:
+    """Return a container, or the newest of what it holds where that is much: a registry of hundreds of settings."""
+    if not isinstance(value, (List, Dict)) or len(value.items) <= limits.LOOKED_AT:
+        return value
+    return tuple([*behaviour(value).children()][-limits.LOOKED_AT :])
 
 
 def _lookup(env: Env, name: str) -> Value:
