@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 MEANS = {
     "TAPE101": "Trying to backward through the graph a second time",
+    "TAPE102": "one of the variables needed for gradient computation",
     "TAPE601": ("gradients differ", "other gradients"),
     "TAPE602": "Expected to have finished reduction in the prior iteration",
     "TAPE603": "Trying to backward through the graph a second time",

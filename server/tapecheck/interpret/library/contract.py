@@ -114,6 +114,7 @@ class Modules(Protocol):
     shards: dict[int, ShardState]
     """The groups that FSDP2 gathers at once, by the storages of their parameters."""
     compiling: CompiledState | None
+    region: CompiledState | None
 
     @property
     def torch(self) -> Torch: ...

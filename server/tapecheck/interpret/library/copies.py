@@ -6,8 +6,8 @@ import ast
 import copy
 import dataclasses
 
+from tapecheck.interpret.library import wrappers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.wrappers import IN_PLACE
 from tapecheck.interpret.values import ByKind, Dict, Instance, List, Record, Set, Tensor, Unknown, Value, copied
 
 
@@ -67,10 +67,12 @@ class Copier:
         result.args, result.numbered = value.args, value.numbered
         result.open, result.length = value.open, value.length
         # A copy of a module that was compiled in place is not compiled.
-        result.hooks = [entry for entry in value.hooks if entry[0] != IN_PLACE]
+        result.hooks = [entry for entry in value.hooks if entry[0] != wrappers.IN_PLACE]
         for key, item in value.attrs.items():
             result.attrs[key] = self.of(item)
         result.slots = copied(value.slots)
+        if (wrapped := wrappers.wrapped(value)) is not None:
+            result.state = wrappers.copy_of(self._torch, wrapped, self.of(wrapped.model), self._node)
         return result
 
     def unknown(self, value: Unknown) -> Unknown:

@@ -90,6 +90,8 @@ class Modules:
         self._running_loose = False
         self.compiling: CompiledState | None = None
         """What a container of torch.nn keeps that was compiled in place, while its forward runs."""
+        self.region: CompiledState | None = None
+        """What is kept of the compiled code that runs."""
         self.named_by: dict[int, Instance] = {}
         """Of each leaf the module that its name leads from."""
         self.loose: list[Tensor] = []
@@ -493,7 +495,8 @@ class Modules:
             return self.machine.call(engine.model, args, kwargs, node)
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
-        args = self._before_forward(owner, args, node)
+        hooked = wrappers.runs_hooks(self, owner, node)
+        args = self._before_forward(owner, args, node) if hooked else args
         shards = sharding.hooked(owner)
         compiled = wrappers.in_place(owner) or self.compiling
         forward = self.forward if compiled is None else partial(wrappers.call_in_place, self, compiled)
@@ -503,7 +506,7 @@ class Modules:
             with sharding.running(self.torch, shards, node) as results:
                 result = forward(owner, args, kwargs, node)
                 results.append(result)
-        for kind, hook in list(owner.hooks) if owner.hooks else ():
+        for kind, hook in list(owner.hooks) if hooked and owner.hooks else ():
             if kind == "forward":
                 changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
                 result = changed if _is_answer(changed) else result

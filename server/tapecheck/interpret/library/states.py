@@ -85,12 +85,14 @@ class EngineState:
 class ParallelState:
     """DistributedDataParallel around a model; `reduces` says whether its forwards prepare for a reduction.
 
+    `options` are `find_unused_parameters`, `static_graph` and whether there are several processes.
     `broadcasts` says whether its forwards write the buffers of the model, `synced` whether the next one does.
     `redirected` are the methods of the model that come through its forward as well, None any of them.
     """
 
     number: int
     model: Value
+    options: tuple[Fact, Fact, Fact] = ("no", "no", "yes")
     reduces: Fact = "yes"
     broadcasts: Fact = "no"
     synced: Fact = "yes"
@@ -102,7 +104,8 @@ class CompiledState:
     """A compiled model or function; `certain` says whether it is known to be compiled, `whole` that it is one graph.
 
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
-    are captured in CUDA graphs where there is a GPU.
+    are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
+    compiled, by their identity and the grad mode.
     """
 
     model: Value
@@ -110,6 +113,7 @@ class CompiledState:
     whole: bool = False
     broken: bool = False
     replayed: bool = False
+    bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)

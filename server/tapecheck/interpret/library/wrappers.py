@@ -32,10 +32,10 @@ from tapecheck.interpret.values import (
     is_module,
     known_text,
     layer_of,
-    only,
     only_tensors,
 )
 from tapecheck.tape import (
+    NOTHING,
     Cut,
     Decision,
     Escape,
@@ -61,6 +61,7 @@ IN_PLACE = "compiled"
 _FORWARD_HOOKS = ("before", "forward")
 _BREAKS = (Decision, Escape, GraphRead)
 _READING_CUTS = ("item", "numpy")
+_NOT_MADE_ANEW = "the code is not compiled anew with hooks that came later"
 _DDP_OPTIONS = (
     "module", "device_ids", "output_device", "dim", "broadcast_buffers", "init_sync", "process_group",
     "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view", "static_graph",
@@ -100,7 +101,7 @@ def averaged(
     open_ended = torch.nn.open_ended(model)
     world = torch.world
     world.modes.wrappers += 1
-    state = ParallelState(world.modes.wrappers, model)
+    state = ParallelState(world.modes.wrappers, model, (unused, static, several))
     owner = _around(model, "module", PARALLEL if several == "yes" else PREPARED)
     owner.state = state
     complete: Fact = "no" if open_ended else "yes"
@@ -125,6 +126,16 @@ def unwrapped(value: Value) -> Value:
     while (state := wrapped(value)) is not None:
         value = state.model
     return value
+
+
+def copy_of(torch: Torch, state: object, model: Value, node: ast.AST) -> object:
+    """Return what a deep copy of a wrapped model keeps, which wraps the copy of the model."""
+    if isinstance(state, ParallelState) and isinstance(model, Instance):
+        made = kept(averaged(torch, model, node, *state.options), ParallelState)
+        made.reduces, made.broadcasts, made.synced = state.reduces, state.broadcasts, state.synced
+        made.redirected = None if state.redirected is None else set(state.redirected)
+        return made
+    return replace(state, model=model, bare={}) if isinstance(state, CompiledState) else state
 
 
 def _around(model: Instance, name: str, path: str) -> Instance:
@@ -327,7 +338,11 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
     """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
-    result = run()
+    outer, torch.nn.region = torch.nn.region, state
+    try:
+        result = run()
+    finally:
+        torch.nn.region = outer
     if world.writer.last_id != first:
         if not state.whole and (world.modes.breaks != breaks or _broken(world, begun)):
             state.broken = True
@@ -339,19 +354,43 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
     return result
 
 
+def runs_hooks(modules: Modules, owner: Instance, node: ast.AST) -> bool:
+    """Whether a call of a module runs its hooks.
+
+    Compiled code looks for hooks when it is made, once with and once without grad mode. Those of modules that had none
+    then run only where it is made anew.
+    """
+    state = modules.region
+    if state is None or (owner is state.model and modules.has_own_forward(owner)):
+        return True
+    compiled_for = id(owner), modules.world.modes.grad_mode
+    if all(kind == IN_PLACE for kind, _ in owner.hooks):
+        state.bare[compiled_for] = owner
+    if compiled_for not in state.bare or not owner.hooks:
+        return True
+    modules.world.assumptions.note("effect", _NOT_MADE_ANEW, node, NOTHING)
+    return False
+
+
 def _of_its_own(world: World, begun: int, whole: Fact) -> None:
-    """Let what a compiled call saves of tensors that it changes itself be values of its own.
+    """Let what a compiled call saves of tensors that it has changed itself be values of its own.
 
     The call computes the changed values and writes them to the tensors at its end: a later change leaves them alone.
-    What it changes under `no_grad` is changed where it is.
+    What it changes under `no_grad` is changed where it is, and what it saves first and changes then is an error.
     """
     events, writer = world.writer.tape.events, world.writer
-    changed = {event.storage for event in only(events[begun:], InPlace) if event.grad_mode == "yes"}
+    changed = {
+        event.storage: place
+        for place, event in enumerate(events[begun:], begun)
+        if isinstance(event, InPlace) and event.grad_mode == "yes"
+    }
     for place in range(begun, len(events)) if changed and whole != "no" else ():
         event = events[place]
-        if isinstance(event, Node) and any(one.storage in changed for one in event.saved):
+        if isinstance(event, Node) and any(changed.get(one.storage, place) < place for one in event.saved):
             kept = [
-                replace(one, fact=both(one.fact, "no" if whole == "yes" else "may")) if one.storage in changed else one
+                replace(one, fact=both(one.fact, "no" if whole == "yes" else "may"))
+                if changed.get(one.storage, place) < place
+                else one
                 for one in event.saved
             ]
             events[place] = writer.ledger.nodes[event.id] = replace(event, saved=tuple(kept))
