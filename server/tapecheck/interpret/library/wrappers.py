@@ -376,14 +376,10 @@ def _of_its_own(world: World, begun: int, whole: Fact) -> None:
     """Let what a compiled call saves of tensors that it has changed itself be values of its own.
 
     The call computes the changed values and writes them to the tensors at its end: a later change leaves them alone.
-    What it changes under `no_grad` is changed where it is, and what it saves first and changes then is an error.
+    That holds under `no_grad`, too; what it saves first and changes then is an error.
     """
     events, writer = world.writer.tape.events, world.writer
-    changed = {
-        event.storage: place
-        for place, event in enumerate(events[begun:], begun)
-        if isinstance(event, InPlace) and event.grad_mode == "yes"
-    }
+    changed = {event.storage: place for place, event in enumerate(events[begun:], begun) if isinstance(event, InPlace)}
     for place in range(begun, len(events)) if changed and whole != "no" else ():
         event = events[place]
         if isinstance(event, Node) and any(changed.get(one.storage, place) < place for one in event.saved):
