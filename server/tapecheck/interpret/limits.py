@@ -225,7 +225,7 @@ CHOSEN = 4
 COMPARED = 32
 """Entries of a table whose settings are held against each other."""
 LOOKED_AT = 64
-"""Elements of a container, the newest ones, that are asked for graphs and methods where a condition is reached."""
+"""Elements of a container that are asked for graphs and methods where a condition is reached, or one is chosen."""
 HELD_DEPTH = 4
 """Containers and objects within each other that are looked into for tensors."""
 MAX_LOADS = 6

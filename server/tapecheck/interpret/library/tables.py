@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import islice
 from typing import TypeGuard, TypeVar
 
 from tapecheck.interpret import limits
@@ -105,7 +106,8 @@ def _differ(values: Sequence[Value]) -> bool:
     """Return whether some values are functions, classes or objects that do different things when called, or some have
     a graph and others none.
     """
-    return len({_what(value) for value in values} - {None}) > 1 or {"yes", "no"} <= {*map(_carries, values)}
+    looked = values[-limits.LOOKED_AT :]
+    return len({_what(value) for value in looked} - {None}) > 1 or {"yes", "no"} <= {*map(_carries, looked)}
 
 
 def _are_graphs(values: Sequence[Value]) -> bool:
@@ -148,7 +150,7 @@ def _carries(value: Value) -> str:
 def _is_data(value: Value, depth: int) -> bool:
     """Return whether a value is a number, a tensor without graph, or holds nothing but such and texts."""
     if isinstance(value, (tuple, List, Dict)) or _is_record(value):
-        held = [*behaviour(value).children()]
+        held = [*islice(behaviour(value).children(), limits.LOOKED_AT)]
         return depth > 0 and all(is_constant(one) or _is_data(one, depth - 1) for one in held)
     return is_number(value) or (isinstance(value, (Tensor, Unknown)) and value.borne() == "no")
 
@@ -185,7 +187,7 @@ def _content(value: Value, depth: int) -> Hashable:
     if depth == 0:
         return None
     if isinstance(value, (tuple, List)):
-        return tuple(_content(one, depth - 1) for one in behaviour(value).children())
+        return tuple(_content(one, depth - 1) for one in islice(behaviour(value).children(), limits.LOOKED_AT))
     if isinstance(value, Dict) or _is_record(value):
         held = value.items if isinstance(value, Dict) else value.attrs
         return tuple((name, _content(one, depth - 1)) for name, one in held.items())
