@@ -95,7 +95,8 @@ def drawn(machine: Engine, items: list[Value], node: ast.AST) -> list[Value]:
     rest: list[tuple[int, Value]] = [*enumerate(items)]
     order: list[Value] = []
     while len(rest) > 1 and len(order) < limits.CHOSEN and isinstance(node, ast.expr):
-        if not _differ([value for _, value in rest]):
+        left = [value for _, value in rest]
+        if not _differ(left) and not _are_graphs(left):
             break
         taken = _tried(machine, Unknown.whole(syntax.text_of(node)), rest, node, len(order))[0]
         order.append(rest.pop(taken)[1])
@@ -324,7 +325,7 @@ def _perhaps(index: Lib | Unknown, value: Value) -> Value:
         return value
     made = Unknown("entry", None, (), Kind.PLAIN)
     made.drawn = (index,)
-    if value is not None:
+    if value is not None and unknowns.has_default(index):
         unknowns.usually(made, value)
     return made
 
@@ -366,5 +367,6 @@ def _setting(index: Lib | Unknown, values: list[Value]) -> Value:
     kind = Kind.WHOLE if kinds == {int} else Kind.NUMBER if kinds <= {int, float} else Kind.PLAIN
     made = Unknown("entry", None, (), Kind.TEXT if kinds == {str} else kind)
     made.drawn = (index,)
-    unknowns.usually(made, first)
+    if unknowns.has_default(index):
+        unknowns.usually(made, first)
     return made

@@ -170,7 +170,7 @@ class List(Container):
             return items[tried]
         taken = items[position % len(items)]
         if not self.more and len(items) > 1:
-            if is_constant(taken):
+            if is_constant(taken) or isinstance(taken, tuple):
                 return machine.library.chosen(index, [*enumerate(items)], node)
             machine.library.taken_as_first(index, taken, node)
         return taken
