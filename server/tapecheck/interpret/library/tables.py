@@ -228,7 +228,7 @@ def _test(machine: Engine, index: Lib | Unknown, key: Hashable) -> Value:
 
 
 def _trusted(machine: Engine, index: Lib | Unknown, about: Sequence[int], node: ast.AST) -> None:
-    text = f"`{_name_of(index)}` chooses none of the others"
+    text = f"`{_written(index, node)}` chooses none of the others"
     machine.world.assumptions.note("option", text, node, tuple(about))
 
 
@@ -262,10 +262,24 @@ def _name_of(index: Lib | Unknown) -> str:
 
 
 def _said(index: Lib | Unknown, key: Hashable, node: ast.expr) -> str:
-    """Return how it is said that an index is a key: of a call that picks by chance, what it picks."""
-    if isinstance(node, ast.Call) and _name_of(index) == syntax.text_of(node):
-        return f"{_name_of(index)} picks number {key!r}"
-    return f"{syntax.text_of(node.slice) if isinstance(node, ast.Subscript) else _name_of(index)} == {key!r}"
+    """Return how it is said that an index is a key: of what picks by chance, or puts in an order, what comes first."""
+    if _is_chance(index, node):
+        return f"{_name_of(index)} {'picks' if isinstance(node, ast.Call) else 'begins with'} number {key!r}"
+    return f"{_written(index, node)} == {key!r}"
+
+
+def _is_chance(index: Lib | Unknown, node: ast.AST) -> bool:
+    """Whether a call itself picks, or puts in an order: no index is written."""
+    return isinstance(node, ast.expr) and _name_of(index) == syntax.text_of(node)
+
+
+def _written(index: Lib | Unknown, node: ast.AST) -> str:
+    """Return an index as a subscript or a call has it; its name where it is not written there, or is a slice's."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+        return syntax.text_of(node.slice)
+    if isinstance(node, ast.Call) and node.args and not _is_chance(index, node):
+        return syntax.text_of(node.args[0])
+    return _name_of(index)
 
 
 # -- entries that are settings -----------------------------------------------------------------------------------------
