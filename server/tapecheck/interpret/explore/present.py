@@ -11,7 +11,7 @@ from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
 from tapecheck.interpret.library.states import OptimizerState, state_of
-from tapecheck.interpret.objects import carry, syntax, unknowns
+from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_DEFAULT,
@@ -174,7 +174,7 @@ class Present:
         if not side.facts.called:
             return False
         values = [_lookup(self.env, name) for name in side.read]
-        return any(map(_is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
+        return any(map(visible.is_opaque, values)) and any(self.graph(one) or _has_leaves(one) for one in values)
 
     def steps(self, side: Side) -> bool:
         """Whether a side may step or clear by what is stored: a bound method of an optimizer, optimizers in a list."""
@@ -233,14 +233,6 @@ def _lookup(env: Env, name: str) -> Value:
         return ABSENT
     value = scope.vars[base]
     return attrs_of(value).get(attr, ABSENT) if attr else value
-
-
-def _is_opaque(value: Value) -> bool:
-    """Whether a value is code that is not visible, or an object of such code."""
-    if type(value) is Lib:
-        return not visible.modelled(value.path)
-    path = unknowns.root(value).name if type(value) is Unknown else ""
-    return "." in path and not visible.modelled(path)
 
 
 def _has_leaves(value: Value) -> bool:

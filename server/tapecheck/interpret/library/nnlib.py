@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 
 from tapecheck.interpret import limits
@@ -18,6 +18,7 @@ from tapecheck.interpret.library import (
     sharding,
     submodules,
     tensorlib,
+    visible,
     wrappers,
 )
 from tapecheck.interpret.library.contract import Torch
@@ -332,10 +333,10 @@ class Modules:
         return List([(k, v) for _, module in self.modules(owner) for k, v in module.attrs.items() if is_buffer(v)])
 
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([value for value in owner.attrs.values() if is_module(value)], layer_of(owner).more)
+        return List([value for _, value in _children(owner)], layer_of(owner).more)
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([(name, value) for name, value in owner.attrs.items() if is_module(value)])
+        return List([*_children(owner)])
 
     def _module_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([module for _, module in self.modules(owner)], self.open_ended(owner))
@@ -850,3 +851,10 @@ def _note_moved(parameter: Tensor, precision: str) -> None:
         parameter.note(Mark.ON_HOST, False)
     if precision and parameter.noted(Mark.PRECISION) != precision:
         parameter.note(Mark.PRECISION, precision)
+
+
+def _children(owner: Instance) -> Iterator[tuple[str, Value]]:
+    """Yield the modules that a module has by name: what code that is not visible has made may be one, too."""
+    for name, value in owner.attrs.items():
+        if is_module(value) or (type(value) is Unknown and visible.is_opaque(value)):
+            yield name, value

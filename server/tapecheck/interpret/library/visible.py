@@ -49,6 +49,14 @@ def modelled(path: str) -> bool:
     return path.partition(".")[0] in _MODELLED or path.startswith((*LOOKING, *SCHEDULING, *SETTINGS))
 
 
+def is_opaque(value: Value) -> bool:
+    """Return whether a value is code that is not visible, or an object of such code."""
+    if type(value) is Lib:
+        return not modelled(value.path)
+    path = root(value).name if type(value) is Unknown else ""
+    return "." in path and not modelled(path)
+
+
 def base_modelled(path: str) -> bool:
     """Return whether it is known what a class inherits from a library's class."""
     return modelled(path) or path.partition(".")[0] in _FRAMEWORKS or path in processes.CLASSES
