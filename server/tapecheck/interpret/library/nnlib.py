@@ -246,7 +246,10 @@ class Modules:
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
         return any(
-            layer_of(module).more or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner)
+            layer_of(module).more
+            or (module.cls is not None and module.cls.opaque)
+            or any(type(value) is Unknown and visible.is_opaque(value) for value in module.attrs.values())
+            for _, module in self.modules(owner)
         )
 
     # -- attributes and methods -------------------------------------------------------------------------------

@@ -99,8 +99,10 @@ class Optimizers:
     def _emit(self, state: OptimizerState, name: str, at: Site, complete: bool) -> None:
         """Write down which leaves an optimizer has."""
         leaves = tuple(one.node for one in state.params if one.node is not None and one.is_leaf)
-        frozen = self._frozen(state.groups)
-        self.world.writer.emit(Optimizer(state.number, at, name, leaves, "yes" if complete else "may", *frozen))
+        frozen, idle = self._frozen(state.groups)
+        # Parameters of code that is not visible may be in the same group, and be trained.
+        idle = idle if complete else ()
+        self.world.writer.emit(Optimizer(state.number, at, name, leaves, "yes" if complete else "may", frozen, idle))
 
     def _groups(self, source: Value, defaults: Dict, node: ast.AST) -> list[Dict]:
         """Return the parameter groups that an optimizer is given as such, with its defaults."""
