@@ -450,6 +450,22 @@ def test_what_is_said_of_activations_is_what_was_measured(
     assert saved in judged.evidence.detail and told in judged.notes[0], judged
 
 
+def test_parts_of_one_forward_pass_are_not_the_activations_of_all_iterations(tmp_path: Path) -> None:
+    path = tmp_path / "parts.py"
+    path.write_text(
+        "import torch\n"
+        "weight = torch.ones(400, requires_grad=True)\n"
+        "features = (torch.randn(400) * weight).tanh()\n"
+        "kept = []\n"
+        "for step in range(9):\n"
+        "    kept.append(features[step * 8:step * 8 + 8])\n"
+    )  # fmt: skip
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    (judged,) = confirm(str(path), request, list(check(read_source(str(path))).findings))[1]
+    assert judged.evidence is not None and "of saved tensors" in judged.evidence.detail
+    assert judged.notes[0].endswith("all of them belong to one forward pass, made before the loop")
+
+
 def test_entries_of_a_dictionary_are_told_apart(record: Callable[..., RunResult]) -> None:
     result = record("""
         import torch

@@ -32,7 +32,9 @@ def as_measured(finding: Finding) -> Finding:
     kept = bool(sizes) and is_more_than_numbers(sizes[-1], nodes[-1])
     if kept == facts.saved_tensors_kept:
         return finding
-    now = of_activations(kept=kept, within=False, freed=facts.backwarded)
+    # What is as large after every iteration was saved by one forward pass.
+    within = kept and sizes[-1] <= sizes[0]
+    now = of_activations(kept=kept, within=within, freed=facts.backwarded)
     return dataclasses.replace(finding, notes=tuple(_said_anew(note, now) for note in finding.notes))
 
 
