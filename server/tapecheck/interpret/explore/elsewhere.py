@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect, Facts, speaks_of_autograd
 from tapecheck.interpret.explore.index import index_of
-from tapecheck.interpret.explore.present import Present
+from tapecheck.interpret.explore.present import Present, newest
 from tapecheck.interpret.explore.shapes import Shapes, Side
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.python.imports import LIBRARIES
@@ -165,7 +165,7 @@ def _of_value(value: Value, facts: Facts, shapes: Shapes, depth: int) -> int:
     for one in called:
         effects |= _of_function(one, shapes)
     if depth and isinstance(value, (tuple, List, Dict)):
-        for one in [*behaviour(value).children()][-limits.LOOKED_AT :]:
+        for one in behaviour(newest(value)).children():
             effects |= _of_value(one, facts, shapes, depth - 1)
     return effects
 

@@ -110,22 +110,18 @@ class Present:
             known = self._containers.at(self.world.budget.work, self.first)
             found = known.get(id(value))
             if found is None:
-                held = carry.tensors_in(_newest(value), 2)
+                held = carry.tensors_in(newest(value), 2)
                 found = max(map(self._graph_of, held), default=Graph.NONE)
                 known[id(value)] = found
             return found
         return Graph.NONE
-
-    def is_leaf(self, value: Value) -> bool:
-        """Whether a value is a tensor that requires grad and no operation has computed."""
-        return carry.has_graph(value) and value.is_leaf
 
     def builds(self, side: Side) -> bool:
         """Whether what a side computes may have a graph: of a leaf or a graph, by a model or by a function of the
         user's.
         """
         values = [_lookup(self.env, name) for name in side.read]
-        if any(self.graph(value) or self.is_leaf(value) for value in values):
+        if any(self.graph(value) or is_leaf(value) for value in values):
             return True
         return side.facts.called and any(is_module(value) or is_function(value) for value in values)
 
@@ -218,7 +214,12 @@ class Present:
         return compared is not None and carry.has_graph(_lookup(self.env, syntax.text_of(compared)))
 
 
-def _newest(value: Value) -> Value:
+def is_leaf(value: Value) -> bool:
+    """Whether a value is a tensor that requires grad and that no operation has computed."""
+    return carry.has_graph(value) and value.is_leaf
+
+
+def newest(value: Value) -> Value:
     """Return a container, or the newest of what it holds where that is much: a registry of hundreds of settings."""
     if not isinstance(value, (List, Dict)) or len(value.items) <= limits.LOOKED_AT:
         return value
@@ -237,7 +238,7 @@ def _lookup(env: Env, name: str) -> Value:
 
 def _has_leaves(value: Value) -> bool:
     """Whether a value is a model, or a tensor that requires grad."""
-    return is_module(value) or (carry.has_graph(value) and value.is_leaf)
+    return is_module(value) or is_leaf(value)
 
 
 _STEPPING = frozenset(("step", "zero_grad"))

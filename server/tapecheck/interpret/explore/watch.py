@@ -23,6 +23,7 @@ from tapecheck.interpret.explore.present import (
     Graph,
     GraphsOfContainers,
     Present,
+    is_leaf,
     is_same,
     knows_nothing,
 )
@@ -288,9 +289,7 @@ class Watcher:
         if was is Graph.STALE:
             # Where it still is, the old graph is there either way.
             return Stake.CERTAINTY if graph is Graph.STALE else Stake.VERDICT
-        if before is not ABSENT and bool(was) != bool(graph):
-            return Stake.VERDICT
-        if before is not ABSENT and open_.present.is_leaf(before) != open_.present.is_leaf(now):
+        if before is not ABSENT and (bool(was), is_leaf(before)) != (bool(graph), is_leaf(now)):
             return Stake.VERDICT
         kept = graph or isinstance(now, (Instance, List, Dict, Set, Function, Class))
         return Stake.CERTAINTY if kept else Stake.NOTHING
@@ -303,7 +302,7 @@ class Watcher:
             # Another layer, as likely as not: what it gives has a graph, too.
             return False
         if name in other.plain or other.effects & _CUT or open_.present.inert(other):
-            return graph or open_.present.is_leaf(now)
+            return graph or is_leaf(now)
         reads = any(open_.present.graph_of(name) for name in other.read)
         return not reads and not other.facts.called if graph else True
 
@@ -387,7 +386,7 @@ class Watcher:
         graphs = [present.graph_of(name) for name in side.read]
         if Graph.STALE in graphs or (bool(graph) != any(graphs) and not (graph and side.facts.called)):
             return Stake.VERDICT
-        if isinstance(value, Tensor) and (present.is_leaf(value) or (not graph and present.builds(side))):
+        if isinstance(value, Tensor) and (is_leaf(value) or (not graph and present.builds(side))):
             return Stake.VERDICT
         if graph or _stands_for_another(present, value, side):
             return Stake.CERTAINTY
