@@ -168,6 +168,7 @@ net(torch.randn(2, 4)).sum().backward()
         (".double()", []),
         (".to(torch.float64)", []),
         (".cuda()", []),
+        (".to_empty(device='cpu')", []),
         (".to('cuda', torch.float16)", []),
         (".to(device)", [("TAPE104", False)]),
     ],

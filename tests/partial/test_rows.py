@@ -16,6 +16,7 @@ from tests.cases import under_torch
 from tests.partial.test_keepers import _sure
 
 HEAD = """\
+import collections
 import json
 import torch
 from torch import nn
@@ -98,6 +99,41 @@ parts[name] = w * 2
 parts[name].sum().backward()
 """,
 }
+TAKEN = {
+    "slice of all": "torch.stack((x, net(x))[: settings['depth']]).sum().backward()\n",
+    "loop over a slice of all": """\
+for part in (w.detach(), w * 2)[: settings["depth"]]:
+    if part.requires_grad:
+        part.sum().backward()
+""",
+    "one, then the others": """\
+parts = [(w * w).sum(), (w * w * 2).sum(), (w * w * 3).sum()]
+parts[k].backward()
+for place, part in enumerate(parts):
+    if place != k:
+        part.backward()
+""",
+    "one is a target": """\
+parts = [w * 2, w * 3]
+parts[k] = parts[k].detach()
+for place, part in enumerate(parts):
+    if place != k:
+        part.sum().backward()
+""",
+    "stored once": """\
+losses = {"a": w.detach().sum(), "b": w.detach().sum()}
+losses[name] = (w * w).sum()
+for loss in losses.values():
+    if loss.requires_grad:
+        loss.backward()
+""",
+    "made under a key that is no name": """\
+parts = collections.defaultdict(lambda: w * 3)
+parts["a"], parts["b"] = w.detach(), w.detach()
+parts[x].sum().backward()
+parts[double].sum().backward()
+""",
+}
 LEAK = """\
 rows = {{"train": {{"tag": {0}, "total": 0.0}}, "val": {{"tag": {1}, "total": 0.0}}}}
 for _ in range(settings["steps"]):
@@ -124,6 +160,11 @@ EITHER = {
 }
 
 
+@pytest.mark.parametrize("what", TAKEN)
+def test_what_is_taken_and_the_rest_are_all_there_is(what: str, tmp_path: Path) -> None:
+    assert check(from_text(HEAD + TAKEN[what], str(tmp_path / "program.py"))).findings == []
+
+
 @pytest.mark.parametrize("what", RIGHT)
 def test_a_row_that_is_written_is_one_of_the_table(what: str, tmp_path: Path) -> None:
     assert _sure(check(from_text(HEAD + RIGHT[what], str(tmp_path / "program.py")))) == []
@@ -131,12 +172,13 @@ def test_a_row_that_is_written_is_one_of_the_table(what: str, tmp_path: Path) ->
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="needs torch")
 def test_each_program_runs_whatever_the_name_is(tmp_path: Path) -> None:
-    runs = list(itertools.product(RIGHT, "ab"))
+    programs = RIGHT | TAKEN
+    runs = list(itertools.product(programs, "ab", (0, 1)))
     requests = []
-    for number, (what, name) in enumerate(runs):
+    for number, (what, name, k) in enumerate(runs):
         path = tmp_path / f"{number}.py"
-        given = {"k": 1, "name": name, "steps": 3}
-        path.write_text(f"import json\njson.dump({given}, open('settings.json', 'w'))\n{HEAD}{RIGHT[what]}")
+        given = {"k": k, "name": name, "steps": 3, "depth": 2}
+        path.write_text(f"import json\njson.dump({given}, open('settings.json', 'w'))\n{HEAD}{programs[what]}")
         requests.append({"path": path, "seconds": 20})
     ended = zip(runs, under_torch.run_all(requests), strict=True)
     assert [(run, ran["message"]) for run, ran in ended if ran["exception"] is not None] == []

@@ -248,7 +248,7 @@ class Modules:
         return any(
             layer_of(module).more
             or (module.cls is not None and module.cls.opaque)
-            or any(type(value) is Unknown and visible.is_opaque(value) for value in module.attrs.values())
+            or any(map(_is_hidden, module.attrs.values()))
             for _, module in self.modules(owner)
         )
 
@@ -404,8 +404,10 @@ class Modules:
                     continue
                 if key not in buffers:
                     _note_moved(held, precision)
+                elif held.is_leaf and held.graph != "no" and name == "to_empty":
+                    module.attrs[key] = self.world.graph.data(held.name)
                 elif held.is_leaf and held.graph != "no":
-                    move = self.machine.get_attribute(held, "to" if name == "to_empty" else name, node)
+                    move = self.machine.get_attribute(held, name, node)
                     module.attrs[key] = self.machine.call(move, args, kwargs, node)
         return owner
 
@@ -859,5 +861,10 @@ def _note_moved(parameter: Tensor, precision: str) -> None:
 def _children(owner: Instance) -> Iterator[tuple[str, Value]]:
     """Yield the modules that a module has by name: what code that is not visible has made may be one, too."""
     for name, value in owner.attrs.items():
-        if is_module(value) or (type(value) is Unknown and visible.is_opaque(value)):
+        if is_module(value) or _is_hidden(value):
             yield name, value
+
+
+def _is_hidden(value: Value) -> bool:
+    """Whether a value was made by code that is not visible: it may be a module."""
+    return type(value) is Unknown and visible.is_opaque(value)

@@ -276,7 +276,7 @@ class Libraries:
         """Return which place of a list an index is on this path that nobody knows; None where it does not matter."""
         return tables.place(self.engine, index, items, node, *stored)
 
-    def overwritten(self, owner: Dict, index: Lib | Unknown, value: Value, node: ast.AST) -> Hashable:
+    def overwritten(self, owner: Dict, index: Value, value: Value, node: ast.AST) -> Hashable:
         """Return the key of the entry that a value is stored over on this path; None where it is none of them."""
         return tables.overwritten(self.engine, owner, index, value, node)
 

@@ -7,7 +7,7 @@ records of such, are read together: one of several constants is a setting, which
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeGuard, TypeVar
 
@@ -59,8 +59,7 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
 
 def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -> None:
     """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
-    held = carry.tensors_in(first, into_objects=False) if is_unseen(index) else ()
-    if is_unseen(index) and (about := [one.node for one in held if one.node is not None]):
+    if is_unseen(index) and (about := _nodes_in([first])):
         _trusted(machine, index, about, node)
 
 
@@ -80,10 +79,12 @@ def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST, 
     return tried
 
 
-def overwritten(machine: Engine, owner: Dict, index: Lib | Unknown, value: Value, node: ast.AST) -> Hashable:
+def overwritten(machine: Engine, owner: Dict, index: Value, value: Value, node: ast.AST) -> Hashable:
     """Return the key of the entry that a value is stored over on this path, by a name that nobody knows; None where it
     is none of those that are there, or where that does not matter.
     """
+    if not is_unseen(index) or not is_name(index):
+        return None
     named = [*owner.named().items()]
     if not named or len(named) < len(owner.items) or not _differ([*owner.items.values(), value]):
         return None
@@ -204,7 +205,7 @@ def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AS
 
     `asked_before` counts the choices that the same node made before this one.
     """
-    held = [one.node for one in carry.tensors_in(entries[0][1], into_objects=False) if one.node is not None]
+    held = _nodes_in([entries[0][1]])
     if not isinstance(node, ast.expr):
         _trusted(machine, index, held, node)
         return [0]
@@ -215,12 +216,22 @@ def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AS
     first = machine.world.knowledge.first_asked.setdefault((node, asked_before), expression(index))
     if first != expression(index):
         # Another index in a later round is answered alike, and may be another place.
-        about = [one.node for _, value in entries for one in carry.tensors_in(value, into_objects=False)]
-        _trusted(machine, index, [one for one in about if one is not None], node)
+        _trusted(machine, index, _nodes_in(value for _, value in entries), node)
     for at, (test, key, found) in enumerate(asked[: min(limits.CHOSEN, len(asked)) - 1]):
         if _holds(machine, test, _said(index, key, node), node, asked_before * limits.CHOSEN + at):
             return [found]
-    return [place for _, _, place in asked[limits.CHOSEN - 1 :]] or [asked[-1][2]]
+    if len(asked) > limits.CHOSEN:
+        return [place for _, _, place in asked[limits.CHOSEN - 1 :]]
+    test, key, found = asked[-1]
+    if key is not None and machine.known_truth(test) is None:
+        machine.settle(test, True)
+    return [found]
+
+
+def _nodes_in(values: Iterable[Value]) -> list[int]:
+    """Return the nodes and leaves of the tensors that some values hold."""
+    held = (one for value in values for one in carry.tensors_in(value, into_objects=False))
+    return [one.node for one in held if one.node is not None]
 
 
 def _test(machine: Engine, index: Lib | Unknown, key: Hashable) -> Value:

@@ -315,16 +315,19 @@ def _overwritten(m: Engine, owner: Dict, options: Value, node: ast.AST) -> None:
         perhaps_overwritten(m, owner.items, options, node)
 
 
-def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.AST) -> None:
-    """Note that a value which is stored under a name that nobody knows may be stored over any that is there."""
+def stored_under(m: Engine, owner: Dict, index: Value, value: Value, node: ast.AST) -> Hashable:
+    """Return the key of the entry that a value is stored over by a name that nobody knows; where that is not known,
+    None, and note that it may be any that is there.
+    """
     if not is_unseen(index) or not is_name(index):
-        return
+        return None
     if is_constant(value) or (isinstance(value, Unknown) and value.node is None):
         _overwritten(m, owner, index, node)
-    elif (over := m.library.overwritten(owner, index, value, node)) is not None:
-        owner.items[over] = value
-    else:
+        return None
+    over = m.library.overwritten(owner, index, value, node)
+    if over is None:
         m.library.trusted_keys(owner, index, node)
+    return over
 
 
 def is_name(index: Lib | Unknown) -> bool:

@@ -29,11 +29,11 @@ from tapecheck.interpret.values.base import (
 )
 from tapecheck.interpret.values.sequence import (
     SEQUENCE_TYPES,
+    List,
     known_slice,
     like_last,
     numbered_parts,
     parts_of_slice,
-    sliced,
 )
 from tapecheck.interpret.values.unknown import Unknown, composed
 
@@ -266,10 +266,8 @@ class Tuple(PythonValue):
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
         parts = parts_of_slice(index)
-        tried = [machine.library.place(part, self.value, node) for part in parts[:2]]
-        parts = [part if place is None else place for part, place in zip(parts, (*tried, None))]
         known = known_slice(parts)
-        return sliced(machine, [*self.value], parts, False, node) if known is None else tuple(self.value[known])
+        return List([*self.value]).part(machine, index, node) if known is None else tuple(self.value[known])
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.value

@@ -94,7 +94,7 @@ class Dict(Container):
             return self.get_item(machine, index, node)
         if self.factory is not None:
             value = machine.call(self.factory, [], {}, node)
-            if not is_constant(index) and (there := machine.library.overwritten(self, index, value, node)) is not None:
+            if (there := machine.library.overwritten(self, index, value, node)) is not None:
                 return self.items[there]
             self.items[key] = value
             return value
@@ -121,7 +121,8 @@ class Dict(Container):
             self.rewritten.add(key)
         elif isinstance(key, int):
             note_first_graph(machine, None, value)
-        machine.stored_under(self, index, value, node)
+        over = machine.stored_under(self, index, value, node)
+        key = key if over is None else over
         self.items[key] = value
         if not is_constant(value):
             stored(machine, self.slots, key, node)
