@@ -69,13 +69,20 @@ def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST, 
     """
     if len(items) < 2 or not isinstance(index, (Lib, Tensor, Unknown)):
         return None
-    known = machine.world.knowledge.places.get(expression(index), len(items))
+    places = machine.world.knowledge.places
+    known = places.get(expression(index), len(items))
     if known < len(items):
         return known
-    if not (_differ([*items, *stored]) or _are_graphs(items) or _rows_differ(items, by_name=False)):
-        return None
+    if not _differ([*items, *stored]) and not _rows_differ(items, by_name=False):
+        if not _are_graphs(items):
+            return None
+        # Indices that are new in each round are as many places: nobody knows that they take one graph twice.
+        free = [at for at in range(len(items)) if at not in places.values()]
+        if free and not _is_first(machine, index, node):
+            places[expression(index)] = free[0]
+            return free[0]
     asked = index if is_unseen(index) else Unknown.whole(behaviour(index).name_as_type())
-    tried = machine.world.knowledge.places[expression(index)] = _tried(machine, asked, [*enumerate(items)], node)[0]
+    tried = places[expression(index)] = _tried(machine, asked, [*enumerate(items)], node)[0]
     return tried
 
 
@@ -213,8 +220,7 @@ def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AS
         _trusted(machine, index, held, node)
     asked = [(_test(machine, index, key), key, place) for place, (key, _) in enumerate(entries)]
     asked.sort(key=lambda one: behaviour(one[0]).by_default() is not True)
-    first = machine.world.knowledge.first_asked.setdefault((node, asked_before), expression(index))
-    if first != expression(index):
+    if not _is_first(machine, index, node, asked_before):
         # Another index in a later round is answered alike, and may be another place.
         _trusted(machine, index, _nodes_in(value for _, value in entries), node)
     for at, (test, key, found) in enumerate(asked[: min(limits.CHOSEN, len(asked)) - 1]):
@@ -226,6 +232,12 @@ def _tried(machine: Engine, index: Lib | Unknown, entries: Entries, node: ast.AS
     if key is not None and machine.known_truth(test) is None:
         machine.settle(test, True)
     return [found]
+
+
+def _is_first(machine: Engine, index: Value, node: ast.AST, asked_before: int = 0) -> bool:
+    """Return whether an index is the one that a node had when it first chose: not another one of a later round."""
+    first = machine.world.knowledge.first_asked.setdefault((node, asked_before), expression(index))
+    return first == expression(index)
 
 
 def _nodes_in(values: Iterable[Value]) -> list[int]:
