@@ -168,11 +168,19 @@ def leaves_of(names: dict[str, Any]) -> list[Any]:
     return leaves
 
 
+def _bytes_of(tensor: Any) -> bytes:
+    """Return the numbers of a tensor; numpy has no type for some of them."""
+    import torch
+
+    dense = tensor.detach().to_dense()
+    return bytes((dense.double() if dense.dtype == torch.bfloat16 else dense).numpy().tobytes())
+
+
 def digest_of(tensors: Iterable[Any]) -> str:
     """A digest of tensors' values; None stands for a gradient that is not there."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        digest.update(b"none" if tensor is None else tensor.detach().to_dense().numpy().tobytes())
+        digest.update(b"none" if tensor is None else _bytes_of(tensor))
     return digest.hexdigest()[:16]
 
 

@@ -13,11 +13,11 @@ from tapecheck.interpret.library import (
     frameworks,
     loaders,
     parametrized,
+    precisions,
     pretrained,
     scalers,
     sharding,
     submodules,
-    tensorlib,
     visible,
     wrappers,
 )
@@ -151,7 +151,7 @@ class Modules:
         flags = {**_defaults(fact), **{key: concrete(value) for key, value in layer.given.items()}}
         for parameter in _layered(names, flags):
             if _has_parameter(parameter, flags):
-                owner.attrs[parameter] = self._parameter(name, parameter, node)
+                owner.attrs[parameter] = self._parameter(name, parameter, layer.given, node)
         if fact is not None and flags.get("track_running_stats") is not False:
             for buffer in fact.buffers:
                 owner.attrs[buffer] = self.world.graph.data(buffer)
@@ -166,10 +166,13 @@ class Modules:
             layer.kinds = [kind(value) for value in args], {k: kind(v) for k, v in known_keywords(kwargs).items()}
             layer.fact = fact.for_call(*layer.kinds)
 
-    def _parameter(self, layer: str, name: str, node: ast.AST) -> Tensor:
+    def _parameter(self, layer: str, name: str, given: Kwargs, node: ast.AST) -> Tensor:
         """Return a parameter of a new layer of torch's."""
         tensor = self.world.graph.data(name)
         tensor.parameter = True
+        made_with = precisions.given(self.world, given)
+        if made_with != "float":
+            tensor.note(Mark.PRECISION, made_with)
         tensor.rank = _RANKS.get((layer, name))
         self.world.graph.make_leaf(tensor, node, f"{layer}.{name}", parameter=True)
         return tensor
@@ -396,7 +399,7 @@ class Modules:
 
     def _moved(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
         """Move a module: its parameters stay the leaves that they are, a buffer that is one becomes what `to` gives."""
-        precision = tensorlib.precision(name, args, kwargs)
+        precision = precisions.wanted(name, args, kwargs)
         for _, module in self.modules(owner) if name != "share_memory" else ():
             buffers = layer_of(module).buffers
             for key, held in list(module.attrs.items()):
@@ -850,11 +853,11 @@ def _snake(name: str) -> str:
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
 
 
-def _note_moved(parameter: Tensor, precision: str) -> None:
+def _note_moved(parameter: Tensor, precision: str | Unknown | None) -> None:
     """Note that a parameter may be on another device than it was made on, and the type that it has now."""
     if parameter.noted(Mark.ON_HOST):
         parameter.note(Mark.ON_HOST, False)
-    if precision and parameter.noted(Mark.PRECISION) != precision:
+    if precision is not None and parameter.noted(Mark.PRECISION) != precision:
         parameter.note(Mark.PRECISION, precision)
 
 

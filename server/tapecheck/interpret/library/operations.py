@@ -300,6 +300,7 @@ class _Call:
             result.storage = self.storage
             for value in self.inputs.get(fact.aliasing.view_of or "", ()):
                 result.views(value)
+                result.shares_type(value)
             if fact.name != "detach" and fact.aliasing.view_of in self.inputs:
                 self._make_view(result, self.inputs[fact.aliasing.view_of][0])
         if target is None:
@@ -362,6 +363,7 @@ class _Call:
             if isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
                 built.views(viewed)
+                built.shares_type(viewed)
                 self._make_view(built, viewed)
         return built
 

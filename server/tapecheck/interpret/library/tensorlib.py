@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import replays, visible
+from tapecheck.interpret.library import precisions, replays, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import escape
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
@@ -74,6 +74,7 @@ def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
     result = torch.world.graph.data(owner.name, cuts, owner.dtype)
     # Writes through .data change the same memory without moving the version counter.
     result.extra = {Mark.DATA_OF: owner}
+    result.shares_type(owner)
     return result
 
 
@@ -288,8 +289,10 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
-    wanted = precision(name, args, kwargs)
-    if wanted:
+    if concrete(kwargs.get("copy")) is True:
+        return precisions.copied(torch, owner, precisions.wanted(name, args, kwargs), node)
+    wanted = precisions.wanted(name, args, kwargs)
+    if wanted is not None:
         copy = _floating(torch, owner, wanted, args, kwargs, node)
         if copy is not owner:
             return copy
@@ -307,19 +310,10 @@ def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     return _to_integer(torch, owner, node)
 
 
-def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _floating(torch: Torch, owner: Tensor, name: str | Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if owner.dtype != "float":
         return torch.world.graph.data(owner.name, owner.cuts)
-    has = owner.noted(Mark.PRECISION) or "float"
-    if has == name:
-        return owner
-    if isinstance(has, Unknown) and owner.is_leaf and owner.graph == "yes":
-        if torch.world.choices.choose(node, True, f"{owner.name or 'the tensor'} has that type already"):
-            return owner
-    copy = torch.op("clone", [owner], {}, node)
-    if isinstance(copy, Tensor):
-        copy.extra = {Mark.PRECISION: name}
-    return copy
+    return precisions.converted(torch, owner, name, node)
 
 
 def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -353,7 +347,7 @@ _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]
     "contiguous": (
         lambda torch, owner, name, a, k, n: torch.op("clone", [owner], {}, n) if lies_across(owner) else owner
     ),
-    "cuda": _moved, "to": _converted, "type": _converted,
+    "cuda": _moved, **dict.fromkeys(("to", "type", "type_as"), _converted),
     **dict.fromkeys(("long", "int", "bool", "short", "byte"), _whole),
     **dict.fromkeys(("float", "double", "half", "bfloat16"), _floating),
     **dict.fromkeys((
@@ -454,7 +448,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     world = torch.world
     cuts = _taken_from(torch, name, args, node) if name in _OF_DATA else ()
     if isinstance(cuts, Tensor):
-        return cuts
+        return cuts if kwargs.get("dtype") is None else _converted(torch, cuts, "to", args[1:], kwargs, node)
     # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
     cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     result = world.graph.data(cuts=cuts, dtype=_dtype(torch, name, args, kwargs))
@@ -462,8 +456,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.views(viewed)
     if name == "randint":
         result.note(Mark.DRAWN)
-    if kwargs.get("dtype") is not None:
-        result.note(Mark.PRECISION, precision("", [], {"dtype": kwargs["dtype"]}) or Unknown.plain("dtype"))
+    if (made_with := precisions.of_factory(torch, name, args, kwargs)) is not None:
+        result.note(Mark.PRECISION, made_with)
     if name in _ON_HOST and "device" not in kwargs and not world.modes.device_is_set:
         result.note(Mark.ON_HOST)
     if _wants_grad(world, kwargs, node):
@@ -582,20 +576,6 @@ def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown
         state = kept(value, DistributionState)
         return state.parameters
     return torch.tensors(value)
-
-
-_PRECISIONS = {
-    "float32": "float", "float": "float", "float64": "double", "double": "double", "float16": "half", "half": "half",
-    "bfloat16": "bfloat16",
-}  # fmt: skip
-
-
-def precision(method: str, args: Args, kwargs: Kwargs) -> str:
-    """Return the type of floating numbers that a method of a tensor gives it, by its method; "" where none is named."""
-    if method in _PRECISIONS.values():
-        return method
-    named = (path_of(value).removeprefix("torch.") for value in (*args, *kwargs.values()))
-    return next((_PRECISIONS[path] for path in named if path in _PRECISIONS), "")
 
 
 def _integer_type(path: str) -> bool:

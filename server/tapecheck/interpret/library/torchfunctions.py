@@ -75,6 +75,16 @@ def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     return grad_mode("yes", "enable_grad", False) if on is False else grad_mode("no", "no_grad", True)
 
 
+def _set_precision(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    torch.world.modes.precision_is_set = True
+    return None
+
+
+def _set_tensor_type(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    _set_precision(torch, args, kwargs, node)
+    return _set_device(torch, args, kwargs, node)
+
+
 def _set_device(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     torch.world.modes.device_is_set = True
     return None
@@ -434,7 +444,8 @@ GRAD_MODES: dict[str, Wrapping] = {
 FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.no_grad": _no_grad, "torch.autograd.no_grad": _no_grad, "torch.inference_mode": _inference_mode,
     "torch.set_grad_enabled": _set_grad_enabled,
-    "torch.set_default_device": _set_device, "torch.set_default_tensor_type": _set_device,
+    "torch.set_default_device": _set_device, "torch.set_default_tensor_type": _set_tensor_type,
+    "torch.set_default_dtype": _set_precision,
     "torch.enable_grad": lambda torch, a, k, n: grad_mode("yes", "enable_grad"),
     "torch.autograd.set_grad_enabled": _set_grad_enabled, "torch.nn.Parameter": _parameter,
     "torch.nn.parameter.Parameter": _parameter, "torch.autograd.Variable": _variable,

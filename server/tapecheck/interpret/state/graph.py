@@ -220,6 +220,8 @@ class GraphBuilder:
             self._lost(written) if written else (), of_leaf is not None and mode == bumps == "yes",
         )  # fmt: skip
         self._writer.emit(event)
+        for other in storage.perhaps if bumps != "no" else ():
+            self._writer.emit(InPlace(event.at, other.id, how, value.name, None, mode, "may", optimizer))
         return event
 
     def _set_gradient(self, changed: Tensor, at: ast.AST, how: str) -> None:

@@ -47,6 +47,8 @@ class Modes:
         """Whether matrix products and convolutions compute with copies of lower precision."""
         self.device_is_set = False
         """Whether the program has said on which device tensors are made."""
+        self.precision_is_set = False
+        """Whether the program has said which type of floating numbers tensors are made with."""
         self.accelerated = False
         """Whether the program runs where there is a GPU: it ends where there is none."""
         self.accelerators_asked = 0

@@ -16,14 +16,21 @@ class Storage:
     """The memory that a tensor and its views share, with one version counter.
 
     `views` are the differentiable views still alive, oldest first: an in-place change of one gives all of them a new
-    history.
+    history. `perhaps` are the storages that may be the same memory: nobody knows whether what has them is a copy.
     """
 
-    __slots__ = ("id", "views")
+    __slots__ = ("id", "perhaps", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
         self.views: list[weakref.ref[Tensor]] | None = None
+        self.perhaps: tuple[Storage, ...] = ()
+
+    def may_be(self, other: Storage) -> None:
+        """Note that it may be the memory of another one."""
+        if other is not self and other not in self.perhaps:
+            self.perhaps += (other,)
+            other.perhaps += (self,)
 
 
 class Mark(Enum):
@@ -56,7 +63,7 @@ class Mark(Enum):
     PART_OF_GRADIENT = "part of gradient"
     """The tensor in whose `.grad` it lies: a view of that."""
     PRECISION = "precision"
-    """The method that makes a tensor have its type of floating numbers; unknown where its maker was given another."""
+    """The method that makes a tensor have its type of floating numbers; unknown where that is."""
     SAVED = "saved"
     """Whether such a model comes out of a saved file."""
     PERHAPS_A_COPY = "perhaps a copy"
@@ -195,6 +202,17 @@ class Tensor(BaseValue):
         of = viewed.gradient_of() if isinstance(viewed, Tensor) else None
         if of is not None:
             self.note(Mark.PART_OF_GRADIENT, of)
+
+    def precision(self) -> Value:
+        """Return the type of floating numbers that it has, by the method that gives it; None or unknown where nobody
+        knows.
+        """
+        return self.noted(Mark.PRECISION) or ("float" if self.parameter else None)
+
+    def shares_type(self, other: BaseValue) -> None:
+        """Note that it has the type of floating numbers of a tensor whose memory it shares."""
+        if isinstance(other, Tensor) and (precision := other.precision()) is not None:
+            self.note(Mark.PRECISION, precision)
 
     def __repr__(self) -> str:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"

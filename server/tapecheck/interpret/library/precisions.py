@@ -1,0 +1,100 @@
+"""The types of floating numbers that tensors have, and what conversions give: the tensor itself, or a copy.
+
+A conversion to the type that a tensor has already returns the tensor. Where nobody knows its type, a leaf is tried as
+both, and of anything else the copy may be the same memory.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.state import World
+from tapecheck.interpret.values import (
+    Args,
+    Kwargs,
+    Mark,
+    Tensor,
+    Unknown,
+    Value,
+    is_constant,
+    known_elements,
+    known_text,
+    path_of,
+)
+
+_METHODS = {
+    "float32": "float", "float": "float", "float64": "double", "double": "double", "float16": "half", "half": "half",
+    "bfloat16": "bfloat16", "FloatTensor": "float", "DoubleTensor": "double", "HalfTensor": "half",
+    "BFloat16Tensor": "bfloat16",
+}  # fmt: skip
+"""The method that gives a type of floating numbers, by the names of the type."""
+
+_OF_DEFAULT_TYPE = frozenset(("empty", "eye", "linspace", "logspace", "ones", "rand", "randn", "zeros"))
+"""Factories that give the type set by default, whatever they are given but a type."""
+
+
+def wanted(method: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
+    """Return the type of floating numbers that a method of a tensor gives it, by the method that gives it; unknown
+    where that of another tensor decides, None where no type is named.
+    """
+    if method in _METHODS.values():
+        return method
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return of(value)
+        named = ((method == "type" and known_text(value)) or path_of(value)).removeprefix("torch.")
+        if named in _METHODS:
+            return _METHODS[named]
+    return None if kwargs.get("dtype") is None else Unknown.plain("dtype")
+
+
+def of(tensor: Tensor) -> str | Unknown:
+    """Return the type of floating numbers that a tensor has, by the method that gives it; unknown where that is."""
+    known = tensor.precision()
+    return known if isinstance(known, (str, Unknown)) else Unknown.plain("dtype")
+
+
+def given(world: World, kwargs: Kwargs) -> str | Unknown:
+    """Return the type that is asked for when something new is made, that set by default where none is."""
+    kind = kwargs.get("dtype")
+    if kind is not None:
+        return _METHODS.get(path_of(kind).removeprefix("torch."), Unknown.plain("dtype"))
+    return Unknown.plain("dtype") if world.modes.precision_is_set else "float"
+
+
+def of_factory(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
+    """Return the type that a factory gives; None where nothing says it."""
+    if kwargs.get("dtype") is not None or name in _OF_DEFAULT_TYPE:
+        return given(torch.world, kwargs)
+    if args and isinstance(args[0], Tensor) and name.endswith("_like"):
+        return of(args[0])
+    # Numbers that the program writes are of the default type; those of an array are as it holds them.
+    return given(torch.world, kwargs) if name in ("tensor", "full") and args and _is_written(args[-1]) else None
+
+
+def _is_written(value: Value) -> bool:
+    items = known_elements(value)
+    return is_constant(value) if items is None else all(map(_is_written, items))
+
+
+def copied(torch: Torch, owner: Tensor, name: str | Unknown | None, node: ast.AST) -> Value:
+    """Return a copy of a tensor, with a type of its own."""
+    copy = torch.op("clone", [owner], {}, node)
+    if isinstance(copy, Tensor):
+        copy.extra = {Mark.PRECISION: of(owner) if name is None else name}
+    return copy
+
+
+def converted(torch: Torch, owner: Tensor, name: str | Unknown, node: ast.AST) -> Value:
+    """Return a tensor with a type of floating numbers: itself where it has that, else a copy."""
+    has = of(owner)
+    if isinstance(has, str) and isinstance(name, str):
+        return owner if has == name else copied(torch, owner, name, node)
+    if owner.is_leaf and owner.graph == "yes":
+        said = f"{owner.name or 'the tensor'} has that type already"
+        return owner if torch.world.choices.choose(node, True, said) else copied(torch, owner, name, node)
+    copy = copied(torch, owner, name, node)
+    if isinstance(copy, Tensor):
+        copy.storage.may_be(owner.storage)
+    return copy
