@@ -73,8 +73,8 @@ def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Re
         if len(runs) > count:
             if not runs[count].failed:
                 found.append((other, runs[count]))
-        elif runs and not runs[-1].failed and other.goes_on(runs[-1]):
-            # A loop that repeats itself is left early: the next iterations pass as the last one did.
+        elif runs and not runs[-1].failed and (other.ended == "finished" or other.goes_on(runs[-1])):
+            # It does not come there again, or a loop that repeats itself is left early, and passes as the last one did.
             found.append((other, runs[-1]))
     return found
 
