@@ -15,7 +15,8 @@ _TIMES = ("first", "second", "third", "fourth", "fifth")
 
 def always(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
     """Return whether this call certainly raises in every tape that reaches it as often."""
-    return not _passing(readings, run, _ordinal(reading, run))
+    count = _ordinal(reading, run)
+    return not _passing(readings, run, count) and not (count and _may_pass(readings, reading, run))
 
 
 def path_labels(readings: Sequence[Reading], reading: Reading, run: Run) -> list[Label]:
@@ -77,6 +78,19 @@ def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Re
             # It does not come there again, or a loop that repeats itself is left early, and passes as the last one did.
             found.append((other, runs[-1]))
     return found
+
+
+def _may_pass(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
+    """Return whether a call that runs again need not: what tells its way from one that ends well without it are answers
+    alone that are given anew before each time.
+    """
+    asked = _answers(reading, run.position)
+    for other in readings:
+        if other.ended == "finished" and not other.runs_by_site.get(run.at.span):
+            apart = told_apart(reading, other)
+            if apart and all(len(asked.get(one.at.span, ())) > 1 for one in apart):
+                return True
+    return False
 
 
 def told_apart(reading: Reading, other: Reading) -> list[Decision]:

@@ -19,7 +19,7 @@ from tapecheck.interpret.state import Asked, Place, Policy, World
 from tapecheck.interpret.values.vocabulary import TOUCHES
 from tapecheck.source.nodes import given_to, id_of, method_called, name_called, of_kind, walk
 from tapecheck.source.notes import Notes
-from tapecheck.tape import Bind, InPlace
+from tapecheck.tape import Bind, End, InPlace
 
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -28,15 +28,17 @@ _WORD = re.compile(r"[^\W\d]\w*")
 class Way:
     """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
 
-    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `once`
-    whether nothing hangs on how it is answered together with others, `together` whether it is tried after all that
-    answer one condition otherwise: several at the same time, or that a loop is entered.
+    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `raised`
+    whether the way it came from ended by an exception, maybe before it was asked again, `once` whether nothing hangs on
+    how it is answered together with others, `together` whether it is tried after all that answer one condition
+    otherwise: several at the same time, or that a loop is entered.
     """
 
     policy: Policy
     turned: Place | None = None
     default: bool = True
     repeated: bool = False
+    raised: bool = False
     once: bool = False
     together: bool = False
 
@@ -48,9 +50,13 @@ class Way:
 def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[Way]:
     """Return the ways to try after one that showed something new."""
     patterns = way.policy.patterns
+    end = world.writer.tape.events[-1]
+    raised = isinstance(end, End) and end.how == "raised"
     found: list[Way] = []
-    if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
-        found += in_turns(way)
+    if way.turned is not None and not way.once and len(patterns[way.turned]) == 1:
+        asked_now = world.choices.asked.get(way.turned)
+        if way.repeated or (way.raised and asked_now is not None and asked_now.times > 1):
+            found += in_turns(way)
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) > limits.MAX_TURNED:
@@ -64,7 +70,7 @@ def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names
         if not chosen and (len(turned) == limits.MAX_TURNED or (patterns and once)):
             continue
         policy = Policy({**patterns, place: (not asked.default,)}, way.policy.by_default)
-        found.append(Way(policy, place, asked.default, asked.times > 1, once))
+        found.append(Way(policy, place, asked.default, asked.times > 1, raised, once))
     return found
 
 

@@ -39,11 +39,11 @@ def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: E
     made = machine.new_list([], node)
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
-    made.more = not extent.whole
+    made.more, made.perhaps = not extent.whole, extent.picked
     if made.more and any(one.ifs for one in node.generators):
         made.items = machine.library.drawn(made.items, node)
     if isinstance(node, ast.SetComp):
-        return Set(methods.distinct(made.items), made.more)
+        return Set(methods.distinct(made.items), made.more, perhaps=made.perhaps)
     return made
 
 
@@ -56,7 +56,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
         key = hashable(machine.eval(node.key, inner))
         result.items[key] = machine.eval(node.value, inner)
         stored(machine, result.slots, key, node.value)
-    result.more = not extent.whole
+    result.more, result.perhaps = not extent.whole, extent.picked
     return result
 
 
@@ -226,7 +226,7 @@ def _over(
         for condition in first.ifs:
             truth = machine.known_truth(machine.eval(condition, env))
             if truth is None:
-                extent.whole = False
+                extent.whole, extent.picked = False, True
             elif not truth:
                 break
         else:

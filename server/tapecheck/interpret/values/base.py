@@ -846,8 +846,14 @@ def identical(left: Value, right: Value) -> bool | None:
     return one.itself() is other.itself() if answer is Deferred.TO_OTHER else answer
 
 
-def among(machine: Interpreter, items: Iterable[Value], item: Value, more: bool) -> bool | None:
-    """Whether an element of a container equals a value; `more` where it may hold elements nobody knows."""
+def among(
+    machine: Interpreter, items: Iterable[Value], item: Value, more: bool, *, perhaps: bool = False
+) -> bool | None:
+    """Whether an element of a container equals a value; `more` where it may hold elements nobody knows, `perhaps` where
+    it may lack any of these.
+    """
+    if perhaps:
+        return None
     plain = isinstance(item, CONSTANTS)
     for candidate in map(concrete, items):
         if plain and isinstance(candidate, CONSTANTS):

@@ -93,7 +93,10 @@ class Generator(BaseValue):
 
 @dataclass(eq=False, slots=True)
 class Extent:
-    """How far a comprehension goes: whether its elements are all there are, and how many of them are enough."""
+    """How far a comprehension goes: whether its elements are all there are, whether a condition that nobody knows picks
+    them, and how many of them are enough.
+    """
 
     whole: bool = True
+    picked: bool = False
     enough: int = 2

@@ -44,6 +44,7 @@ class Dict(Container):
     born: int = 0
     rewritten: set[Hashable] = field(default_factory=set)
     kind: Literal["dict", "counter"] = "dict"
+    perhaps: bool = False
 
     keyed: ClassVar[bool] = True
     can_hold: ClassVar[bool] = True
@@ -148,6 +149,8 @@ class Dict(Container):
         return None if self.more else [unkey(key) for key in self.items]
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
+        if self.perhaps:
+            return None
         found = hashable(item) in self.items
         if not self.items and not self.more:
             return False

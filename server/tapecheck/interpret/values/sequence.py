@@ -49,12 +49,15 @@ SEQUENCE_TYPES = ("Sequence", "Iterable", "Collection", "Sized", "Reversible")
 
 
 class Container(BaseValue):
-    """A list, set or dict: `kind` names its type; `more` says that it may hold further elements nobody knows."""
+    """A list, set or dict: `kind` names its type; `more` says that it may hold further elements nobody knows, `perhaps`
+    that a condition that nobody knows picked those that it was made with.
+    """
 
     __slots__ = ()
 
     items: Collection[Value] | Mapping[Hashable, Value]
     more: bool
+    perhaps: bool
     kind: str
 
     is_callable: ClassVar[bool | None] = False
@@ -68,10 +71,10 @@ class Container(BaseValue):
         return not self.more
 
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
-        return at_least(len(self.items)) if self.more else len(self.items)
+        return at_least(0 if self.perhaps else len(self.items)) if self.more else len(self.items)
 
     def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items else (None if self.more else False)
+        return True if self.items and not self.perhaps else (None if self.more else False)
 
 
 @dataclass(eq=False, slots=True)
@@ -100,6 +103,7 @@ class List(Container):
     """How many elements it keeps at most, where nobody knows that."""
     length: Unknown | None = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
+    perhaps: bool = False
 
     can_hold: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = (*_LISTS, "MutableSequence", *SEQUENCE_TYPES, "Container")
@@ -391,12 +395,12 @@ class List(Container):
             parts.bounds = parts.bounds or (0, math.inf)
             return parts.itself()
         if self.more or self.cut is None:
-            return at_least(len(self.items))
+            return at_least(0 if self.perhaps else len(self.items))
         whole = len(self.items) + self.cut
         return whole if self.bound is None else min(whole, self.bound)
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        return among(machine, self.items, item, self.more)
+        return among(machine, self.items, item, self.more, perhaps=self.perhaps)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, List):
@@ -540,6 +544,7 @@ class Set(Container):
     items: list[Value]
     more: bool = False
     stored_at: Site | None = None
+    perhaps: bool = False
 
     kind = "set"
     is_callable: ClassVar[bool | None] = None
@@ -574,7 +579,7 @@ class Set(Container):
         return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        return among(machine, self.items, item, self.more)
+        return among(machine, self.items, item, self.more, perhaps=self.perhaps)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, Set):
