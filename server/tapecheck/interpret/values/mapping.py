@@ -200,15 +200,19 @@ class View(List):
     def more(self, more: bool) -> None:
         self.of.more = more
 
+    @property
+    def perhaps(self) -> bool:  # type: ignore[override]
+        return self.of.perhaps
+
     def replace_held(self, each: Callable[[Value], Value]) -> None:
         self.of.replace_held(each)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         # Python does not let a dict grow while it is gone over.
-        return List(self.items, self.more).stream(machine, node)
+        return List(self.items, self.more, perhaps=self.perhaps).stream(machine, node)
 
     def operand(self) -> BaseValue:
-        return Set(self.items, self.more) if self.kind == "keys" else self
+        return Set(self.items, self.more, perhaps=self.perhaps) if self.kind == "keys" else self
 
 
 _PARTS: dict[str, Callable[[Mapping[Hashable, Value]], list[Value]]] = {

@@ -71,10 +71,10 @@ class Container(BaseValue):
         return not self.more
 
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
-        return at_least(0 if self.perhaps else len(self.items)) if self.more else len(self.items)
+        return at_least(len(self.items)) if self.more else len(self.items)
 
     def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items and not self.perhaps else (None if self.more else False)
+        return True if self.items else (None if self.more else False)
 
 
 @dataclass(eq=False, slots=True)
@@ -395,7 +395,7 @@ class List(Container):
             parts.bounds = parts.bounds or (0, math.inf)
             return parts.itself()
         if self.more or self.cut is None:
-            return at_least(0 if self.perhaps else len(self.items))
+            return at_least(len(self.items))
         whole = len(self.items) + self.cut
         return whole if self.bound is None else min(whole, self.bound)
 
