@@ -17,6 +17,7 @@ from tests.partial.test_keepers import _sure
 
 HEAD = """\
 import collections
+import functools
 import json
 import torch
 from torch import nn
@@ -26,6 +27,18 @@ k, name = settings["k"], settings["name"]
 w = torch.ones(3, requires_grad=True)
 x = torch.ones(3)
 net = nn.Linear(3, 3)
+
+
+nets, weights = {"a": net}, [w]
+twice = functools.partial(torch.mul, w, 2)
+
+
+class Box:
+    def __init__(self):
+        self.net = net
+
+
+box = Box()
 
 
 class Row:
@@ -142,7 +155,10 @@ for _ in range(settings["steps"]):
     rows[name]["total"] += loss
 print(rows[name]["total"].item())
 """
-GRAPHS = ("w * 2", "w", "net(x)", "double(w)")
+GRAPHS = (
+    "w * 2", "w", "net(x)", "double(w)", 'nets["a"](x)', "weights[0] * 2", "box.net(x)", "nn.Linear(3, 3)(x)",
+    "nn.Parameter(x)", "twice()",
+)  # fmt: skip
 PLAIN = ("x * 2", "w.detach()", "torch.zeros(3)", "double(x)")
 EITHER = {
     "if expression": "v = {0} if k else {1}",

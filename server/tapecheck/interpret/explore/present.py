@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
+from collections.abc import Callable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.shapes import Side
@@ -34,6 +35,7 @@ from tapecheck.interpret.values import (
     is_function,
     is_module,
     only,
+    path_of,
 )
 from tapecheck.source.nodes import id_of
 
@@ -117,13 +119,11 @@ class Present:
         return Graph.NONE
 
     def builds(self, side: Side) -> bool:
-        """Whether what a side computes may have a graph: of a leaf or a graph, by a model or by a function of the
-        user's.
-        """
+        """Whether what a side computes may have a graph: of a leaf or a graph, by a model or by code of the user's."""
         values = [_lookup(self.env, name) for name in side.read]
-        if any(self.graph(value) or is_leaf(value) for value in values):
+        if any(self.graph(value) or _holds(is_leaf, value) for value in values) or "requires_grad_" in side.attributes:
             return True
-        return side.facts.called and any(is_module(value) or is_function(value) for value in values)
+        return side.facts.called and any(_holds(_may_build, value) for value in values)
 
     def holds_both(self, value: Value) -> bool:
         """Whether a list holds tensors with a graph and such without one: which is where matters."""
@@ -239,6 +239,25 @@ def _lookup(env: Env, name: str) -> Value:
 def _has_leaves(value: Value) -> bool:
     """Whether a value is a model, or a tensor that requires grad."""
     return is_module(value) or is_leaf(value)
+
+
+def _may_build(value: Value) -> bool:
+    """Whether a call of a value, or of a method of it, may build a graph from nothing that has one."""
+    if is_module(value) or is_function(value) or isinstance(value, Class):
+        return True
+    if isinstance(value, Instance):
+        return value.cls is not None
+    # A class of torch.nn makes parameters; a function of it has the graph of what it is given.
+    path = path_of(value)
+    return path.startswith("torch.nn") and not path.startswith("torch.nn.functional")
+
+
+def _holds(says: Callable[[Value], bool], value: Value, depth: int = limits.HELD_DEPTH) -> bool:
+    """Whether something holds of a value, or of what it holds."""
+    if says(value):
+        return True
+    held = behaviour(newest(value))
+    return depth > 0 and held.has_members and any(_holds(says, one, depth - 1) for one in held.children())
 
 
 _STEPPING = frozenset(("step", "zero_grad"))

@@ -301,7 +301,8 @@ class Watcher:
         if is_module(now):
             # Another layer, as likely as not: what it gives has a graph, too.
             return False
-        if name in other.plain or other.effects & _CUT or open_.present.inert(other):
+        inert = open_.present.inert(other) and not open_.present.builds(other)
+        if name in other.plain or other.effects & _CUT or inert:
             return graph or is_leaf(now)
         reads = any(open_.present.graph_of(name) for name in other.read)
         return not reads and not other.facts.called if graph else True
