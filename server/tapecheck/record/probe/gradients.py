@@ -218,7 +218,7 @@ class UsedGradients(GradientsUsed):
 
     def _count_frozen(self, number: int, optimizer: Optimizer) -> None:
         """Count a step at which groups of an optimizer are frozen as a whole."""
-        frozen = _frozen_groups(optimizer)
+        frozen = _frozen_groups(optimizer, at_step=True)
         if frozen:
             made = self.recorder.changes.optimizer_places.get(id(optimizer))
             place = made[1] if made is not None and made[0]() is optimizer else None
@@ -371,7 +371,10 @@ def _of_several(torch: ModuleType) -> bool:
     return bool(joined.is_available() and joined.is_initialized() and joined.get_world_size() > 1)
 
 
-def _frozen_groups(optimizer: Optimizer) -> int:
-    """Return how many parameters an optimizer has in groups that are frozen as a whole."""
+def _frozen_groups(optimizer: Optimizer, *, at_step: bool = False) -> int:
+    """Return how many parameters an optimizer has in groups that are frozen as a whole; `at_step` says that a step is
+    taken, which changes what the program has given a gradient by hand.
+    """
     groups = [group["params"] for group in optimizer.param_groups]
-    return sum(len(group) for group in groups if group and not any(p.requires_grad for p in group))
+    trained = [any(p.requires_grad or (at_step and p.grad is not None) for p in group) for group in groups]
+    return sum(len(group) for group, trains in zip(groups, trained) if not trains)
