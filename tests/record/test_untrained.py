@@ -91,9 +91,9 @@ FED = {
     "every other time": (ONE, "(a(x) + (b(x) if step % 2 else 0)).mean()"),
     "frozen at first": (ONE, "(a(x) + b.requires_grad_(step > 1)(x)).mean()"),
     "given a gradient by hand": (
-        "master = a.weight.detach().clone()\n"
+        ("master = a.weight.detach().clone()\n"
         "a.weight.register_hook(lambda grad: setattr(master, 'grad', grad))\n"
-        "optimizers = [torch.optim.SGD(each, lr=0.1) for each in (both, [master])]\n",
+        "optimizers = [torch.optim.SGD(each, lr=0.1) for each in (both, [master])]\n"),
         "(a(x) + b(x)).mean()",
     ),
     "a frozen layer among those that were given": (ONE + "b.bias.requires_grad_(False)\n", "(a(x) + b(x)).mean()"),
