@@ -835,6 +835,8 @@ def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: 
             use = ", or use its number: `.detach()` or `.item()`" if numbers else ": `.detach()`"
             return f"detach what comes from the iteration{use} where {holder} is computed"
         return f"detach {holder} before the next iteration uses it{_unless_trained(reading, growth.held.loop)}"
+    if backwarded and not _are_numbers(reading, growth):
+        return f"store a detached tensor in {holder}, or empty it each iteration where a loss reads it from there"
     if backwarded or not kept:
         return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
     return f"store `.detach()` of the value in {holder}{_unless_trained(reading, growth.held.loop)}"
