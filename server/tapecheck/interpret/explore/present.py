@@ -6,6 +6,7 @@ import ast
 import builtins
 import enum
 from collections.abc import Callable
+from itertools import islice
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.shapes import Side
@@ -252,12 +253,17 @@ def _may_build(value: Value) -> bool:
     return path.startswith("torch.nn") and not path.startswith("torch.nn.functional")
 
 
-def _holds(says: Callable[[Value], bool], value: Value, depth: int = limits.HELD_DEPTH) -> bool:
-    """Whether something holds of a value, or of what it holds."""
-    if says(value):
-        return True
-    held = behaviour(newest(value))
-    return depth > 0 and held.has_members and any(_holds(says, one, depth - 1) for one in held.children())
+def _holds(says: Callable[[Value], bool], value: Value) -> bool:
+    """Whether something holds of a value, or of the first of what it holds, the nearest of that."""
+    level, seen = [value], set[int]()
+    while level and len(seen) < limits.LOOKED_AT:
+        if any(map(says, level)):
+            return True
+        seen.update(map(id, level))
+        owners = (behaviour(newest(one)) for one in level)
+        held = (one for owner in owners if owner.has_members for one in owner.children())
+        level = [one for one in islice(held, limits.LOOKED_AT) if id(one) not in seen]
+    return False
 
 
 _STEPPING = frozenset(("step", "zero_grad"))
