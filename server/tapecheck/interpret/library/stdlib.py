@@ -270,6 +270,9 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     inner = m.stream(positional(args, 0, Unknown()), node)
     bounds = [concrete(arg) for arg in args[1:]]
     part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
+    given = positional(args, 0)
+    if part is None and isinstance(given, (List, tuple)) and bounds:
+        return m.stream(behaviour(given).part(m, slice(*args[1:]), node), node)
     if part is None:
         return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,), settled=True)
     base, start, stop, step = inner.next, part.start or 0, part.stop, 1 if part.step is None else part.step
