@@ -304,3 +304,31 @@ def test_a_constant_has_no_effect_though_gradients_have_a_graph(created: str) ->
 
 def test_a_term_may_train_by_its_gradients_where_they_have_a_graph() -> None:
     assert found(("    loss.backward()", "    loss.backward(create_graph=True)")) == []
+
+
+_UNPACKED = """\
+import torch
+from torch import nn
+
+
+def losses(out):
+    return out.pow(2).mean(), out.argmax().float()
+
+
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    TARGETS = losses(model(torch.randn(6, 4)))
+    loss = fit + term
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"), [("fit, term", [13]), ("fit, term, more", []), ("fit, term, *more", [13])]
+)
+def test_nothing_is_said_of_parts_that_an_unpacking_cannot_give(targets: str, expected: list[int]) -> None:
+    report = check(from_text(_UNPACKED.replace("TARGETS", targets), "train.py"))
+    assert [one.span.line for one in report.findings if one.code == "TAPE407"] == expected

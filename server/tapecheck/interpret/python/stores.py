@@ -83,13 +83,10 @@ def _unpack(machine: Engine, target: ast.Tuple | ast.List, value: Value, env: En
         after = len(targets) - star - 1
         middle = values[star : len(values) - after]
         values = [*values[:star], List(middle), *values[len(values) - after :]]
-    if len(values) > len(targets):
-        # The program runs, so this is not what it has here.
+    if len(values) != len(targets):
+        # The program runs, so this is not what it has here, and neither is any part of it.
         machine.wrong("ValueError", statement)
         values = [Unknown("item") for _ in targets]
-    elif len(values) < len(targets):
-        machine.wrong("ValueError", statement)
-        values = [*values, *(Unknown("item") for _ in range(len(targets) - len(values)))]
     for each, item in zip(targets, values):
         assign(machine, each, item, env, statement)
 
