@@ -126,3 +126,42 @@ def test_a_graph_of_hidden_code_may_have_saved_the_leaf(layer: str, grads: str, 
     program = _ADAPTED.replace("LAYER", layer).replace("GRADS", grads)
     fixes = [fix for fix in fixes_of(program, CODE) if "no_grad" in fix.title]
     assert [fix.applicability == "safe" for fix in fixes[:1]] == [safe]
+
+
+_GATE = """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self, size, prior=None):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size) if prior is None else prior)
+
+    def close(self):
+        self.weight *= torch.full((3,), 0.5)
+        self.weight.requires_grad = False
+
+    def update(self):
+        with MODE:
+            if self.weight.sum() > 3:
+                self.close()
+            else:
+                self.weight.requires_grad = True
+                self.weight.grad = self.weight.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "after", "expected"),
+    [
+        ("torch.no_grad()", "", []),
+        ("torch.inference_mode()", "", []),
+        ("torch.enable_grad()", "", [11]),
+        ("torch.no_grad()", "\n\ndef shut(gate):\n    gate.close()\n", [11]),
+        ("torch.no_grad()", "\n\ndef shut(gate, then):\n    then(gate.close)\n", [11]),
+    ],
+)
+def test_a_method_that_is_called_where_nothing_records_alone(mode: str, after: str, expected: list[int]) -> None:
+    findings = check(from_text(_GATE.replace("MODE", mode) + after, "gate.py")).findings
+    assert [finding.span.line for finding in findings if finding.code == CODE] == expected

@@ -28,7 +28,7 @@ from tapecheck.interpret.values import (
     only,
 )
 from tapecheck.source import Source
-from tapecheck.source.nodes import of_kind
+from tapecheck.source.nodes import last_name, name_called, of_kind
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
@@ -58,27 +58,42 @@ def entries_of(source: Source) -> list[Entry]:
     for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
         if owner is None or body.node.name != "__init__":
-            relevant += _entries(index, body, owner)
+            relevant += _entries(source, index, body, owner)
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
 
 
-def _entries(index: Index, body: Body, owner: str | None) -> Iterator[Entry]:
+def _entries(source: Source, index: Index, body: Body, owner: str | None) -> Iterator[Entry]:
     """Yield a function as an entry where it can lead to a backward, or collect what has graphs."""
     node = body.node
     effects, own = index.calls.closed_effects(body), int(body.facts.effects)
-    if node.name == "training_step":
+    if node.name == "training_step" or effects & _START:
         yield Entry(body.name, node, owner)
-    # Where no backward begins, what requires grad only goes wrong by being changed in place.
-    elif effects & _START or (effects & _REQUIRE and effects & _CHANGE):
-        yield Entry(body.name, node, owner, backward=bool(effects & _START))
+    # Where no backward begins, what requires grad only goes wrong by being changed in place while autograd records.
+    elif effects & _REQUIRE and effects & _CHANGE:
+        if not (id(body) in index.calls.called and _only_unrecorded(source, node.name)):
+            yield Entry(body.name, node, owner, backward=False)
     # The loops of a forward pass are somebody else's iterations.
     elif own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
         yield Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False)
     elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
         # A command of the program: what it builds goes to what it calls.
         yield Entry(body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False)
+
+
+def _only_unrecorded(source: Source, name: str) -> bool:
+    """Return whether a file names a function only to call it where recording is off: its callers are entries, too."""
+    calls = {id(call) for call in of_kind(source.tree, ast.Call) if name_called(call) == name}
+    named = [part for part in of_kind(source.tree, ast.expr) if last_name(part) == name]
+    off = {
+        id(call)
+        for block in of_kind(source.tree, ast.With)
+        if any(name_called(item.context_expr) in _OFF for item in block.items)
+        for statement in block.body
+        for call in of_kind(statement, ast.Call)
+    }
+    return len(named) == len(calls) and calls <= off
 
 
 def _of_module(defined: Definitions, owner: str | None) -> bool:
@@ -187,6 +202,7 @@ def _in_its_mode(started: Value, function: Function) -> Value:
     return wrapped
 
 
+_OFF = frozenset(("no_grad", "inference_mode"))
 _FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
 _OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))
