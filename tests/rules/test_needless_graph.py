@@ -697,3 +697,57 @@ def test_what_a_forward_leaves_in_its_module_is_not_kept_for_a_loss() -> None:
     program = ASKED.format(before="", inside=LOOPED.format(use="print(out.item())"))
     program = program.replace("opt = torch", f"{layer}opt = torch")
     assert [one.code for one in check(from_text(program, "train.py")).findings] == ["TAPE302"]
+
+
+_BLOCKS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+    def spread(self, x):
+        return torch.chunk(CALL, 2, dim=-1)
+
+
+mean, scale = Net().spread(torch.rand(3, 4))
+print(mean.detach().numpy(), scale.detach().numpy())
+"""
+
+
+@pytest.mark.parametrize("call", ["self(x)", "self.forward(x)", "Net.forward(self, x)"])
+def test_the_loops_of_a_forward_are_no_evaluation_however_it_is_called(call: str) -> None:
+    assert told_of(_BLOCKS.replace("CALL", call)) == []
+
+
+_REPLACED = """\
+import torch
+from diffusers import UNet2DConditionModel
+from torch import nn
+
+model = UNet2DConditionModel.from_pretrained("some/model")
+for name, module in list(model.named_modules()):
+    if isinstance(module, nn.Linear):
+        CALL
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("setattr(model.get_submodule(name), 'layer', nn.Identity())", []),
+        ("print(model.get_parameter(name).shape)", []),
+        ("print(model.encode(name).argmax(1).tolist())", [6]),
+        ("print(model.get_submodule(name)(torch.rand(2, 4)).argmax(1).tolist())", [6]),
+    ],
+)
+def test_what_every_module_has_runs_nothing_of_a_pretrained_one(call: str, expected: list[int]) -> None:
+    assert [one.span.line for one in found(_REPLACED.replace("CALL", call))] == expected

@@ -58,8 +58,10 @@ _OF_TENSORS = ("clone", "detach", "item")
 _PURE = frozenset((
     "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
 ))  # fmt: skip
-_COMPUTES_NOTHING = frozenset((
-    "add_module", "load_state_dict", "register_buffer", "register_module", "register_parameter",
+_LOOKS_UP = frozenset(("get_buffer", "get_parameter", "get_submodule"))
+"""Methods of a module that give a part of it by its name."""
+_COMPUTES_NOTHING = _LOOKS_UP | frozenset((
+    "add_module", "load_state_dict", "register_buffer", "register_module", "register_parameter", "set_submodule",
 ))  # fmt: skip
 """Methods of a module that are given values and run nothing."""
 
@@ -362,6 +364,8 @@ def _computed(
     result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
     if not args:
         result.part_of = Whole(within=whole)
+    elif function.part_of.attr in _LOOKS_UP:
+        result.part_of = Whole(within=function.part_of.within)
     result.data = result.data and _gives_data(torch, function, values, passed)
     result.assumed = function.assumed
     result.returned = not result.data and (function.returned or len(values) > 0)

@@ -107,8 +107,9 @@ def _run_body(
     if function.owner is not None:
         receiver = args[0] if args else None
         env.cell = (function.owner, receiver)
-        if function.name.endswith(".__call__") and isinstance(receiver, Instance):
-            forward = forward or receiver.module  # What a module's class has in the place of torch's call.
+        if function.name.endswith((".__call__", ".forward")) and isinstance(receiver, Instance):
+            # What a module's class has in the place of torch's call, or what that runs, called without it.
+            forward = forward or receiver.module
     frame = Frame(function.name, function.module, world.position.span(node) if world.position.frames else None, forward)
     if notes.of(body, syntax.has_yield):
         env.sent = {}
