@@ -30,6 +30,7 @@ class Copier:
     def tensor(self, value: Tensor) -> Tensor:
         result = self._world.graph.data(value.name, value.cuts if value.node is None else (), value.dtype)
         result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
+        result.shares_type(value)
         if value.is_leaf and value.node is not None:
             self._world.graph.make_leaf(result, self._node, value.name, value.parameter, value.node)
         return result

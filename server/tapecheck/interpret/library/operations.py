@@ -300,7 +300,7 @@ class _Call:
             result.storage = self.storage
             for value in self.inputs.get(fact.aliasing.view_of or "", ()):
                 result.views(value)
-                result.shares_type(value)
+                self._share_type(result, value)
             if fact.name != "detach" and fact.aliasing.view_of in self.inputs:
                 self._make_view(result, self.inputs[fact.aliasing.view_of][0])
         if target is None:
@@ -363,7 +363,7 @@ class _Call:
             if isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
                 built.views(viewed)
-                built.shares_type(viewed)
+                self._share_type(built, viewed)
                 self._make_view(built, viewed)
         return built
 
@@ -395,6 +395,11 @@ class _Call:
             _adopt(self.torch, target, built)
         else:
             rebase(self.torch, target, built, self.node)
+
+    def _share_type(self, result: Tensor, viewed: Tensor | Unknown) -> None:
+        """Note that a view has the type of what it is a view of; `view` may be given another one."""
+        if self.fact.name != "view":
+            result.shares_type(viewed)
 
     def _make_view(self, result: Tensor, viewed: Value) -> None:
         """Have a result follow the history of what it is a view of."""

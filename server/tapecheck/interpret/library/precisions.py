@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    concrete,
     is_constant,
     known_elements,
     known_text,
@@ -30,7 +31,12 @@ _METHODS = {
 }  # fmt: skip
 """The method that gives a type of floating numbers, by the names of the type."""
 
-_OF_DEFAULT_TYPE = frozenset(("empty", "eye", "linspace", "logspace", "ones", "rand", "randn", "zeros"))
+_OTHER_TYPES = ("complex", "cfloat", "cdouble", "chalf", "float8", "uint16", "uint32", "uint64")
+"""What the names of types begin with that no method gives."""
+
+_OF_DEFAULT_TYPE = frozenset(
+    ("FloatTensor", "Tensor", "empty", "eye", "linspace", "logspace", "ones", "rand", "randn", "zeros")
+)
 """Factories that give the type set by default, whatever they are given but a type."""
 
 
@@ -46,7 +52,15 @@ def wanted(method: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
         named = ((method == "type" and known_text(value)) or path_of(value)).removeprefix("torch.")
         if named in _METHODS:
             return _METHODS[named]
-    return None if kwargs.get("dtype") is None else Unknown.plain("dtype")
+        if named.startswith(_OTHER_TYPES):
+            return named
+    asked = kwargs.get("dtype") is not None or kwargs.get("memory_format") is not None
+    return Unknown.plain("dtype") if asked or (args and method in ("type", "type_as")) else None
+
+
+def is_copied(args: Args, kwargs: Kwargs) -> bool:
+    """Whether `Tensor.to` is told to copy."""
+    return concrete(kwargs.get("copy")) is True or any(concrete(value) is True for value in args[2:])
 
 
 def of(tensor: Tensor) -> str | Unknown:
@@ -91,6 +105,9 @@ def converted(torch: Torch, owner: Tensor, name: str | Unknown, node: ast.AST) -
     has = of(owner)
     if isinstance(has, str) and isinstance(name, str):
         return owner if has == name else copied(torch, owner, name, node)
+    if owner.graph == "no" and not owner.cuts:
+        # Data is most often of the type set by default, and nothing hangs on its memory.
+        return owner if name == "float" else copied(torch, owner, name, node)
     if owner.is_leaf and owner.graph == "yes":
         said = f"{owner.name or 'the tensor'} has that type already"
         return owner if torch.world.choices.choose(node, True, said) else copied(torch, owner, name, node)

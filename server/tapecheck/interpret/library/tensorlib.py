@@ -140,6 +140,9 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
         torch.world.graph.change(owner, node, "data =", bumps="no", written=[value])
+        held = precisions.of(value) if isinstance(value, Tensor) else None
+        if held is not None and held != owner.precision():
+            owner.note(Mark.PRECISION, held)
     else:
         if owner.given is None:
             owner.given = {}
@@ -289,7 +292,7 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
-    if concrete(kwargs.get("copy")) is True:
+    if precisions.is_copied(args, kwargs):
         return precisions.copied(torch, owner, precisions.wanted(name, args, kwargs), node)
     wanted = precisions.wanted(name, args, kwargs)
     if wanted is not None:

@@ -177,6 +177,8 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
         result.length, result.rank = data.length, data.rank
         kept: tuple[Mark | str, ...] = ("shape", Mark.ON_HOST, Mark.PRECISION)
         result.extra = {mark: data.extra[mark] for mark in kept if mark in data.extra} if data.extra else None
+        if Mark.PRECISION not in (data.extra or {}) and not data.parameter:
+            result.note(Mark.PRECISION, Unknown.plain("dtype"))
         cuts = torch.world.graph.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
         result.cuts = cuts
     result.parameter = True
