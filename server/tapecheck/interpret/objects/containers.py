@@ -84,7 +84,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     key = hashable(index)
     if key in owner.items or not (_unsure(key) or owner.unsure_keys()) or not machine.world.position.iteration:
         return False
-    if not owner.unsure_keys() and not owner.more and owner.factory is None:
+    if not any(map(_unsure, owner.items)) and not owner.more and owner.factory is None:
         # One of the keys that are known: which one is tried.
         return False
     by_chance = is_drawn(index)
