@@ -570,3 +570,28 @@ def test_what_another_loop_learns_through_is_not_cut_safely(forward: str) -> Non
     assert any("Detach" in title for title in safe(alone))
     assert "TAPE101" in found(shared)
     assert not any("Detach" in title for title in safe(shared))
+
+
+SHOWN = """
+def distance(real, fake):
+    total = 0.0
+    for one, other in zip(real, fake):
+        total += (net(one) - net(other)).abs().mean()
+    return {returned}
+
+
+{called}
+    print(float(distance(torch.randn(8, 4), torch.randn(8, 4))))
+"""
+GUARD = 'if __name__ == "__main__":'
+
+
+@pytest.mark.parametrize(
+    ("returned", "called", "is_safe"),
+    [("total", GUARD, False), ("total / 8", GUARD, False), ("float(1)", GUARD, True), ("total", "for _ in [0]:", True)],
+)
+def test_what_importers_may_train_with_is_not_cut_safely(returned: str, called: str, is_safe: bool) -> None:
+    """A function that the file only shows what it does is written for whoever imports it."""
+    body = SHOWN.format(returned=returned, called=called)
+    assert [*found(body)] == ["TAPE201"]
+    assert bool(safe(body)) == is_safe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -17,6 +17,7 @@ from tapecheck.fixes.overloaded import sees_store
 from tapecheck.fixes.part import Part
 from tapecheck.fixes.repaired import unrepaired, uses_of_gradients
 from tapecheck.fixes.story import touches
+from tapecheck.fixes.visible import leaves_for_importers
 from tapecheck.rules import ALL, RAISING, judge
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.certainty import is_certain
@@ -169,9 +170,18 @@ class Verifier:
         if lost:
             lacking = f"{'1 parameter gets' if lost == 1 else f'{lost} parameters get'} no gradient any more"
             return Fix(f"{title}; {lacking}", "unsafe", edits, f"{effect} {lacking}.", lost)
+        if candidate.safe and self.finding.code in _SHOWN_LATER and self._is_imported_for(edits):
+            checks = [*checks, "Check who imports this function: what it returns may lead to no gradient any more."]
         safe = candidate.safe and not names and not checks and not candidate.doubt
         effect = " ".join((effect, *checks)) if candidate.safe else effect
         return Fix(title, "safe" if safe else "unsafe", edits, effect, wasted=wasted)
+
+    def _is_imported_for(self, edits: Iterable[Edit]) -> bool:
+        """Return whether edits change what a function returns that the program calls to show it alone."""
+        source = self.report.source
+        spans = (edit.span for edit in edits if edit.span.file == source.path)
+        lines = {line for span in spans for line in range(span.line, span.end_line + 1)}
+        return isinstance(source.tree, ast.Module) and leaves_for_importers(source.tree, lines)
 
     def _to_check(self, after: Report, edited: list[_Edited]) -> list[str]:
         """Return what is to be checked before a candidate that holds is made: what nobody sees may need it as it was, a

@@ -107,3 +107,42 @@ def _speaks_of_backward(context: Context, file: str) -> bool:
         return False
     text = context.report.interpretation.read.get(file) or ""
     return "backward" in text or "grad(" in text
+
+
+def leaves_for_importers(tree: ast.Module, lines: Iterable[int]) -> bool:
+    """Return whether what is computed on some lines is returned by a function that this file calls in its `__main__`
+    block alone: whoever imports the function may train with it.
+    """
+    guards = [one for one in tree.body if isinstance(one, ast.If) and "__main__" in ast.dump(one.test)]
+    in_guards = {id(node) for guard in guards for node in ast.walk(guard)}
+    wanted = set(lines)
+    for function in guards and ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if not wanted.intersection(range(function.lineno, last_line(function) + 1)):
+            continue
+        calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and name_called(one) == function.name]
+        if calls and all(id(call) in in_guards for call in calls) and _returned(function) & _filled(function, wanted):
+            return True
+    return False
+
+
+def _returned(function: ast.AST) -> set[str]:
+    """Return the names in what a function returns."""
+    values = (one.value for one in ast.walk(function) if isinstance(one, ast.Return) and one.value is not None)
+    return {name.id for value in values for name in ast.walk(value) if isinstance(name, ast.Name)}
+
+
+def _filled(function: ast.AST, lines: set[int]) -> set[str]:
+    """Return the names that statements on some lines store, or call a method of."""
+    found = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
+            continue
+        if not lines.isdisjoint(range(node.lineno, last_line(node) + 1)):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    found.add(part.id)
+                elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                    found.add(part.value.id)
+    return found
