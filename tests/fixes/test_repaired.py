@@ -126,9 +126,13 @@ def hidden(inputs):
     return out
 
 
-if __name__ == "__main__":
+def show():
     for step in range(5):
         seen.append(hidden(torch.randn(3, 4)))
+
+
+if __name__ == "__main__":
+    show()
 """
 IMPORTER = """\
 import torch
