@@ -9,7 +9,7 @@ from typing import Literal
 from tapecheck.check import reach_in, trainers_in
 from tapecheck.fixes.candidate import Context
 from tapecheck.fixes.story import frames, lies_in
-from tapecheck.source.nodes import given_to, last_line, name_called
+from tapecheck.source.nodes import given_to, id_of, last_line, name_called, of_kind
 from tapecheck.tape import Backward, Escape, LeafEscape, Node, Site, Span
 
 _NUMBERS = frozenset(("float", "format", "int", "item", "len", "numpy", "round", "str", "time", "tolist"))
@@ -113,36 +113,31 @@ def leaves_for_importers(tree: ast.Module, lines: Iterable[int]) -> bool:
     """Return whether what is computed on some lines is returned by a function that this file calls in its `__main__`
     block alone: whoever imports the function may train with it.
     """
-    guards = [one for one in tree.body if isinstance(one, ast.If) and "__main__" in ast.dump(one.test)]
-    in_guards = {id(node) for guard in guards for node in ast.walk(guard)}
+    blocks = [one for one in tree.body if isinstance(one, ast.If) and "__main__" in ast.dump(one.test)]
+    calls = of_kind(tree, ast.Call) if blocks else []
+    in_blocks = {id(call) for block in blocks for call in of_kind(block, ast.Call)}
+    elsewhere = {name_called(call) for call in calls if id(call) not in in_blocks}
+    shown = {name_called(call) for call in calls} - elsewhere
     wanted = set(lines)
-    for function in guards and ast.walk(tree):
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        if not wanted.intersection(range(function.lineno, last_line(function) + 1)):
-            continue
-        calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and name_called(one) == function.name]
-        if calls and all(id(call) in in_guards for call in calls) and _returned(function) & _filled(function, wanted):
-            return True
-    return False
+    return any(
+        isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and one.name in shown
+        and not _returned(one).isdisjoint(_filled(one, wanted))
+        for one in (of_kind(tree, ast.stmt) if shown else ())
+    )
 
 
 def _returned(function: ast.AST) -> set[str]:
     """Return the names in what a function returns."""
-    values = (one.value for one in ast.walk(function) if isinstance(one, ast.Return) and one.value is not None)
-    return {name.id for value in values for name in ast.walk(value) if isinstance(name, ast.Name)}
+    return {name.id for one in of_kind(function, ast.Return) if one.value for name in of_kind(one.value, ast.Name)}
 
 
 def _filled(function: ast.AST, lines: set[int]) -> set[str]:
-    """Return the names that statements on some lines store, or call a method of."""
-    found = set()
-    for node in ast.walk(function):
-        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
-            continue
-        if not lines.isdisjoint(range(node.lineno, last_line(node) + 1)):
-            for part in ast.walk(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    found.add(part.id)
-                elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                    found.add(part.value.id)
+    """Return the names that simple statements of a function on some lines store, or call a method of."""
+    found: set[str] = set()
+    for statement in of_kind(function, ast.stmt):
+        simple = not hasattr(statement, "body")
+        if simple and not lines.isdisjoint(range(statement.lineno, last_line(statement) + 1)):
+            found.update(name.id for name in of_kind(statement, ast.Name) if isinstance(name.ctx, ast.Store))
+            found.update(filter(None, (id_of(part.value) for part in of_kind(statement, ast.Attribute))))
     return found

@@ -1,7 +1,7 @@
 """The types of floating numbers that tensors have, and what conversions give: the tensor itself, or a copy.
 
 A conversion to the type that a tensor has already returns the tensor. Where nobody knows its type, a leaf is tried as
-both, and of anything else the copy may be the same memory.
+both, data is taken for that of the default type, and the copy of anything else may be the same memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_DEFAULT_TYPE = frozenset(
 
 def wanted(method: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
     """Return the type of floating numbers that a method of a tensor gives it, by the method that gives it; unknown
-    where that of another tensor decides, None where no type is named.
+    where nobody knows which one is named, None where none is.
     """
     if method in _METHODS.values():
         return method
@@ -106,7 +106,7 @@ def converted(torch: Torch, owner: Tensor, name: str | Unknown, node: ast.AST) -
     if isinstance(has, str) and isinstance(name, str):
         return owner if has == name else copied(torch, owner, name, node)
     if owner.graph == "no" and not owner.cuts:
-        # Data is most often of the type set by default, and nothing hangs on its memory.
+        # Data is most often of the type set by default.
         return owner if name == "float" else copied(torch, owner, name, node)
     if owner.is_leaf and owner.graph == "yes":
         said = f"{owner.name or 'the tensor'} has that type already"

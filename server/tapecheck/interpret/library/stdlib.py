@@ -267,11 +267,11 @@ def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    inner = m.stream(positional(args, 0, Unknown()), node)
+    given = positional(args, 0, Unknown())
+    inner = m.stream(given, node)
     bounds = [concrete(arg) for arg in args[1:]]
     part = known_slice(([None, *bounds, None] if len(bounds) == 1 else [*bounds, None])[:3])
-    given = positional(args, 0)
-    if part is None and isinstance(given, (List, tuple)) and bounds:
+    if part is None and isinstance(given, (List, tuple)):
         return m.stream(behaviour(given).part(m, slice(*args[1:]), node), node)
     if part is None:
         return Stream(lambda: None, inner.item, inner.sequential, inner.next, over=(inner,), settled=True)

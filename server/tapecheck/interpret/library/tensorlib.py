@@ -292,9 +292,9 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
-    if precisions.is_copied(args, kwargs):
-        return precisions.copied(torch, owner, precisions.wanted(name, args, kwargs), node)
     wanted = precisions.wanted(name, args, kwargs)
+    if precisions.is_copied(args, kwargs):
+        return precisions.copied(torch, owner, wanted, node)
     if wanted is not None:
         copy = _floating(torch, owner, wanted, args, kwargs, node)
         if copy is not owner:
