@@ -198,7 +198,7 @@ class Machine:
         """Run a module anew the next time: its state was changed."""
         self.imports.forget(path)
 
-    def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List:
+    def new_list(self, items: list[Value], node: ast.AST, more: int = 0) -> List:
         return List(items, more, stored_at=self.world.position.site(node), born=self.world.position.clock)
 
     def unknown(self, name: str) -> Value:

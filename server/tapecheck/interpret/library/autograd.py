@@ -509,7 +509,8 @@ class Autograd:
         """Return the inputs that a backward is to lead to, and whether they are known to be all."""
         value = concrete(value)
         if isinstance(value, (Instance, Generator, Stream)):
-            items, whole = self.machine.gathered(value, node)
+            items, rest = self.machine.gathered(value, node)
+            whole = not rest
         elif isinstance(value, List):
             # The parameters of a model nobody knows are one leaf.
             items, whole = list(value.items), not value.more or all(marked(one, Mark.OPAQUE) for one in value.items)

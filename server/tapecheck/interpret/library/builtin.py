@@ -27,7 +27,9 @@ from tapecheck.interpret.objects.unknowns import (
 )
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
+    MORE,
     MORE_KEYWORDS,
+    PICKED,
     Args,
     Class,
     Dict,
@@ -273,30 +275,29 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
-    known = len(args) > 1
     source = m.stream(positional(args, 1, Unknown()), node)
-    known = known and source.length() is not None
+    rest = source.rest() | MORE * (source.length() is None)
     for item in m.elements(source, node):
         truth = m.known_truth(m.call(args[0], [item], {}, node) if args[0] is not None else item)
-        known = known and truth is not None
+        rest |= PICKED * (truth is None)
         if truth is not False:
             items.append(item)
-    return m.new_list(items if known else m.library.drawn(items, node), node, not known)
+    return m.new_list(m.library.drawn(items, node) if rest else items, node, rest)
 
 
 def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node) if args else ([], True)
-    return m.new_list(items, node, not whole)
+    items, rest = m.gathered(args[0], node) if args else ([], 0)
+    return m.new_list(items, node, rest)
 
 
 def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node) if args else ([], True)
-    return tuple(items) if whole else m.new_list(items, node, True)
+    items, rest = m.gathered(args[0], node) if args else ([], 0)
+    return m.new_list(items, node, rest) if rest else tuple(items)
 
 
 def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node) if args else ([], True)
-    return Set(distinct(items) if whole else items, not whole)
+    items, rest = m.gathered(args[0], node) if args else ([], 0)
+    return Set(items if rest else distinct(items), rest)
 
 
 def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Dict:
@@ -313,10 +314,10 @@ def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     total: Value = argument(args, kwargs, 1, "start", 0)
     if not args:
         return total
-    items, whole = m.gathered(args[0], node)
+    items, rest = m.gathered(args[0], node)
     for item in items:
         total = m.binary(ast.Add(), total, item, node)
-    return Unknown("sum") if not whole and isinstance(total, (int, float)) else total
+    return Unknown("sum") if rest and isinstance(total, (int, float)) else total
 
 
 def _one_of(name: str, items: list[Value]) -> Value:
@@ -530,7 +531,7 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             # Whichever of its lists it is may be filled by what it is asked for.
             for value in args[0].attrs.values():
                 if isinstance(value, (List, Dict)):
-                    value.more = True
+                    value.more |= MORE
         library = path_of(args[0])
         # A layer by its name, a model by its name: whichever it is, it has parameters and goes on with a graph.
         if library == "torch.nn":
@@ -648,13 +649,16 @@ def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return Range(whole.start, whole.stop, whole.step, open=args[0].open)
     if items is not None:
         return m.new_list(items[::-1], node)
+    if args and behaviour(args[0]).rest() == PICKED:
+        items, rest = m.gathered(args[0], node)
+        return m.new_list(items[::-1], node, rest)
     return positional(args, 0, Unknown("reversed"))
 
 
 def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node) if args else ([], False)
-    if not whole:
-        return m.new_list(in_unknown_order(m, items, node), node, True)
+    items, rest = m.gathered(args[0], node) if args else ([], MORE)
+    if rest:
+        return m.new_list(in_unknown_order(m, items, node), node, rest)
     places = ordered(m, items, kwargs, node)
     return m.new_list(in_unknown_order(m, items, node) if places is None else [items[place] for place in places], node)
 
@@ -664,13 +668,13 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
         source = m.stream(args[0], node) if args else None
         if source is None or source.length() is None:
             return Unknown.plain("any" if wanted else "all")
-        undecided = isinstance(args[0], Generator) and not args[0].extent.whole
+        undecided = False
         # It asks no further than the first that decides.
         for item in m.elements(source, node):
             truth = m.known_truth(item)
-            if truth is wanted:
+            if truth is wanted and not source.rest():
                 return wanted
-            undecided = undecided or truth is None
+            undecided = undecided or truth is not (not wanted)
         return Unknown.plain("any") if undecided else not wanted
 
     return ask

@@ -10,6 +10,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState, kept, state_of
 from tapecheck.interpret.objects.syntax import root_of
 from tapecheck.interpret.values import (
+    MORE,
     Args,
     Dict,
     Generator,
@@ -65,8 +66,7 @@ class Optimizers:
     def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         source = argument(args, kwargs, 0, "params")
         if isinstance(source, Generator):
-            items, whole = self.machine.gathered(source, node)
-            source = List(items, not whole)
+            source = List(*self.machine.gathered(source, node))
         self.world.writer.optimizers += 1
         number = self.world.writer.optimizers
         tensors, complete = self._leaves(source, node)
@@ -244,7 +244,7 @@ class Optimizers:
         held.factory = None
         for each in held.items.values():
             if isinstance(each, Dict):
-                each.more = True
+                each.more |= MORE
 
     def _note_step(self, state: OptimizerState, node: ast.AST) -> None:
         self.world.writer.emit(Step(self.world.position.site(node), state.number, _called(node)))

@@ -18,8 +18,10 @@ from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import drawn, remembered, usually
 from tapecheck.interpret.state import cuts_of
 from tapecheck.interpret.values import (
+    MORE,
     MORE_KEYWORDS,
     NO_MODEL,
+    PICKED,
     Args,
     Cached,
     Class,
@@ -89,8 +91,11 @@ def _at_exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = behaviour(args[0]).known_items(m, node) if args else []
-    result = m.new_list(items or [], node, items is None)
+    items, rest = m.gathered(args[0], node) if args and behaviour(args[0]).rest() & PICKED else (None, 0)
+    if items is None:
+        items = behaviour(args[0]).known_items(m, node) if args else []
+        rest = MORE * (items is None)
+    result = m.new_list(items or [], node, rest)
     result.kind = "deque"
     most = concrete(argument(args, kwargs, 1, "maxlen"))
     result.bound, result.limit = known_int(most), most if isinstance(most, Unknown) else None
@@ -234,7 +239,8 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     streams = [m.stream(arg, node) for arg in args]
     if all(stream.length() is not None and not stream.sequential for stream in streams):
         items = [item for arg in args for item in m.elements(arg, node)]
-        return m.stream(m.new_list(items, node), node)
+        rest = PICKED if any(stream.rest() for stream in streams) else 0
+        return m.stream(m.new_list(items, node, rest), node)
     openly = any(stream.length() is None for stream in streams)
 
     def run() -> PyGenerator[Value, Value, Value]:
@@ -304,7 +310,7 @@ def _combined(
         listed = [m.gathered(arg, node) for arg in args[: len(args) - len(numbers)]]
         named = {key: concrete(value) for key, value in known_keywords(kwargs).items()}
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
-        if not plain or not all(whole for _, whole in listed):
+        if not plain or any(rest for _, rest in listed):
             return Unknown.named(function.__name__)
         most = limits.MAX_COMBINED
         made = list(itertools.islice(function(*(items for items, _ in listed), *numbers, **named), most + 1))
@@ -316,11 +322,14 @@ def _combined(
 def _zip_longest(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     listed = [m.gathered(arg, node) for arg in args]
     rows: list[Value] = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
-    return m.stream(m.new_list(rows, node, not all(whole for _, whole in listed)), node)
+    rest = 0
+    for _, more in listed:
+        rest |= more
+    return m.stream(m.new_list(rows, node, rest), node)
 
 
 def _accumulate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node)
+    items, rest = m.gathered(args[0], node)
     function = argument(args, kwargs, 1, "func")
     if kwargs.get("initial") is not None:
         items.insert(0, kwargs["initial"])
@@ -332,57 +341,54 @@ def _accumulate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             made.append(m.binary(ast.Add(), made[-1], item, node))
         else:
             made.append(m.call(function, [made[-1], item], {}, node))
-    return m.stream(m.new_list(made, node, not whole), node)
+    return m.stream(m.new_list(made, node, rest), node)
 
 
 def _while_true(dropping: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Model `takewhile` and `dropwhile`."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = m.gathered(args[1], node)
+        items, rest = m.gathered(args[1], node)
         made: list[Value] = []
         for place, item in enumerate(items):
             truth = m.known_truth(m.call(args[0], [item], {}, node))
             if truth is None:
-                return m.new_list(items, node, True)
+                return m.new_list(items, node, rest | PICKED)
             if not truth:
                 made = items[place:] if dropping else made
                 break
             if not dropping:
                 made.append(item)
-        return m.stream(m.new_list(made, node, not whole), node)
+        return m.stream(m.new_list(made, node, rest), node)
 
     return run
 
 
 def _starmap(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    rows, whole = m.gathered(args[1], node)
+    rows, rest = m.gathered(args[1], node)
     made = [m.call(args[0], list(m.elements(row, node)), {}, node) for row in rows]
-    return m.stream(m.new_list(made, node, not whole), node)
+    return m.stream(m.new_list(made, node, rest), node)
 
 
 def _selected(kept: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Model `filterfalse` and `compress`: elements that a function, or a list beside them, selects."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = m.gathered(args[0] if kept else args[1], node)
+        items, rest = m.gathered(args[0] if kept else args[1], node)
         truths = (
             [m.known_truth(item) for item in m.gathered(args[1], node)[0]]
             if kept
             else [m.known_truth(item if args[0] is None else m.call(args[0], [item], {}, node)) for item in items]
         )
-        unsure = not whole or None in truths
+        rest |= PICKED * (None in truths)
         chosen = [item for item, truth in zip(items, truths) if truth is None or truth == kept]
-        return m.stream(
-            m.new_list(m.library.drawn(chosen, node) if unsure else chosen, node, unsure),
-            node,
-        )
+        return m.stream(m.new_list(m.library.drawn(chosen, node) if rest else chosen, node, rest), node)
 
     return run
 
 
 def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = m.gathered(args[0], node)
+    items, rest = m.gathered(args[0], node)
     key = argument(args, kwargs, 1, "key")
     groups: list[tuple[Value, list[Value]]] = []
     for item in items:
@@ -395,14 +401,14 @@ def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         else:
             groups.append((value, [item]))
     made: list[Value] = [(value, m.stream(m.new_list(members, node), node)) for value, members in groups]
-    return m.stream(m.new_list(made, node, not whole), node)
+    return m.stream(m.new_list(made, node, rest), node)
 
 
 def _tee(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = known_int(args[1]) if len(args) > 1 else 2
-    items, whole = m.gathered(args[0], node)
+    items, rest = m.gathered(args[0], node)
     copies = count if count is not None and 0 <= count <= limits.MAX_COMBINED else 2
-    return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
+    return tuple(m.stream(m.new_list(items, node, rest), node) for _ in range(copies))
 
 
 def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

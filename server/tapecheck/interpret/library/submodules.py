@@ -51,7 +51,7 @@ def fill(modules: Modules, owner: Instance, name: str, args: Args, kwargs: Kwarg
     elif name == "Sequential":
         for arg in args:
             # A star argument of unknown length comes as one value: what it holds, and more.
-            layer.more = layer.more or isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more)
+            layer.more = layer.more or isinstance(arg, Unknown) or (isinstance(arg, List) and bool(arg.more))
             for value in arg.items if isinstance(arg, List) else [arg]:
                 owner.attrs[str(len(names(owner)))] = value
     elif first is not None:
@@ -279,7 +279,7 @@ def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
     layer = layer_of(owner)
     for source in (*args, *kwargs.values())[:1]:
         pairs, more = _pairs(modules, source, node)
-        layer.more = layer.more or more
+        layer.more = layer.more or bool(more)
         for key, value in pairs:
             owner.attrs[str(concrete(key))] = _entry(modules, owner, value, node)
     return owner if layer.container == "ParameterDict" else None
@@ -288,7 +288,7 @@ def _update(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 def _pairs(modules: Modules, source: Value, node: ast.AST) -> tuple[list[tuple[Value, Value]], bool]:
     """Return the keys and values that a container is given, and whether there may be more."""
     if isinstance(source, Dict):
-        return [(unkey(key), value) for key, value in source.items.items()], source.more
+        return [(unkey(key), value) for key, value in source.items.items()], bool(source.more)
     if is_module(source) and layer_of(source).container in _KEYED:
         return [(name, source.attrs[name]) for name in names(source)], layer_of(source).more
     known = [] if source is None else behaviour(source).known_items(modules.machine, node)

@@ -352,7 +352,9 @@ def _joined_dicts(index: Lib | Unknown, first: Dict, rows: list[Dict], count: in
     for name in dict.fromkeys(name for row in rows for name in row.items):
         held = [row.items[name] for row in rows if name in row.items]
         made[name] = _joined(index, held) if len(held) == count else _perhaps(index, first.items.get(name))
-    more = any(row.more for row in rows)
+    more = 0
+    for row in rows:
+        more |= row.more
     return Dict(made, more, born=first.born) if more or _changed(made, first.items) else first
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
@@ -14,7 +14,9 @@ from tapecheck.interpret.objects.containers import extend
 from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     COUNTED,
+    MORE,
     MORE_KEYWORDS,
+    PICKED,
     Args,
     ByKind,
     Dict,
@@ -31,13 +33,13 @@ from tapecheck.interpret.values import (
     hashable,
     is_constant,
     is_unseen,
-    is_whole_list,
     items_of,
     known_elements,
     known_numbers,
     only,
     perhaps_overwritten,
     plain,
+    rest_of,
     unkey,
     unwrapped,
 )
@@ -53,7 +55,7 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         if left.kind == "counter" and type(op) in _TALLIES:
             return _tally(machine, op, left, right)
         if type(op) is ast.BitOr:
-            return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.position.clock)
+            return Dict({**left.items, **right.items}, left.more | right.more, born=machine.world.position.clock)
     keys = isinstance(left, List) and left.kind == "keys"
     if type(op) in _SET_OPERATORS and (keys or Set in (type(left), type(right))):
         return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
@@ -70,8 +72,14 @@ def _sum(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast
         return both if len(both) <= most else machine.new_list([*left[:most]], node, True)
     if not isinstance(left, List) and not isinstance(right, List):
         return None
-    known = [behaviour(side).known_items(machine, node) for side in (left, right)]
-    return machine.new_list([item for items in known for item in items or ()], node, None in known)
+    made, rest = [], 0
+    for side in (left, right):
+        known = behaviour(side).known_items(machine, node)
+        if known is None:
+            rest |= rest_of(side)
+            known = machine.gathered(side, node)[0] if rest_of(side) & PICKED else []
+        made += known
+    return machine.new_list(made, node, rest)
 
 
 def _product(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -100,8 +108,8 @@ def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value,
     items = list(items_of(sequence))
     if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
         repeated = items * count
-        return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
-    return machine.new_list(items, node, True)
+        return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node, sequence.more)
+    return machine.new_list(items, node, behaviour(sequence).rest() | MORE)
 
 
 def augment(machine: Engine, op: ast.operator, owner: Value, value: Value, node: ast.AST) -> bool:
@@ -117,7 +125,7 @@ def _augment_list(machine: Engine, owner: List, op: ast.operator, value: Value, 
     made = container_operator(machine, op, owner, value, node) if type(op) is ast.Mult else None
     if isinstance(made, List):
         owner.items[:] = made.items
-        owner.more = owner.more or made.more
+        owner.more |= made.more
     return isinstance(made, List)
 
 
@@ -166,28 +174,41 @@ _TALLIES: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 def _as_set(value: Value) -> dict[Hashable, Value] | None:
     """Return the elements of a set or dict's keys by their hashable selves; None where they are not all known."""
-    if isinstance(value, Set):
-        return None if value.more or value.unsure() else {hashable(item): item for item in value.items}
-    if is_whole_list(value) and not only(value.items, Unknown):
-        return {hashable(item): item for item in value.items}
-    return None
+    return None if behaviour(value).rest() else _as_picked(value)
+
+
+def _as_picked(value: Value) -> dict[Hashable, Value] | None:
+    """Return the same of a set or list that may lack any of these elements."""
+    if not isinstance(value, (List, Set)) or value.more & MORE or only(value.items, Unknown):
+        return None
+    return {hashable(item): item for item in value.items}
 
 
 def set_operation(machine: Engine, name: str, owner: Value, others: Args, node: ast.AST) -> Value:
     """union, intersection and the like; an unknown set where an element is not known."""
-    items = _as_set(owner)
+    items, rest = _as_picked(owner), behaviour(owner).rest()
     for other in others:
         listed = behaviour(other).known_items(machine, node)
-        right = None if listed is None else _as_set(Set(listed))
-        if items is None or right is None:
+        lacks = 0 if listed is not None else rest_of(other)
+        right = _as_picked(Set(machine.gathered(other, node)[0] if listed is None else listed, lacks))
+        if items is None or right is None or (name.startswith("is") and rest | lacks):
             return Unknown.plain("test") if name.startswith("is") else Unknown("set")
-        found = getattr(set(items), name)(set(right))
+        found = _combined(name, set(items), set(right), rest, lacks)
+        rest |= lacks
         if name.startswith("is"):
             return bool(found)
         # Python keeps no order here; the dry run keeps that of the left side.
         items |= {key: item for key, item in right.items() if key not in items}
         items = {key: item for key, item in items.items() if key in found}
-    return Unknown("set") if items is None else Set(list(items.values()))
+    return Unknown("set") if items is None else Set(list(items.values()), rest)
+
+
+def _combined(name: str, left: set[Hashable], right: set[Hashable], rest: int, lacks: int) -> Collection[Hashable]:
+    """Return what an operation makes of two sets, with all that may be in it where either may lack some elements."""
+    if lacks and name == "difference":
+        return left
+    found: set[Hashable] = getattr(left, "union" if rest | lacks and name == "symmetric_difference" else name)(right)
+    return found
 
 
 def set_update_by(name: str) -> Callable[[Engine, Set, Args, Kwargs, ast.AST], Value]:
@@ -196,7 +217,7 @@ def set_update_by(name: str) -> Callable[[Engine, Set, Args, Kwargs, ast.AST], V
         if isinstance(result, Set):
             owner.items = result.items
         else:
-            owner.more = True
+            owner.more |= MORE
         return None
 
     return update
@@ -211,7 +232,7 @@ def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
 
 def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
     """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
-    result = Dict({}, left.more or right.more, kind="counter", born=machine.world.position.clock)
+    result = Dict({}, left.more | right.more, kind="counter", born=machine.world.position.clock)
     for key in dict.fromkeys((*left.items, *right.items)):
         counts = known_numbers(side.items.get(key, 0) for side in (left, right))
         if counts is None:
@@ -273,8 +294,9 @@ def set_update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST)
     for source in args:
         items = behaviour(source).known_items(m, node)
         if items is None:
-            owner.more = True
-        for item in items or ():
+            owner.more |= rest_of(source)
+            items = m.gathered(source, node)[0] if rest_of(source) & PICKED else []
+        for item in items:
             set_add(m, owner, [item], {}, node)
     return None
 
@@ -286,21 +308,21 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         elif isinstance(source, Dict):
             for key, value in source.items.items():
                 owner.set_item(m, unkey(key), value, node)
-            owner.more = owner.more or source.more
+            owner.more |= source.more
         else:
             if is_unseen(source):
                 _overwritten(m, owner, source, node)
-            pairs, whole = m.gathered(source, node)
-            owner.more = owner.more or not whole
+            pairs, rest = m.gathered(source, node)
+            owner.more |= rest
             for pair in pairs:
                 both = behaviour(pair).known_items(m, node)
                 if both is not None and len(both) == 2:
                     owner.set_item(m, both[0], both[1], node)
                 else:
-                    owner.more = True
+                    owner.more |= MORE
     for key, value in kwargs.items():
         if key == MORE_KEYWORDS:
-            owner.more = True
+            owner.more |= MORE
         else:
             owner.set_item(m, key, value, node)
     return None
@@ -349,10 +371,12 @@ def counted(m: Engine, owner: Dict, source: Value, sign: int, node: ast.AST) -> 
     """Count the elements of an iterable, or add the counts of a mapping, into a Counter."""
     if isinstance(source, Dict):
         pairs = list(source.items.items())
-        owner.more = owner.more or source.more
+        owner.more |= source.more
     else:
         items = behaviour(source).known_items(m, node)
-        owner.more = owner.more or items is None
-        pairs = [(hashable(item), 1) for item in items or ()]
+        if items is None:
+            owner.more |= rest_of(source)
+            items = m.gathered(source, node)[0] if rest_of(source) & PICKED else []
+        pairs = [(hashable(item), 1) for item in items]
     for key, count in pairs:
         owner.items[key] = m.binary(ast.Add() if sign > 0 else ast.Sub(), owner.items.get(key, 0), count, node)

@@ -11,6 +11,7 @@ from tapecheck.interpret.objects import carry, syntax
 from tapecheck.interpret.objects.unknowns import is_drawn
 from tapecheck.interpret.state import Growth
 from tapecheck.interpret.values import (
+    MORE,
     Args,
     Dict,
     Instance,
@@ -24,6 +25,7 @@ from tapecheck.interpret.values import (
     is_constant,
     path_of,
     positional,
+    rest_of,
     unkey,
     user_class,
 )
@@ -31,13 +33,13 @@ from tapecheck.interpret.values import (
 
 def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
     if behaviour(value).is_iterator:
-        drawn, whole = machine.gathered(value, node)
-        target.more = target.more or not whole
+        drawn, rest = machine.gathered(value, node)
+        target.more |= rest
         append_all(machine, target, drawn, node)
         return
     items = behaviour(value).known_items(machine, node)
     if items is None:
-        target.more = True
+        target.more |= rest_of(value)
         if isinstance(value, (List, Set)):
             items = list(value.items)
         else:
@@ -49,7 +51,7 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
     room = max(limits.MOST_KEPT - len(target.items), 0)
     if len(items) > room:
         # It may double with every line: what is beyond counts as elements nobody knows.
-        target.more, items = True, items[:room]
+        target.more, items = target.more | MORE, items[:room]
     target.items.extend(items)
     if machine.world.position.iteration:
         machine.world.comparisons.counted.append(Growth(target, len(items)))

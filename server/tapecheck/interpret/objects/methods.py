@@ -20,6 +20,8 @@ from tapecheck.interpret.objects.algebra import (
 )
 from tapecheck.interpret.objects.containers import TYPE_NAMES, append_all, exception_signal, extend, same_key
 from tapecheck.interpret.values import (
+    MORE,
+    PICKED,
     Args,
     ByKind,
     Dict,
@@ -160,7 +162,7 @@ _HARMLESS = (
 def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
     """Return a method that is not modelled: what the container holds afterwards is not known."""
     if not name.startswith(_HARMLESS):
-        owner.more = True
+        owner.more |= MORE
     return Unknown.named(name)
 
 
@@ -179,7 +181,7 @@ def in_unknown_order(m: Engine, items: list[Value], node: ast.AST) -> list[Value
 def _set_discard(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     kept = [item for item in owner.items if args and hashable(item) != hashable(args[0])]
     if len(kept) == len(owner.items) and args and not is_constant(concrete(args[0])):
-        owner.more = True
+        owner.more |= MORE
     owner.items = kept
     return None
 
@@ -247,7 +249,7 @@ def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node
     if isinstance(owner, List):
         owner.emptied()
     owner.items.clear()
-    owner.more = False
+    owner.more = 0
     return None
 
 
@@ -276,7 +278,7 @@ def _list_remove(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.A
             return None
         if same is None:
             # It may be this one or a later one.
-            owner.more = True
+            owner.more |= MORE
             return None
     if m.handlers and not owner.more:
         raise Signal("ValueError")
@@ -309,8 +311,20 @@ def nothing(*args: object) -> Value:
     return None
 
 
+def _lacks(m: Engine, owner: Dict, index: Value, default: Value, node: ast.AST) -> bool:
+    """Whether a key is none of a dict's on this path, where a condition that nobody knows picked the keys."""
+    key = hashable(index)
+    if not owner.more & PICKED or key not in owner.items:
+        return False
+    asked = m.unknown_test(ast.In(), index, owner)
+    answer = m.known_truth(asked)
+    return m.library.place(asked, [owner.items[key], default], node) == 1 if answer is None else not answer
+
+
 def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
+    if args and _lacks(m, owner, args[0], argument(args, kwargs, 1, "default"), node):
+        return argument(args, kwargs, 1, "default")
     if key in owner.items or (args and same_key(m, owner, args[0], node)):
         return owner.get_item(m, args[0], node)
     if owner.more:
@@ -332,6 +346,8 @@ def _acts(value: Value) -> bool:
 
 def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
+    if args and _lacks(m, owner, args[0], positional(args, 1), node):
+        owner.items.pop(key)
     if key not in owner.items and not (args and same_key(m, owner, args[0], node)):
         owner.set_item(m, args[0], positional(args, 1), node)
     return owner.items[key]
@@ -339,6 +355,8 @@ def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: a
 
 def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
+    if len(args) > 1 and _lacks(m, owner, args[0], args[1], node):
+        owner.items.pop(key)
     if key in owner.items or (args and same_key(m, owner, args[0], node)):
         return owner.items.pop(key)
     if args:
@@ -447,8 +465,9 @@ def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dict.fromkeys(iterable, value)."""
     result = Dict({}, born=m.world.position.clock)
     items = behaviour(args[0]).known_items(m, node) if args else []
-    result.more = items is None
-    for item in items or ():
+    if items is None:
+        items, result.more = m.gathered(args[0], node)
+    for item in items:
         result.set_item(m, item, positional(args, 1), node)
     return result
 

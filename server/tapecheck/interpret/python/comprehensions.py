@@ -15,6 +15,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, methods
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
+    PICKED,
     Dict,
     Env,
     Extent,
@@ -27,6 +28,7 @@ from tapecheck.interpret.values import (
     Value,
     behaviour,
     hashable,
+    rest_of,
     stored,
 )
 from tapecheck.tape import LoopEnd
@@ -39,11 +41,11 @@ def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: E
     made = machine.new_list([], node)
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
         made.items.append(machine.eval(node.elt, inner))
-    made.more, made.perhaps = not extent.whole, extent.picked
+    made.more = extent.rest()
     if made.more and any(one.ifs for one in node.generators):
         made.items = machine.library.drawn(made.items, node)
     if isinstance(node, ast.SetComp):
-        return Set(methods.distinct(made.items), made.more, perhaps=made.perhaps)
+        return Set(methods.distinct(made.items), made.more)
     return made
 
 
@@ -56,20 +58,20 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
         key = hashable(machine.eval(node.key, inner))
         result.items[key] = machine.eval(node.value, inner)
         stored(machine, result.slots, key, node.value)
-    result.more, result.perhaps = not extent.whole, extent.picked
+    result.more = extent.rest()
     return result
 
 
-def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
-    """Return the elements of an iterable that a call takes in, and whether they are known to be all."""
+def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], int]:
+    """Return the elements of an iterable that a call takes in, and what nobody knows of them."""
     if not isinstance(value, (Generator, Stream)):
         known = behaviour(value).known_items(machine, node)
-        return (list(machine.elements(value, node)), False) if known is None else (known, True)
+        return (list(machine.elements(value, node)), rest_of(value)) if known is None else (known, 0)
     extent = Extent(enough=limits.MIN_ITERATIONS)
     made = machine.new_list([], node)
     for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
         made.items.append(item)
-    return made.items, extent.whole and (not isinstance(value, Generator) or value.extent.whole)
+    return made.items, extent.rest() | value.rest()
 
 
 def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
@@ -135,7 +137,7 @@ def trained(
             yield value
             done += 1
             carry.end(machine, loop, done, started)
-        world.loops.leave(LoopEnd(loop, done, "no" if extent.whole else "may"), outside)
+        world.loops.leave(LoopEnd(loop, done, "may" if extent.rest() else "no"), outside)
     finally:
         machine.gathering.remove(entry)
 
@@ -202,6 +204,7 @@ def _over(
     extent: Extent, lazy: bool,
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
     start = index = stream.next
+    extent.picked = extent.picked or bool(stream.rest() & PICKED)
     while True:
         length = stream.length()
         if length is None:
@@ -226,7 +229,7 @@ def _over(
         for condition in first.ifs:
             truth = machine.known_truth(machine.eval(condition, env))
             if truth is None:
-                extent.whole, extent.picked = False, True
+                extent.picked = True
             elif not truth:
                 break
         else:

@@ -13,6 +13,7 @@ from tapecheck.interpret.objects import algebra, carry, records, syntax, unknown
 from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.state import Count, Growth, merge_cuts
 from tapecheck.interpret.values import (
+    Container,
     Decides,
     Default,
     Dict,
@@ -340,7 +341,7 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
 
 def known_truth(machine: Engine, value: Value) -> bool | None:
     """Whether a value is true; None where nobody knows."""
-    value = unknowns.setting(machine, value)
+    value = asked(machine, value)
     if isinstance(value, Unknown):
         machine.world.knowledge.asked += 1
         if value.asks.negated is not None:
@@ -350,6 +351,8 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
             return bool(value.concrete)
         if value.truth is not None:
             return value.truth
+        if value.bounds is not None and (value.bounds == (0, 0) or not value.bounds[0] <= 0 <= value.bounds[1]):
+            return value.bounds != (0, 0)
         known = machine.world.knowledge.truths.get(expression(value)) if value.parts is not None else None
         if known is None and value.node is None:
             known = consequences.consequence(machine, value)
@@ -357,9 +360,17 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
     return behaviour(value).known_truth(machine)
 
 
+def asked(machine: Engine, value: Value) -> Value:
+    """Return what a test of a value asks: of a container that may be empty, how many elements it has."""
+    value = unknowns.setting(machine, value)
+    if isinstance(value, Container) and value.known_truth(machine) is None:
+        return value.size(machine, ast.Pass())
+    return value
+
+
 def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
-    value = unknowns.setting(machine, value)
+    value = asked(machine, value)
     if isinstance(value, Unknown):
         if value.asks.negated is not None:
             settle(machine, value.asks.negated, not answer)

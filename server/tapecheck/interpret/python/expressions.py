@@ -13,7 +13,9 @@ from tapecheck.interpret.objects import algebra, constants, exceptions, methods,
 from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.state import Place
 from tapecheck.interpret.values import (
+    MORE,
     MORE_KEYWORDS,
+    PICKED,
     Args,
     ByKind,
     Decides,
@@ -42,6 +44,7 @@ from tapecheck.interpret.values import (
     only,
     path_of,
     perhaps_overwritten,
+    rest_of,
     stored,
     unwrapped,
 )
@@ -267,7 +270,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
 
 
 def _not(machine: Engine, value: Value) -> Value:
-    value = unknowns.setting(machine, value)
+    value = conditions.asked(machine, value)
     truth = machine.known_truth(value)
     if truth is not None:
         return not truth
@@ -340,16 +343,19 @@ def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     return value
 
 
-def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:
+def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], int]:
     items: list[Value] = []
-    more = False
+    more = 0
     for node in nodes:
         if isinstance(node, ast.Starred):
             value = machine.eval(node.value, env)
             known = behaviour(value).known_items(machine, node)
             if known is None:
-                more = True
-                items.extend(behaviour(value).guessed_items(machine, 1, node))
+                more |= rest_of(value)
+                picked = rest_of(value) & PICKED
+                items += (
+                    machine.gathered(value, node)[0] if picked else behaviour(value).guessed_items(machine, 1, node)
+                )
             else:
                 items.extend(known)
         else:
@@ -379,9 +385,9 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
         if key_node is None:
             if isinstance(value, Dict):
                 result.items.update(value.items)
-                result.more = result.more or value.more
+                result.more |= value.more
             else:
-                result.more = True
+                result.more |= MORE
                 perhaps_overwritten(machine, result.items, value, value_node)
             continue
         key = hashable(machine.eval(key_node, env))

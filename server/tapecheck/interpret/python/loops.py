@@ -13,6 +13,7 @@ from tapecheck.interpret.python import guards
 from tapecheck.interpret.state import Count, Guard, LoopKey, World
 from tapecheck.interpret.values import (
     OPEN,
+    PICKED,
     BaseValue,
     Dict,
     Env,
@@ -86,6 +87,8 @@ class _Loop:
         self.extra = 0
         """Iterations that are still to be run behind a guard that it was taken on to."""
         self.repeated = False
+        self.picked = False
+        """Whether a condition that nobody knows picked what it goes over."""
         self.usual: int | None = None
         """How many iterations it has where options keep their defaults, if fewer than are run."""
         self.parts = False
@@ -187,6 +190,13 @@ class _Loop:
             text = f"`{syntax.text_of(place)}` has more than {limits.SURE_ITERATIONS}"
             self.world.assumptions.enter(self, "length", text, place)
 
+    def finds(self, stream: Stream, place: ast.expr) -> None:
+        """Note, once, that there are elements where a condition that nobody knows picked them."""
+        if not self.picked and stream.rest() & PICKED:
+            self.picked = True
+            text = f"`{syntax.text_of(place)}` has {self.done + 1} or more elements"
+            self.world.assumptions.enter(self, "length", text, place)
+
     def begin(self) -> None:
         self.rounds.begin()
         self.started = carry.begin(self.machine, self.number, self.done + 1)
@@ -272,6 +282,7 @@ def _go_over(loop: _Loop, node: ast.For | ast.AsyncFor, value: Value, stream: St
         except IndexError:
             machine.world.loops.forget()
             break
+        loop.finds(stream, node.iter)
         loop.parts = loop.parts or carry.of_model(element)
         machine.assign(node.target, element, env, node)
         signal = yield from _body(machine, node, leaving, env)

@@ -170,7 +170,7 @@ def take_attributes(owner: Instance, value: Dict) -> None:
     else:
         owner.attrs = value.named()
         owner.open = owner.open or len(owner.attrs) < len(value.items)
-    owner.open = owner.open or value.more
+    owner.open = owner.open or bool(value.more)
 
 
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from tapecheck.interpret.values.base import (
     CONSTANTS,
     INERT,
+    MORE,
     MORE_KEYWORDS,
     NO_DEFAULT,
     NO_MODEL,
+    PICKED,
     Args,
     BaseValue,
     Decides,
@@ -42,6 +44,7 @@ from tapecheck.interpret.values.base import (
     only,
     plain,
     positional,
+    rest_of,
     stands_still,
     stored,
 )
@@ -74,6 +77,7 @@ from tapecheck.interpret.values.mapping import Dict, View
 from tapecheck.interpret.values.program import Class, ClassKind, Env, Field, Function, Module, function_of, is_function
 from tapecheck.interpret.values.record import Record
 from tapecheck.interpret.values.sequence import (
+    Container,
     List,
     Order,
     Queue,
@@ -127,10 +131,12 @@ __all__ = [
     "CONSTANTS",
     "COUNTED",
     "INERT",
+    "MORE",
     "MORE_KEYWORDS",
     "NO_DEFAULT",
     "NO_MODEL",
     "OPEN",
+    "PICKED",
     "Args",
     "BaseValue",
     "Bound",
@@ -138,6 +144,7 @@ __all__ = [
     "Cached",
     "Class",
     "ClassKind",
+    "Container",
     "Context",
     "Decides",
     "Default",
@@ -236,6 +243,7 @@ __all__ = [
     "plain",
     "positional",
     "requires_any",
+    "rest_of",
     "settle_on",
     "stands_still",
     "stored",

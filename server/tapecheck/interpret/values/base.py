@@ -56,6 +56,10 @@ Run = PyGenerator[Value, Value, WayOut | None]
 
 Args = list[Value]
 Kwargs = dict[str, Value]
+MORE, PICKED = 1, 2
+"""What nobody knows of a container's elements: there may be some beyond those that are known; a condition that nobody
+knows picked these, so that any of them may be missing.
+"""
 MORE_KEYWORDS = "**"
 """The key in `Kwargs` that says that a call may give further keywords: `f(**options)`, whose names nobody knows."""
 
@@ -320,6 +324,10 @@ class BaseValue:
     def is_whole(self) -> bool:
         """Whether it is a container of which every element is known."""
         return False
+
+    def rest(self) -> int:
+        """Return what nobody knows of its elements: `MORE`, `PICKED`, both or neither."""
+        return 0
 
     def children(self) -> Iterable[Value]:
         """Return the values that it holds: elements, attributes, defaults."""
@@ -615,6 +623,8 @@ class Stream(BaseValue):
     known: int = 0
     """Of one whose length nobody knows: how many of its elements are known."""
     endless: bool = False
+    picked: bool = False
+    """Whether a condition that nobody knows picked its elements: it may have fewer than those."""
     held: bool = False
     """Whether its elements are those of containers, and numbers: looking one up runs nothing."""
     settled: bool = False
@@ -628,6 +638,12 @@ class Stream(BaseValue):
     def length_settled(self) -> bool:
         """Whether the dry run settled on its length, or on that of what its elements are drawn from."""
         return self.settled or any(one.length_settled for one in only(self.sources, Stream))
+
+    def rest(self) -> int:
+        rest = PICKED * self.picked
+        for one in (*self.sources, *only(self.over, BaseValue)):
+            rest |= one.rest() & PICKED
+        return rest
 
     @property
     def never_ends(self) -> bool:
@@ -846,14 +862,16 @@ def identical(left: Value, right: Value) -> bool | None:
     return one.itself() is other.itself() if answer is Deferred.TO_OTHER else answer
 
 
-def among(
-    machine: Interpreter, items: Iterable[Value], item: Value, more: bool, *, perhaps: bool = False
-) -> bool | None:
-    """Whether an element of a container equals a value; `more` where it may hold elements nobody knows, `perhaps` where
-    it may lack any of these.
-    """
-    if perhaps:
+def rest_of(value: Value) -> int:
+    """Return what nobody knows of the elements of something of which not all are known."""
+    return behaviour(value).rest() or MORE
+
+
+def among(machine: Interpreter, items: Iterable[Value], item: Value, rest: int) -> bool | None:
+    """Whether an element of a container equals a value; `rest` is what nobody knows of its elements."""
+    if rest & PICKED:
         return None
+    more = bool(rest)
     plain = isinstance(item, CONSTANTS)
     for candidate in map(concrete, items):
         if plain and isinstance(candidate, CONSTANTS):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.values.base import Args, BaseValue, Interpreter, Signal, Stream, Value
+from tapecheck.interpret.values.base import MORE, PICKED, Args, BaseValue, Interpreter, Signal, Stream, Value
 from tapecheck.interpret.values.program import Env
 
 OPEN = ast.Pass()
@@ -67,10 +67,16 @@ class Generator(BaseValue):
 
         return Stream(length, item, sequential=True, sources=(self,))
 
+    def rest(self) -> int:
+        return self.extent.rest()
+
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
         items, drawn = machine.stream(self, node).drained()
-        self.pending[:0] = drawn
-        return items if self.extent.whole else None
+        if items is None or not self.extent.rest():
+            self.pending[:0] = drawn
+            return items
+        self.pending[:0] = items
+        return None
 
     def next_item(self, machine: Interpreter, default: Args, node: ast.AST) -> Value:
         try:
@@ -100,3 +106,7 @@ class Extent:
     whole: bool = True
     picked: bool = False
     enough: int = 2
+
+    def rest(self) -> int:
+        """Return what nobody knows of its elements."""
+        return MORE * (not self.whole) | PICKED * self.picked

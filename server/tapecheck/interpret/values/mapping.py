@@ -9,6 +9,8 @@ from typing import ClassVar, Literal
 
 from tapecheck.interpret.values.base import (
     INERT,
+    MORE,
+    PICKED,
     BaseValue,
     Deferred,
     Interpreter,
@@ -32,19 +34,18 @@ from tapecheck.interpret.values.unknown import Unknown
 
 @dataclass(eq=False, slots=True)
 class Dict(Container):
-    """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's.
+    """A dict; `more` says what nobody knows of its keys. `factory` is a defaultdict's.
 
     `rewritten` are the keys that were stored more than once.
     """
 
     items: MutableMapping[Hashable, Value]
-    more: bool = False
+    more: int = 0
     factory: Value = None
     slots: dict[Hashable, Slot] = field(default_factory=dict)
     born: int = 0
     rewritten: set[Hashable] = field(default_factory=set)
     kind: Literal["dict", "counter"] = "dict"
-    perhaps: bool = False
 
     keyed: ClassVar[bool] = True
     can_hold: ClassVar[bool] = True
@@ -53,7 +54,7 @@ class Dict(Container):
     )  # fmt: skip
 
     def become(self, name: str, *, changed: bool) -> Value:
-        self.more = True
+        self.more |= MORE
         return self
 
     def children(self) -> Iterable[Value]:
@@ -139,9 +140,11 @@ class Dict(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         keys = list(self.items)
         return Stream(
-            lambda: None if self.more else len(keys),
+            lambda: None if self.more & MORE else len(keys),
             lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
             known=len(keys),
+            settled=self.more == PICKED,
+            picked=bool(self.more & PICKED),
             held=True,
         )
 
@@ -149,7 +152,7 @@ class Dict(Container):
         return None if self.more else [unkey(key) for key in self.items]
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        if self.perhaps:
+        if self.more & PICKED:
             return None
         found = hashable(item) in self.items
         if not self.items and not self.more:
@@ -193,26 +196,22 @@ class View(List):
         return _PARTS[self.kind](self.of.items)
 
     @property
-    def more(self) -> bool:
+    def more(self) -> int:
         return self.of.more
 
     @more.setter
-    def more(self, more: bool) -> None:
+    def more(self, more: int) -> None:
         self.of.more = more
-
-    @property
-    def perhaps(self) -> bool:  # type: ignore[override]
-        return self.of.perhaps
 
     def replace_held(self, each: Callable[[Value], Value]) -> None:
         self.of.replace_held(each)
 
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         # Python does not let a dict grow while it is gone over.
-        return List(self.items, self.more, perhaps=self.perhaps).stream(machine, node)
+        return List(self.items, self.more).stream(machine, node)
 
     def operand(self) -> BaseValue:
-        return Set(self.items, self.more, perhaps=self.perhaps) if self.kind == "keys" else self
+        return Set(self.items, self.more) if self.kind == "keys" else self
 
 
 _PARTS: dict[str, Callable[[Mapping[Hashable, Value]], list[Value]]] = {

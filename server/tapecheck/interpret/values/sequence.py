@@ -10,6 +10,8 @@ from typing import ClassVar, Literal, TypeGuard
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.values.base import (
+    MORE,
+    PICKED,
     Args,
     BaseValue,
     Deferred,
@@ -49,15 +51,16 @@ SEQUENCE_TYPES = ("Sequence", "Iterable", "Collection", "Sized", "Reversible")
 
 
 class Container(BaseValue):
-    """A list, set or dict: `kind` names its type; `more` says that it may hold further elements nobody knows, `perhaps`
-    that a condition that nobody knows picked those that it was made with.
-    """
+    """A list, set or dict: `kind` names its type, `more` is what nobody knows of its elements."""
 
-    __slots__ = ()
+    __slots__ = ("sized",)
 
     items: Collection[Value] | Mapping[Hashable, Value]
-    more: bool
-    perhaps: bool
+    more: int
+    sized: tuple[int, int, Unknown]
+    """How many elements it has where nobody knows that, while as many are known and as much of them; not there before
+    anybody asks.
+    """
     kind: str
 
     is_callable: ClassVar[bool | None] = False
@@ -70,19 +73,22 @@ class Container(BaseValue):
     def is_whole(self) -> bool:
         return not self.more
 
+    def rest(self) -> int:
+        return self.more
+
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
-        return at_least(len(self.items)) if self.more else len(self.items)
+        return size_of(self, len(self.items), self.more)
 
     def known_truth(self, machine: Interpreter) -> bool | None:
-        return True if self.items else (None if self.more else False)
+        return None if self.more and (not self.items or self.more & PICKED) else bool(self.items)
 
 
 @dataclass(eq=False, slots=True)
 class List(Container):
-    """A list or deque; `more` says that it may hold further elements nobody knows."""
+    """A list or deque; `more` says what nobody knows of its elements."""
 
     items: list[Value]
-    more: bool = False
+    more: int = 0
     bound: int | None = None
     stored_at: Site | None = None
     kind: SequenceKind = "list"
@@ -103,7 +109,6 @@ class List(Container):
     """How many elements it keeps at most, where nobody knows that."""
     length: Unknown | None = None
     """Of parts that one call made: how many there are, the same whenever it is asked for."""
-    perhaps: bool = False
 
     can_hold: ClassVar[bool] = True
     type_names: ClassVar[tuple[str, ...] | None] = (*_LISTS, "MutableSequence", *SEQUENCE_TYPES, "Container")
@@ -131,7 +136,7 @@ class List(Container):
 
     def become(self, name: str, *, changed: bool) -> Value:
         self.items[:] = [Unknown("item") if is_constant(item) else item for item in self.items]
-        self.more = True
+        self.more |= MORE
         return self
 
     def number_of_parts(self) -> Unknown | None:
@@ -187,9 +192,11 @@ class List(Container):
                 return newest
         known = known_slice(parts)
         if known is not None:
-            return sliced(machine, self.items[known], parts, not self.more or self._has_all_of(known), node)
+            rest = self.more & PICKED if self._has_all_of(known) else self.more
+            return sliced(machine, self.items[known], parts, rest, node)
         known = known_slice([self._bound(machine, part, node) for part in parts[:2]] + parts[2:])
-        return sliced(machine, self.items[:] if known is None else self.items[known], parts, False, node)
+        rest = self.more | MORE
+        return sliced(machine, self.items[:] if known is None else self.items[known], parts, rest, node)
 
     def _has_place(self, index: Value) -> bool:
         """Return whether a number that nobody knows already stands for a place in the list."""
@@ -252,7 +259,7 @@ class List(Container):
             left -= min(known + missing, left)
             if not left:
                 break
-        made = sliced(machine, self.items[first:], [start, None, None], True, node)
+        made = sliced(machine, self.items[first:], [start, None, None], 0, node)
         made.cut = None if unsure else out
         return made
 
@@ -265,7 +272,7 @@ class List(Container):
         if not more and not self._has_left_out(index) and (machine.handlers or self.cut is not None):
             machine.wrong("IndexError", node)
             # Nobody looks out for it: the program runs, so what is known of the list is too little.
-            self.more = True
+            self.more |= MORE
         return items[-1] if items and index < 0 else self.further()
 
     def _known_place(self, index: int) -> int | None:
@@ -339,9 +346,9 @@ class List(Container):
             try:
                 self.items[known] = items
             except ValueError:
-                self.more = True
+                self.more |= MORE
         else:
-            self.more = True
+            self.more |= MORE
 
     def delete_item(self, machine: Interpreter, index: Value, node: ast.AST) -> None:
         index = concrete(index)
@@ -357,7 +364,7 @@ class List(Container):
                 if not self.items:
                     self.emptied()
             except (IndexError, TypeError, ValueError):
-                self.more = True
+                self.more |= MORE
 
     def _note_window(self, machine: Interpreter, index: slice) -> None:
         """Note what a deletion leaves: the last elements, or the first ones."""
@@ -374,7 +381,14 @@ class List(Container):
         if parts is not None:
             bound_length(parts)
             return Stream(lambda: if_asked(parts), self._element, known=len(self.items))
-        return Stream(lambda: None if self.more else len(self.items), self._element, known=len(self.items), held=True)
+        return Stream(
+            lambda: None if self.more & MORE else len(self.items),
+            self._element,
+            known=len(self.items),
+            settled=self.more == PICKED,
+            picked=bool(self.more & PICKED),
+            held=True,
+        )
 
     def _element(self, index: int) -> Value:
         items = self.items
@@ -395,12 +409,12 @@ class List(Container):
             parts.bounds = parts.bounds or (0, math.inf)
             return parts.itself()
         if self.more or self.cut is None:
-            return at_least(len(self.items))
+            return size_of(self, len(self.items), self.more or MORE)
         whole = len(self.items) + self.cut
         return whole if self.bound is None else min(whole, self.bound)
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        return among(machine, self.items, item, self.more, perhaps=self.perhaps)
+        return among(machine, self.items, item, self.more)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, List):
@@ -426,13 +440,13 @@ def known_slice(parts: list[Value]) -> slice | None:
     return slice(*known) if len(known) == len(parts) else None
 
 
-def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], known: bool, node: ast.AST) -> List:
+def sliced(machine: Interpreter, chosen: list[Value], parts: list[Value], rest: int, node: ast.AST) -> List:
     """Return the list that a slice makes, and note how many elements it has at most."""
     position = machine.world.position
-    made = List(chosen, not known, stored_at=position.site(node), born=position.clock)
-    if not known and chosen and behaviour(chosen[-1]).typical:
+    made = List(chosen, rest, stored_at=position.site(node), born=position.clock)
+    if rest & MORE and chosen and behaviour(chosen[-1]).typical:
         # One beyond the known objects would be taken for the last of them: a loop over the part ends there.
-        made.more, made.cut = False, None
+        made.more, made.cut = rest & PICKED, None
     start, stop, step = parts
     if step is None and stop is None and type(start) is int and start < 0:
         made.window = (position.clock, -start)
@@ -446,10 +460,16 @@ def like_last(items: Sequence[Value]) -> Value:
     return items[-1] if items and behaviour(items[-1]).typical else Unknown("item")
 
 
-def at_least(count: int) -> Unknown:
-    """Return a length of which no more is known than that it is no smaller than a number."""
+def size_of(owner: Container, count: int, rest: int) -> Value:
+    """Return how many elements a container has of which `count` are known: the same until it changes."""
+    if not rest:
+        return count
+    known: tuple[int, int, Unknown] | None = getattr(owner, "sized", None)
+    if known is not None and known[:2] == (count, rest):
+        return known[2].itself()
     length = Unknown.whole("len")
-    length.bounds = (count, math.inf)
+    owner.sized = (count, rest, length)
+    length.bounds = (0 if rest & PICKED else count, math.inf if rest & MORE else count)
     return length
 
 
@@ -517,7 +537,7 @@ class Queue(List):
 
     def given_away(self) -> None:
         # Whoever has it may fill it and empty it.
-        self.more = True
+        self.more |= MORE
 
     def type_of(self) -> BaseValue | str:
         return ""
@@ -539,12 +559,11 @@ _NO_QUEUES = frozenset(
 
 @dataclass(eq=False, slots=True)
 class Set(Container):
-    """A set; `more` where it may hold elements that are not known."""
+    """A set; `more` says what nobody knows of its elements."""
 
     items: list[Value]
-    more: bool = False
+    more: int = 0
     stored_at: Site | None = None
-    perhaps: bool = False
 
     kind = "set"
     is_callable: ClassVar[bool | None] = None
@@ -558,7 +577,7 @@ class Set(Container):
         return {plain(item, depth - 1) for item in self.items}
 
     def become(self, name: str, *, changed: bool) -> Value:
-        self.more = True
+        self.more |= MORE
         return self
 
     def children(self) -> Iterable[Value]:
@@ -570,8 +589,10 @@ class Set(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items
         return Stream(
-            lambda: None if self.more else len(self.items),
+            lambda: None if self.more & MORE else len(self.items),
             lambda index: items[index] if index < len(items) else Unknown("item"),
+            settled=self.more == PICKED,
+            picked=bool(self.more & PICKED),
             held=True,
         )
 
@@ -579,7 +600,7 @@ class Set(Container):
         return None if self.more or len(self.items) > limits.MOST_KEPT else list(self.items)
 
     def contains(self, machine: Interpreter, item: Value) -> bool | None:
-        return among(machine, self.items, item, self.more, perhaps=self.perhaps)
+        return among(machine, self.items, item, self.more)
 
     def equals(self, other: BaseValue, machine: Interpreter | None) -> bool | Deferred | None:
         if not isinstance(other, Set):
