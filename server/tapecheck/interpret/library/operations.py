@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Args,
     Kind,
     Kwargs,
+    Lib,
     List,
     Mark,
     Signal,
@@ -50,6 +51,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
+from tapecheck.torchfacts.kinds import keeps_whole
 
 _ELEMENTWISE = frozenset((
     "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",
@@ -90,10 +92,6 @@ _ACROSS = frozenset(("t", "transpose", "T", "mT", "H", "mH", "adjoint", "swapaxe
 _OUT_OF_ORDER = frozenset(("permute", "movedim", "moveaxis", "unfold"))
 """Views whose elements may lie in any order."""
 _COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
-_TO_FLOAT = frozenset((
-    "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
-    "true_divide",
-))  # fmt: skip
 _LOWERED = frozenset((
     "nn.functional.linear", "linear", "matmul", "__rmatmul__", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm",
     "baddbmm", "einsum", "chain_matmul", "linalg.multi_dot", "tensordot", "prelu", "nn.functional.prelu",
@@ -289,11 +287,29 @@ class _Call:
             if value.returned and value.node is None and value.itself() is value:
                 value.stands_at(self.world.graph.unknown_graph(value.name, self.node, "may"))
 
+    def _dtype(self) -> str:
+        """Return the kind of numbers in the result: "int" only where no other are possible."""
+        fact = self.fact
+        if fact.result.differentiable == "no" and fact.name != "detach":
+            return "int"
+        carrying = [value for name in fact.result.carries for value in self.inputs.get(name, ())]
+        if not carrying and fact.params:
+            carrying = self.inputs.get(fact.params[0], [])
+        whole = bool(carrying) and all(isinstance(one, Tensor) and one.dtype in ("int", "bool") for one in carrying)
+        return "int" if whole and (self.changed is not None or self._keeps_whole()) else "float"
+
+    def _keeps_whole(self) -> bool:
+        """Whether an op on whole numbers gives such: a view does, any other hangs on what is given beside them."""
+        name, aliasing = self.fact.name, self.fact.aliasing
+        if name.startswith("getitem") or (aliasing.view != "no" and name != "view"):
+            return True
+        return keeps_whole(name, beside_fraction=any(map(_may_be_fraction, self.bound.values())))
+
     def without_graph(self, plan: _Plan) -> Tensor:
         """Return the result where no node is built for it: the target, or data."""
         fact, target = self.fact, self.changed
         cuts = self._cuts_of_data(plan)
-        result = self.world.graph.data(cuts=cuts, dtype=_dtype(fact, self.inputs))
+        result = self.world.graph.data(cuts=cuts, dtype=self._dtype())
         if self._taken_for_data():
             result.note(Mark.TAKEN_FOR_DATA)
         if self.storage is not None:
@@ -842,17 +858,10 @@ _RANKS: dict[str, Callable[[Torch, Args], int | None]] = {
 _RANK_FOLLOWS = _FIXED_RANK.keys() | _RANKS.keys()
 
 
-def _dtype(fact: OpFact, inputs: Mapping[str, list[Tensor | Unknown]]) -> str:
-    """Return the kind of numbers in the result of an op on the tensors of some arguments."""
-    if fact.result.differentiable == "no" and fact.name != "detach":
-        return "int"
-    if fact.name in _TO_FLOAT:
-        return "float"
-    carrying = [value for name in fact.result.carries for value in inputs.get(name, ())]
-    if not carrying and fact.params:
-        carrying = inputs.get(fact.params[0], [])
-    kinds = {tensor.dtype for tensor in only_tensors(carrying)}
-    return "int" if kinds and kinds <= {"int", "bool"} else "float"
+def _may_be_fraction(value: Value) -> bool:
+    """Whether an argument is a number that need not be whole, or may be the type of such."""
+    value = concrete(value)
+    return isinstance(value, (float, complex, Lib)) or (isinstance(value, Unknown) and value.kind is not Kind.WHOLE)
 
 
 def _elementwise(name: str) -> bool:

@@ -487,9 +487,9 @@ def _note_size(torch: Torch, result: Tensor, name: str, args: Args, node: ast.AS
 def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
     """Return whether a factory makes "int" or "float"."""
     kind = kwargs.get("dtype")
-    if name in _OF_INTEGERS or _integer_type(path_of(kind)):
-        return "int"
-    whole = name in ("arange", "tensor", "full") and not path_of(kind) and _integers(args)
+    if kind is not None:
+        return "int" if _integer_type(path_of(kind) or behaviour(kind).name_as_type()) else "float"
+    whole = name in _OF_INTEGERS or (name in ("arange", "tensor", "full") and _integers(args))
     return "int" if whole else "float"
 
 
