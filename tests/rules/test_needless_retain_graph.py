@@ -205,3 +205,32 @@ def test_arguments_of_old_torch_are_not_what_torch_takes_today(call: str) -> Non
     except RuntimeError:
         raised = True
     assert raised == bool([one for one in check(from_text(program, "train.py")).findings if one.code == "TAPE101"])
+
+
+COMPILED = """\
+import torch
+from torch import nn
+
+net = torch.compile(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)), backend="{backend}")
+net(torch.randn(5, 3)).sum().backward(retain_graph=True)
+loss = net(torch.randn(5, 3)).sum()
+loss.backward(retain_graph={later})
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "later", "last", "lines"),
+    [
+        ("aot_eager", True, "loss.backward()", []),
+        ("eager", True, "loss.backward()", [5]),
+        ("aot_eager", False, "", [5]),
+    ],
+)
+def test_the_first_backward_of_compiled_code_lets_later_ones_retain(
+    backend: str, later: bool, last: str, lines: list[int]
+) -> None:
+    # Without the first flag torch raises "compiled with non-empty donated buffers" at the second one.
+    program = COMPILED.format(backend=backend, later=later, last=last)
+    found = check(from_text(program, "train.py")).findings
+    assert [finding.span.line for finding in found if finding.code == "TAPE301"] == lines

@@ -322,3 +322,36 @@ def test_what_fully_shard_is_to_leave_alone_may_be_anything() -> None:
     assert (
         check(from_text(SHARDING.format(trained=True, before=MAKE, shard=shard, after=""), "train.py")).findings == []
     )
+
+
+FLAG = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    {line}
+        loss = model(torch.randn(5, 4)).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("with model.no_sync():", "`no_sync` is on"),
+        ("model.require_backward_grad_sync = False\n    if True:", "sync was off in the forward"),
+        ("model.require_backward_grad_sync = True\n    with model.no_sync():", "`no_sync` is on"),
+    ],
+)
+def test_what_switches_the_sync_off_is_named(line: str, said: str) -> None:
+    (finding,) = check(from_text(FLAG.format(line=line), "train.py")).findings
+    assert finding.code == "TAPE601"
+    assert finding.message.endswith(said)
+    assert ("require_backward_grad_sync" in finding.help) == ("off in" in said)

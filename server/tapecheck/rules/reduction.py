@@ -35,10 +35,11 @@ from tapecheck.tape import (
 
 _INDEX = re.compile(r"\.\d+(?:\.|$)")
 """What names a layer in a list of layers."""
-Cause = Literal["bypass", "again", "no_sync", "grad", "unsynced", "checkpoint"]
+Cause = Literal["bypass", "again", "no_sync", "flag", "grad", "unsynced", "checkpoint"]
 """Why gradients stay local: the forward did not go through the wrapper, an earlier backward was the one that averages,
-the forward ran under `no_sync`, `autograd.grad` computed them, `set_requires_gradient_sync(False)` was called, or a
-reentrant checkpoint adds to them after another one within the same backward was the last that was waited for.
+the forward ran under `no_sync` or while `require_backward_grad_sync` was off, `autograd.grad` computed them,
+`set_requires_gradient_sync(False)` was called, or a reentrant checkpoint adds to them after another one within the same
+backward was the last that was waited for.
 """
 Again = Literal["again", "checkpoint", "unused"]
 """Why a gradient is ready twice: an earlier backward came to it, reentrant checkpoints did, or the forward's outputs do
@@ -356,7 +357,9 @@ class Reductions:
         through = [call for call in reducer.calls if any(call.first < node <= call.last for node in walked)]
         if not through:
             return "bypass"
-        return "no_sync" if all(call.reduces == "no" for call in through) else "again"
+        if any(call.reduces != "no" for call in through):
+            return "again"
+        return "flag" if all(call.flagged for call in through) else "no_sync"
 
     def _set(self, event: GradientSet) -> None:
         if event.how:

@@ -461,8 +461,9 @@ class WrapperCall:
     """A wrapped model or function was called: the nodes after `first` up to `last` are what its forward built.
 
     `wrapper` is that of DistributedDataParallel; then `reduces` says whether the next backward is to average
-    gradients, which it is not under `no_sync` or without grad mode. None stands for `torch.compile`, of whose call all
-    nodes are one for the engine where it is `whole`: without a graph break.
+    gradients, which it is not under `no_sync` or without grad mode; `flagged` that the program has set
+    `require_backward_grad_sync` itself. None stands for `torch.compile`, of whose call all nodes are one for the engine
+    where it is `whole`: without a graph break.
     """
 
     at: Site
@@ -472,6 +473,7 @@ class WrapperCall:
     outputs: tuple[int, ...] = ()
     reduces: Fact = "no"
     whole: Fact = "may"
+    flagged: bool = False
 
 
 @built_directly

@@ -671,10 +671,15 @@ class Modules:
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
         tied = concrete(kwargs.get("tie_weights", True)) is not False
-        for key, value in {key: item for part in dicts for key, item in part.items.items()}.items():
-            for home, last, known in self._places_of(owner, str(key), tied):
-                undo.append((home, last, known))
-                home.attrs[last] = value
+        named = {key: item for part in dicts for key, item in part.items.items()}
+        places = [(*place, item) for key, item in named.items() for place in self._places_of(owner, str(key), tied)]
+        if self.region is not None and wrappers.keeps_own(
+            self.region, owner, all(known is value for *_, known, value in places)
+        ):
+            return self.torch.opaque_result("functional_call", args, kwargs, node)
+        for home, last, known, value in places:
+            undo.append((home, last, known))
+            home.attrs[last] = value
         try:
             return self.call(owner, listed(inputs), {}, node)
         finally:

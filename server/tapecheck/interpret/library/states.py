@@ -87,7 +87,8 @@ class ParallelState:
 
     `options` are `find_unused_parameters`, `static_graph` and whether there are several processes.
     `broadcasts` says whether its forwards write the buffers of the model, `synced` whether the next one does.
-    `redirected` are the methods of the model that come through its forward as well, None any of them.
+    `redirected` are the methods of the model that come through its forward as well, None any of them, `flagged` says
+    that the program sets `require_backward_grad_sync` itself.
     """
 
     number: int
@@ -97,6 +98,7 @@ class ParallelState:
     broadcasts: Fact = "no"
     synced: Fact = "yes"
     redirected: set[str] | None = field(default_factory=set)
+    flagged: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -105,7 +107,7 @@ class CompiledState:
 
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
-    compiled, by their identity and the grad mode.
+    compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
     """
 
     model: Value
@@ -114,6 +116,7 @@ class CompiledState:
     broken: bool = False
     replayed: bool = False
     bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
+    own: dict[int, Instance] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)

@@ -149,15 +149,15 @@ def _around(model: Instance, name: str, path: str) -> Instance:
 def no_sync(owner: Instance) -> Context:
     """Return the context in which forwards of a wrapped model do not prepare for gradients to be averaged."""
     state = kept(owner, ParallelState)
-    before: list[Fact] = []
+    before: list[tuple[Fact, bool]] = []
 
     def enter(machine: object) -> Value:
-        before.append(state.reduces)
-        state.reduces = "no"
+        before.append((state.reduces, state.flagged))
+        state.reduces, state.flagged = "no", False
         return None
 
     def leave(machine: object, raised: object) -> None:
-        state.reduces = before.pop() if before else "yes"
+        state.reduces, state.flagged = before.pop() if before else ("yes", False)
 
     return Context(enter, leave)
 
@@ -257,7 +257,7 @@ def synced(owner: Value, name: str, value: Value) -> None:
     """Take `model.require_backward_grad_sync = value` for what it says of the next forwards."""
     state = state_of(owner, ParallelState) if name == "require_backward_grad_sync" else None
     if state is not None:
-        state.reduces = fact_of(value)
+        state.reduces, state.flagged = fact_of(value), True
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -321,8 +321,9 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
     result = modules.machine.call(called, args, kwargs, node)
     state.synced = reduces = both(state.reduces, world.modes.grad_mode)
     event = WrapperCall(
-        world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces
-    )
+        world.position.site(node), state.number, first, world.writer.last_id, _roots(modules.torch, result), reduces,
+        flagged=state.flagged,
+    )  # fmt: skip
     world.writer.emit(event)
     return result
 
@@ -370,6 +371,16 @@ def runs_hooks(modules: Modules, owner: Instance, node: ast.AST) -> bool:
         return True
     modules.world.assumptions.note("effect", _NOT_MADE_ANEW, node, NOTHING)
     return False
+
+
+def keeps_own(state: CompiledState, owner: Instance, own: bool) -> bool:
+    """Whether compiled code may use the parameters of a module in place of what `functional_call` gives it.
+
+    Measured: code that was compiled when it was given the module's own does so, silently, where the module is global.
+    """
+    if own:
+        state.own[id(owner)] = owner
+    return not own and id(owner) in state.own
 
 
 def _of_its_own(world: World, begun: int, whole: Fact) -> None:

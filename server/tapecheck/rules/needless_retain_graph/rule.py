@@ -103,7 +103,23 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
         return False
     if any(run.backward.id in reading.needed for run in runs) or _perhaps_walked_elsewhere(reading, runs):
         return False
+    if _lets_another_retain(reading, runs):
+        return False
     return all(_walked_beyond(reading).isdisjoint(run.executed) for run in runs)
+
+
+def _lets_another_retain(reading: Reading, runs: list[Run]) -> bool:
+    """Return whether a later backward elsewhere retains the graph of compiled code that one of these walks.
+
+    Compiled code whose backward first ran without the flag may refuse it from then on.
+    """
+    regions = reading.ledger.regions
+    if not regions:
+        return False
+    walks = [run for run in reading.runs if run.backward.retain != "no" and not regions.keys().isdisjoint(run.executed)]
+    places = {run.at.span for run in runs}
+    first = min((run.position for run in walks if run.at.span in places), default=None)
+    return first is not None and any(run.position > first and run.at.span not in places for run in walks)
 
 
 @remembered
