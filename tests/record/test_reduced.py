@@ -45,7 +45,19 @@ def judged(folder: Path, seed: str, call: str, findings: list[Finding] | None = 
 def test_ranks_that_differ_confirm_it(tmp_path: Path) -> None:
     finding = judged(tmp_path, "dist.get_rank()", "model.module")
     assert finding.evidence is not None and finding.evidence.verdict == "confirmed"
-    assert finding.evidence.measured == {"steps": 4, "differing": 4, "of_ranks": 2}
+    measured = {"steps": 4, "differing": 4, "of_ranks": 2, "parameter": "model.module.weight"}
+    assert finding.evidence.measured == measured
+
+
+def test_the_first_parameter_that_differs_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM.format(seed="0", call="model.module"))
+    (finding,) = check(read_source(str(script))).findings
+    # At the first step only the gradient of the bias hangs on the rank.
+    call = "(lambda x: torch.cat([model.module(x), model.module.bias[None] * dist.get_rank()]))"
+    evidence = judged(tmp_path, "0", call, [dataclasses.replace(finding)]).evidence
+    assert evidence is not None and evidence.verdict == "confirmed"
+    assert evidence.detail.endswith("compared steps, that of `model.module.bias` first")
 
 
 @pytest.mark.parametrize(("seed", "call"), [("dist.get_rank()", "model"), ("0", "model.module")])

@@ -27,6 +27,11 @@ _MOST_OTHERS = 1000
 _MOST = 16 << 20
 """Bytes of gradients that are compared, for each optimizer."""
 
+_MOST_APART = 256
+"""So many gradients of a step have a digest of their own on the tape of one of several processes, in the order that the
+optimizer has them in.
+"""
+
 _EXACT = (1 << 52) - 1
 """The bits of a number that a tape keeps exactly."""
 
@@ -104,6 +109,8 @@ class UsedGradients(GradientsUsed):
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.digests: Dict[int, List[int]] = {}
         """By optimizer: a digest of all gradients that each of its first steps used, to be compared between ranks."""
+        self.apart: Dict[int, List[List[Tuple[int, int, int]]]] = {}
+        """By optimizer and step: of these gradients, the place of each parameter, the number of its leaf, a digest."""
         self.idle: Dict[int, _Idle] = {}
         """By optimizer."""
         self.stepped: Set[int] = set()
@@ -154,18 +161,24 @@ class UsedGradients(GradientsUsed):
         owners = self._look_at_others()
         if count <= _STEPS:
             self._count_frozen(number, optimizer)
-        sized = [(values.size_of(g), p, g) for p in params for g in (_GRADIENT(p),) if g is not None]
+        sized = [
+            (values.size_of(g), index, p, g) for index, p in enumerate(params) for g in (_GRADIENT(p),) if g is not None
+        ]
         sized.sort(key=_SIZE)
         kept: List[_Used] = []
         folded: Optional[List[int]] = [] if count <= _STEPS and _of_several(self.recorder.torch) else None
+        apart: List[Tuple[int, int, int]] = []
         left = _MOST
-        for size, parameter, gradient in sized:
+        for size, index, parameter, gradient in sized:
             left -= size
             if left < 0:
                 break
             value = values.digest(gradient)
             if folded is not None:
                 folded.append(-1 if value is None else value)
+                known = leaves.get(id(parameter))
+                if known is not None and known[0]() is parameter and value is not None:
+                    apart.append((index, known[1], value & _EXACT))
             if value is not None and value != ZEROS:
                 # Given to this parameter by the program, it is added to where it comes from.
                 kept.append(_Used(owners.get(id(gradient), parameter), gradient, value))
@@ -173,6 +186,7 @@ class UsedGradients(GradientsUsed):
         self.used[number] = kept
         if folded and -1 not in folded:
             self.digests.setdefault(number, []).append(hash(tuple(folded)) & _EXACT)
+            self.apart.setdefault(number, []).append(sorted(apart)[:_MOST_APART])
 
     def _stands(self, number: int, parameter: Tensor, gradient: Tensor, value: int) -> None:
         """Count whether a parameter has the gradient that it had at this optimizer's step before, with nothing written
@@ -289,11 +303,13 @@ class UsedGradients(GradientsUsed):
                 name, at = "gradient-again:%d" % leaf, self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=steps, unit="steps")
         for number, digests in self.digests.items():
+            here = self.recorder.here(lines)
             for step, digest in enumerate(digests):
                 name = "step-digest:%d:%d" % (number, step)
-                self.recorder.writer.event(
-                    "Measure", at=self.recorder.here(lines), name=name, value=digest, unit="digest"
-                )
+                self.recorder.writer.event("Measure", at=here, name=name, value=digest, unit="digest")
+                for index, leaf, own in self.apart[number][step]:
+                    name = "gradient-digest:%d:%d:%d:%d" % (number, step, index, leaf)
+                    self.recorder.writer.event("Measure", at=here, name=name, value=own, unit="digest")
         for (place, line), (where, times) in self.looked.items():
             if place not in self._unknown:
                 at, name = self.recorder.site(*where), "backward-compared:%d" % line
