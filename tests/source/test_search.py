@@ -591,3 +591,17 @@ def test_an_editable_project_whose_finder_is_not_understood(tmp_path: Path, pref
     lay(tmp_path, {"far/flat.py": "", "far/src/deep/__init__.py": "", "p/train.py": ""})
     found = ask_us(tmp_path / "p", "train.py", ["flat", "deep", "none"])
     assert [told(answer, tmp_path) for answer in found.values()] == ["far/flat.py", "far/src/deep/__init__.py", None]
+
+
+def test_what_an_installer_put_into_a_folder_on_the_path_is_a_library(
+    tmp_path: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = {"wrapping/__init__.py": "", "wrapping-1.0.dist-info/METADATA": ""}
+    lay(tmp_path, {f"target/{name}": text for name, text in package.items()})
+    lay(tmp_path, {"own/wrapping/__init__.py": "", "p/train.py": "", "target/train.py": ""})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "target"))
+    assert ask_us(tmp_path, "p/train.py", ["wrapping"]) == {"wrapping": None}
+    # Beside the program it may be the user's.
+    assert ask_us(tmp_path, "target/train.py", ["wrapping"])["wrapping"] is not None
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    assert ask_us(tmp_path, "p/train.py", ["wrapping"])["wrapping"] is not None

@@ -27,6 +27,8 @@ _MOST_FOLDERS = 800
 _KEPT_PROJECTS = 8
 _MOST_PARTS = 32
 _INIT = "__init__.py"
+_RECORDS = ".dist-info"
+"""How the folder ends that every installer writes beside a package."""
 _STDLIB = sys.stdlib_module_names
 _BUILTIN = frozenset(sys.builtin_module_names)
 
@@ -125,8 +127,8 @@ class Search:
         start = f"{distribution}-"
         for place in self._installed().places:
             for name in self.view.listing(place.folder).names if not place.own else ():
-                if name.startswith(start) and name.endswith(".dist-info"):
-                    return name.removeprefix(start).removesuffix(".dist-info")
+                if name.startswith(start) and name.endswith(_RECORDS):
+                    return name.removeprefix(start).removesuffix(_RECORDS)
         return None
 
     def _installed(self) -> Environment:
@@ -319,7 +321,14 @@ class Search:
         if os.path.islink(self._root_file):
             # Python starts from the file that a link leads to.
             before.insert(0, self.base(os.path.realpath(self._root_file)))
-        before += [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        named = [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        # What `pip install --target` fills holds libraries, wherever it lies.
+        filled = {
+            one
+            for one in named
+            if one not in before and any(name.endswith(_RECORDS) for name in self.view.listing(one).names)
+        }
+        before += named
         configuration = self._project.configuration
         if configuration.file is not None:
             home = os.path.dirname(os.path.abspath(configuration.file))
@@ -334,7 +343,10 @@ class Search:
             places += [Place(project, True), Place(project + os.sep + "src", True)]
         result = _Path()
         seen: set[str] = set()
-        for places_of, given in ((result.before, [Place(one, True) for one in before]), (result.after, places)):
+        for places_of, given in (
+            (result.before, [Place(one, one not in filled) for one in before]),
+            (result.after, places),
+        ):
             for place in given:
                 if place.folder not in seen:
                     seen.add(place.folder)
