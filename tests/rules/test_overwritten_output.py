@@ -51,6 +51,12 @@ RIGHT = {
     "gradients of two calls, added up outside": LOOP + "    (model(batch()) + model(batch())).sum().backward()\n",
     "gradients of a penalty beside the call": LOOP
     + "    (model(batch()).sum() + sum(p.pow(2).sum() for p in model.parameters())).backward()\n",
+    "a state that is handed on as a copy": "state = batch()\nwith torch.no_grad():\n    for step in range(4):\n"
+    "        state = model(state).clone()\nprint(state.sum())\n",
+    "a state that is handed on while a forward waits": LOOP + "    model(model(batch())).sum().backward()\n"
+    "    optimizer.step()\n    optimizer.zero_grad()\n",
+    "a number before the next call": LOOP + "    with torch.no_grad():\n        a = model(batch())\n"
+    "        print(a, float(a[0, 0]))\n",
     "views and shapes": "with torch.no_grad():\n    a = model(batch())\n    b = model(batch())\n"
     "    print(a.view(-1).shape)\n",
 }  # fmt: skip
@@ -62,6 +68,14 @@ WRONG = {
     "torch.cat(kept).sum()\n",
     "a view that is kept": LOOP + STEP + "    kept.append(out.detach()[0])\ntorch.stack(kept).sum()\n",
     "a number taken late": "with torch.no_grad():\n    a = model(batch())\n    b = model(batch())\n    a.sum()\n",
+    "a number by float": "with torch.no_grad():\n    a = model(batch())\n    b = model(batch())\n"
+    "    print(float(a[0, 0]))\n",
+    "changed in place": "with torch.no_grad():\n    a = model(batch())\n    b = model(batch())\n    a.add_(1)\n",
+    "a state that is handed on": "state = batch()\nwith torch.no_grad():\n    for step in range(4):\n"
+    "        state = model(state)\nprint(state.sum())\n",
+    "in a function": "def predict(batches):\n    with torch.no_grad():\n        for each in batches:\n"
+    "            kept.append(model(each))\n    return torch.cat(kept).sum()\n\n\n"
+    "predict([batch(), batch()])\n",
     "accumulated": PARTS + "        model(batch()).sum().backward()\n" + END,
     "accumulated and clipped": PARTS + "        model(batch()).sum().backward()\n"
     "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n" + END,
@@ -128,3 +142,16 @@ def test_options_and_backends_that_ask_for_cuda_graphs() -> None:
     for asked in ('options={"triton.cudagraphs": True}', 'backend="cudagraphs"'):
         text = HEAD.replace('mode="reduce-overhead"', asked) + WRONG["kept under no_grad"]
         assert found(text) == [("TAPE610", False)]
+
+
+def test_what_is_printed_is_read() -> None:
+    # As torch's documentation of CUDA graph trees has it: what a mode refuses of an operation is not seen of a print.
+    text = "with torch.no_grad():\n    a = model(batch())\n    b = model(batch())\n    print({})\n"
+    assert found(HEAD + text.format("a")) == [("TAPE610", False)]
+    assert found(HEAD + text.format("b")) == []
+
+
+def test_a_function_that_only_predicts_is_looked_at() -> None:
+    called = "\n\npredict([batch(), batch()])\n"
+    assert called in WRONG["in a function"]
+    assert found((HEAD + WRONG["in a function"]).replace(called, "")) == [("TAPE610", False)]

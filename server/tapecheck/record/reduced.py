@@ -37,10 +37,10 @@ def differing(finding: Finding, ranks: Mapping[int, Tape]) -> Evidence | None:
     if not found:
         return None
     first = next((where for where, values in sorted(apart.items()) if len(values) > 1), None)
-    measured = {"steps": len(digests), "differing": found, "of_ranks": len(ranks)}
+    measured: dict[str, int | str] = {"steps": len(digests), "differing": found, "of_ranks": len(ranks)}
     detail = f"the gradients of the ranks differed at {found} of {len(digests)} compared steps"
     if first is not None and (name := named[first]):
-        detail, measured = f"{detail}, that of `{name}` first", {**measured, "parameter": name}
+        detail, measured["parameter"] = f"{detail}, that of `{name}` first", name
     return Evidence("confirmed", detail, None, measured)
 
 

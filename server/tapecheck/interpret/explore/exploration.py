@@ -27,9 +27,24 @@ from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.state import Cancelled, Exhausted, Place, Policy, World
 from tapecheck.interpret.values import Env, Module, Signal, only
 from tapecheck.source import Source
-from tapecheck.tape import LEFT_OVER, Assumed, Backward, Decision, Hold, InPlace, Raised, Step, Tape
+from tapecheck.tape import (
+    LEFT_OVER,
+    Assumed,
+    Backward,
+    Decision,
+    Hold,
+    InPlace,
+    Overwritten,
+    Raised,
+    ShardUse,
+    StaleShards,
+    Step,
+    Tape,
+)
 
-_JUDGED = (Backward, Hold, InPlace, Raised, Step)
+_WITHOUT_BACKWARD = (Hold, InPlace, Overwritten, ShardUse, StaleShards)
+"""What rules judge of a function that runs no backward."""
+_JUDGED = (Backward, *_WITHOUT_BACKWARD, Raised, Step)
 
 
 @dataclass(slots=True)
@@ -246,7 +261,9 @@ class Exploration:
         if world.choices.passed_by and not tape.complete:
             # A program that fails where a loop is passed by is one whose loop goes round.
             return False
-        if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
+        if self.entry is not None and not any(
+            isinstance(event, (Backward, *_WITHOUT_BACKWARD)) for event in tape.events
+        ):
             return False
         tape.ledger, tape.passes_by = world.writer.ledger, world.choices.passed_by
         self.found.tapes.append(tape)

@@ -25,7 +25,21 @@ from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Modules
 from tapecheck.source.nodes import first_line, given_to
 from tapecheck.source.notes import placeless
-from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Moves, Optimizer, Raised, Step, Tape, Where
+from tapecheck.tape import (
+    Backward,
+    GradientCleared,
+    Hold,
+    InPlace,
+    Moves,
+    Optimizer,
+    Overwritten,
+    Raised,
+    ShardUse,
+    StaleShards,
+    Step,
+    Tape,
+    Where,
+)
 
 _OF_MODULES = frozenset(("__import__", "exec", "globals", "import_module", "locals"))
 """Functions by which a program can come to whatever stands in its file, as names and as attributes."""
@@ -238,7 +252,9 @@ def _mentioned(facts: Facts) -> set[str]:
     return found
 
 
-_JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)
+_JUDGED = (
+    Backward, GradientCleared, Hold, InPlace, Optimizer, Overwritten, Raised, ShardUse, StaleShards, Step,
+)  # fmt: skip
 
 
 @dataclass(slots=True)

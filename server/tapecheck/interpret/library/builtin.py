@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import replays
 from tapecheck.interpret.library.states import LoaderState, state_of
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.objects.algebra import dict_update, ordered, stored_under
@@ -85,6 +86,7 @@ from tapecheck.torchfacts import classes
 
 def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     m.world.modes.breaks += 1
+    replays.read(m.world, only(args, Tensor), node)
     return None
 
 
@@ -391,6 +393,7 @@ def _number_of(kind: type[int] | type[float]) -> Callable[[Engine, Args, Kwargs,
         if isinstance(value, Instance):
             return _by_method(m, value, f"__{kind.__name__}__", node)
         if isinstance(value, Tensor) or on_graph(value):
+            replays.read(m.world, only([value], Tensor), node)
             number = Unknown.number(m.world.graph.cut("item", node, value, name=value.name))
             if marked(value, Mark.DRAWN):
                 drawn(number)

@@ -212,7 +212,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
     if world.modes.sharded:
         sharding.used(torch, fact.name, call.every, result, node)
-    if world.modes.replays is not None and call.storage is None:
+    if world.modes.replays is not None and (call.storage is None or target is not None):
         replays.read(world, call.every, node)
     if result is target:
         return result

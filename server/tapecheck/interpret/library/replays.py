@@ -46,6 +46,9 @@ def running(torch: Torch, state: CompiledState, given: Sequence[Value], node: as
         return
     replays = world.modes.replays = before or Replays()
     _begin(replays, world.position.site(node))
+    if not state.broken:
+        # It takes the memory of what it is given from an earlier call before it reads that.
+        read(world, torch.tensors(tuple(given)), node)
     first, storages = world.writer.last_id, world.writer.last_storage
     replays.running = True
     try:
