@@ -27,6 +27,13 @@ MADE = {
     "an array": "import numpy\nw = torch.tensor(numpy.ones(3), requires_grad=True)",
     "memory of an array": "import numpy\nw = torch.from_numpy(numpy.ones(3)).requires_grad_()",
     "computed": "w = torch.ones(3, dtype=torch.float64, requires_grad=True) * 2",
+    "weights put in the place of others": """\
+net = nn.Linear(3, 3)
+net.load_state_dict({key: value.double() for key, value in net.state_dict().items()}, assign=True)
+w = net.weight""",
+    "a type that nobody knows": """\
+import json
+w = nn.Linear(3, 3).to(getattr(torch, json.loads('"float64"'))).weight""",
     "under autocast": """\
 with torch.autocast("cpu", dtype=torch.bfloat16):
     w = nn.Linear(3, 3)(torch.ones(2, 3))""",
@@ -74,3 +81,31 @@ def test_the_same_type_gives_the_same_memory(made: str, converted: str) -> None:
 @pytest.mark.parametrize("converted", ["w.double()", "w.to(torch.float32, copy=True)", "w.to(torch.float16)"])
 def test_another_type_gives_a_copy(converted: str) -> None:
     assert check(from_text(_program("plain", converted, "the converted one"), "program.py")).findings == []
+
+
+RELOADED = """\
+import json
+import torch
+from torch import nn
+
+net = nn.Linear(2, 2)
+state = {{key: value.clone() for key, value in net.state_dict().items()}}
+loss = net(net(torch.rand(3, 2))).sum()
+net.load_state_dict(state{assign})
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("assign", "said"),
+    [
+        ("", [True]),
+        (", assign=False", [True]),
+        (", assign=True", []),
+        (", True, True", []),
+        (', assign=json.load(open("options.json"))["assign"]', [False]),
+    ],
+)
+def test_weights_put_in_the_place_of_others_change_no_saved_one(assign: str, said: list[bool]) -> None:
+    found = check(from_text(RELOADED.format(assign=assign), "program.py")).findings
+    assert [one.certain for one in found if one.code == "TAPE102"] == said

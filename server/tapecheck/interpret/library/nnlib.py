@@ -54,6 +54,7 @@ from tapecheck.interpret.values import (
     concrete,
     is_buffer,
     is_module,
+    is_unseen,
     known_elements,
     known_int,
     known_keywords,
@@ -366,9 +367,22 @@ class Modules:
 
     def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         sharding.given_away(self.torch, self._leaves_of(owner))
+        if self._assigns(argument(args, kwargs, 2, "assign", False), node):
+            self.renew_parameters(owner, node)
+            for _, tensor in self.named_parameters(owner):
+                _note_moved(tensor, Unknown.plain("dtype"))
+            return Unknown("keys")
         for _, tensor in self.named_parameters(owner):
             self.world.graph.change(tensor, node, "load_state_dict", grad_mode="no")
         return Unknown("keys")
+
+    def _assigns(self, assign: Value, node: ast.AST) -> bool:
+        """Whether `load_state_dict` puts the tensors that it is given in the places of the parameters."""
+        assign = concrete(assign)
+        if not is_unseen(assign):
+            return assign is True
+        visible.option(self.world, assign, "assign", node)
+        return self.world.choices.choose(node, False, "assign")
 
     def _leaves_of(self, owner: Instance) -> list[int]:
         return [tensor.node for _, tensor in self.named_parameters(owner) if tensor.node is not None]
@@ -400,6 +414,9 @@ class Modules:
     def _moved(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
         """Move a module: its parameters stay the leaves that they are, a buffer that is one becomes what `to` gives."""
         precision = precisions.wanted(name, args, kwargs)
+        if precision is None and any(map(is_unseen, map(concrete, args))):
+            # It may be the name of a device or of a type.
+            precision = Unknown.plain("dtype")
         for _, module in self.modules(owner) if name != "share_memory" else ():
             buffers = layer_of(module).buffers
             for key, held in list(module.attrs.items()):
