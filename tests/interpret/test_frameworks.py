@@ -250,6 +250,76 @@ sizes, training = HfArgumentParser((Sizes, TrainingArguments)).parse_args_into_d
             ("TAPE103", "(sizes.scale * args.weights[0] * x).sum().backward()"),
         ],
     ),
+    "a class that derives from a library's model has its parameters and its forward": (
+        """\
+import torch
+from diffusers import UNet2DModel
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock
+
+
+class Denoiser(UNet2DModel):
+    def __init__(self, size):
+        super().__init__(sample_size=size)
+
+
+class Net(ResNet):
+    def __init__(self):
+        super().__init__(BasicBlock, [2, 2, 2, 2])
+        self.head = torch.nn.Linear(512, 1)
+
+    def forward(self, x):
+        return self.head(self.layer1(self.conv1(x)))
+
+
+def fit(model, loader, held_out):
+    optimizer = torch.optim.Adam(model.parameters())
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    model.eval()
+    total = 0.0
+    for x in held_out:
+        total += model(x).mean().item()
+    return total
+
+
+loader, held_out = torch.load("train.pt"), torch.load("test.pt")
+print(fit(Denoiser(32), loader, held_out))
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+net(loader).mean().backward()
+optimizer.step()
+""",
+        [("TAPE302", "for x in held_out:")],
+    ),
+    "a module of which no parameter is known may have some": (
+        """\
+import torch
+from torch import nn
+import importlib
+
+
+class Net(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.body = importlib.import_module("nets").__dict__[name]()
+
+    def forward(self, x):
+        return self.body(x)
+
+
+net, head = Net("a"), nn.Linear(4, 1)
+optimizer = torch.optim.Adam(net.parameters())
+total = 0
+for x in torch.randn(8, 2, 4):
+    loss = head(x).sum() + net(x).sum()
+    loss.backward()
+    total += loss
+""",
+        [("TAPE201", "total += loss")],
+    ),
     "wrappers, scalers, metrics, loggers and transformers": (
         """\
 import torch

@@ -238,6 +238,9 @@ class Library(Protocol):
     def trusted_store(self, keeper: Value, value: Value, node: ast.AST) -> None:
         """Note that code which is not visible is taken to keep what is stored in its object as it is."""
 
+    def of_base(self, owner: Instance, name: str) -> Value:
+        """Return a part of what a module has from a library's model that its class derives from; None without one."""
+
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""
 

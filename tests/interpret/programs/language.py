@@ -953,6 +953,31 @@ y.backward(retain_graph=config.keep)
 y.backward(retain_graph=config.drop)
 y.backward()  # raises
 """,
+    "no class above has the special method that is asked for": """
+class Config:
+    def __init__(self):
+        super().__setattr__("held", {})
+        self.keep = True
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return self.held[name]
+    def __setattr__(self, name, value):
+        try:
+            super().__getattr__(name)
+        except AttributeError:
+            self.held[name] = value
+        else:
+            raise KeyError(name)
+config = Config()
+config.drop = False
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward(retain_graph=config.keep)
+y.backward(retain_graph=config.drop)
+y.backward()  # raises
+""",
     "a context manager is a method as any other": """
 import contextlib
 class Log:

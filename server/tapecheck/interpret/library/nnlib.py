@@ -254,7 +254,7 @@ class Modules:
             or (module.cls is not None and module.cls.opaque)
             or any(map(_is_hidden, module.attrs.values()))
             for _, module in self.modules(owner)
-        )
+        ) or not (self.named_parameters(owner) or all(map(_holds_no_more, self.modules(owner))))
 
     # -- attributes and methods -------------------------------------------------------------------------------
 
@@ -584,6 +584,8 @@ class Modules:
     def _inherited_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Run the forward that a module's class has from the library: `super().forward(x)` in one of the user's."""
         kwargs.pop(MORE_KEYWORDS, None)
+        if pretrained.BASE in owner.attrs:
+            return self.machine.call(owner.attrs[pretrained.BASE], args, kwargs, node)
         fact = layer_of(owner).fact
         if fact is not None:
             return self._run_fact(owner, fact, args, kwargs, node)
@@ -888,6 +890,15 @@ def _children(owner: Instance) -> Iterator[tuple[str, Value]]:
     for name, value in owner.attrs.items():
         if is_module(value) or _is_hidden(value):
             yield name, value
+
+
+def _holds_no_more(named: tuple[str, Instance]) -> bool:
+    """Whether a module surely holds no other one than those that are known: its class, and all in its attributes."""
+    _, module = named
+    bases = () if module.cls is None else module.cls.library_bases()
+    return all(map(visible.base_modelled, bases)) and not any(
+        type(value) is Unknown and not value.data for value in module.attrs.values()
+    )
 
 
 def _is_hidden(value: Value) -> bool:

@@ -36,6 +36,12 @@ _NO_MODEL_PATHS = (
 )  # fmt: skip
 
 
+_NO_PARAMETERS = ("PreTrainedModel", "Mixin", "MessagePassing", "Pipeline")
+"""What the names of those classes end with that have no parameters of their own for a class that derives from them."""
+BASE = "(base)"
+"""Where a module of a class that derives from a library's model has what it inherits."""
+
+
 def model(torch: Torch, path: str, node: ast.AST) -> Value | None:
     """Return the model that a function or class of a library of models makes; None where it makes none."""
     if not path.startswith(LIBRARIES):
@@ -55,6 +61,11 @@ def _made(torch: Torch, name: str, node: ast.AST) -> Unknown:
     made.part_of = Whole(within=made)
     torch.opaque_parameters(made, node)
     return made
+
+
+def inherited(torch: Torch, path: str, node: ast.AST) -> Value | None:
+    """Return what a class has from a library's model that it derives from: its parameters and its forward."""
+    return None if path.endswith(_NO_PARAMETERS) else model(torch, path, node)
 
 
 def from_hub(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -284,8 +284,15 @@ class Libraries:
         """Return some values in an order that nobody knows."""
         return tables.drawn(self.engine, items, node)
 
+    def of_base(self, owner: Instance, name: str) -> Value:
+        """Return a part of what a module has from a library's model that its class derives from; None without one."""
+        base = owner.attrs.get(pretrained.BASE)
+        return base.part_named(name) if isinstance(base, Unknown) else None
+
     def trusted_bases(self, cls: Class, bases: list[str], owner: Instance, node: ast.AST) -> None:
         """Note that a base class which is not visible is taken to add nothing to a class."""
+        if pretrained.BASE in owner.attrs:
+            bases = []
         hidden = next((base for base in bases if not visible.base_modelled(base)), "") or cls.unseen_maker()
         if hidden or cls.opaque:
             text = f"`{hidden or 'its base class'}` changes nothing of what `{cls.name}` does"
@@ -335,6 +342,9 @@ class Libraries:
         for base in bases:
             if base in processes.CLASSES:
                 processes.construct(owner, args, kwargs)
+                return
+            if owner.module and (inherited := pretrained.inherited(self.torch, base, node)) is not None:
+                owner.attrs[pretrained.BASE] = inherited
                 return
             if self.torch.nn.is_class(base):
                 self.torch.nn.construct_into(owner, base, args, kwargs, node)

@@ -45,7 +45,8 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
             return found
     if complete(machine, owner):
         machine.wrong("AttributeError", node)
-    value = owner.attrs[name] = Unknown.named(name)
+    inherited = machine.library.of_base(owner, name) if owner.module else None
+    value = owner.attrs[name] = Unknown.named(name) if inherited is None else inherited
     return value
 
 
@@ -138,6 +139,9 @@ def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> 
         known = machine.library.object_attribute(receiver, name, node)
         if known is not None:
             return known
+        if name.startswith("__") and not hasattr(object, name) and complete(machine, receiver):
+            # A special method that no class above has, as `__getattr__`: programs ask for it and catch the error.
+            machine.wrong("AttributeError", node)
     return Native(f"super().{name}", lambda machine, args, kwargs, at: None)
 
 
