@@ -96,7 +96,7 @@ class Machine:
         """Return how a statement leads out of its block that does nothing else; None where it does not."""
         match node:
             case ast.Return(value=returned):
-                value = self.eval(returned, env) if returned is not None else None
+                value = expressions.written(self, returned, env) if returned is not None else None
                 return flow.Returned(self._returned(value, env, node))
             case ast.Break():
                 return flow.BREAK

@@ -30,6 +30,11 @@ def root_of(node: ast.expr) -> str:
                 return getattr(node, "id", "")
 
 
+def is_placeholder(node: ast.expr) -> bool:
+    """Whether an expression stands for what is still to be written: `loss = ...`."""
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
 def is_array(node: ast.expr) -> bool:
     """Whether an expression is a number or an array that no dry run knows: `np.array(...)`, `x.argmax().item()`."""
     match node:

@@ -251,6 +251,11 @@ def _repeats(left: Value, right: Value) -> bool:
     return known_elements(sequence) is not None and isinstance(count, Unknown) and count.data
 
 
+def written(machine: Engine, node: ast.expr, env: Env) -> Value:
+    """Return what a statement stores or returns: what is still to be written may be anything."""
+    return Unknown("...") if syntax.is_placeholder(node) else machine.eval(node, env)
+
+
 def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) -> Value:
     if isinstance(current, Tensor):
         return machine.library.augmented(type(node.op).__name__, current, value, node)

@@ -56,7 +56,7 @@ def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
     match node:
         case ast.Assign(targets=[ast.Tuple(elts=parts) | ast.List(elts=parts)], value=ast.Call() as call):
             machine.world.position.unpacked[call] = len(parts)
-    value = machine.eval(node.value, env)
+    value = expressions.written(machine, node.value, env)
     for target in node.targets:
         machine.assign(target, value, env, node)
         if not machine.world.position.iteration:
@@ -360,7 +360,7 @@ def _aug_assign(machine: Engine, node: ast.AugAssign, env: Env) -> None:
 
 def _ann_assign(machine: Engine, node: ast.AnnAssign, env: Env) -> None:
     if node.value is not None:
-        machine.assign(node.target, machine.eval(node.value, env), env, node)
+        machine.assign(node.target, expressions.written(machine, node.value, env), env, node)
 
 
 def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
