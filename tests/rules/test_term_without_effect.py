@@ -332,3 +332,29 @@ for step in range(4):
 def test_nothing_is_said_of_parts_that_an_unpacking_cannot_give(targets: str, expected: list[int]) -> None:
     report = check(from_text(_UNPACKED.replace("TARGETS", targets), "train.py"))
     assert [one.span.line for one in report.findings if one.code == "TAPE407"] == expected
+
+
+EARLY = """\
+import torch
+from torch import nn
+
+models = nn.Linear(4, 3), nn.Linear(4, 2), nn.Linear(4, 1), nn.Linear(4, 5)
+optimizer = torch.optim.SGD([one.weight for one in models], lr=0.1)
+for model in models:
+    loss = model(torch.randn(6, 4)).pow(2).mean()
+    penalty = model.weight.pow(2).sum()
+    BEFORE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    AFTER
+    print(total.item())
+"""
+
+
+@pytest.mark.parametrize("made", ["loss + 0.1 * penalty", "loss - penalty", "penalty + loss"])
+def test_a_sum_that_is_there_before_the_backward_is_another_loss(made: str) -> None:
+    early = EARLY.replace("BEFORE", f"total = {made}").replace("AFTER", "")
+    late = EARLY.replace("BEFORE", "").replace("AFTER", f"total = {made}")
+    assert too_late(early) == []
+    assert [line for _, line, _ in too_late(late)] == [13]

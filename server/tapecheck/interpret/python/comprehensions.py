@@ -85,7 +85,7 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         length = stream.length()
         if length is None:
             extent.whole = False
-            if drawn >= extent.enough:
+            if drawn >= extent.enough and stream.next >= stream.reach():
                 break
         elif stream.next >= length:
             break
@@ -210,7 +210,7 @@ def _over(
         if length is None:
             extent.whole = False
             # A list made of another one's elements has as many of them: any beyond would be taken for its last one.
-            known = min(stream.reach() - start, limits.TRAINED_ROUNDS)
+            known = stream.reach() - start
             if not lazy and index - start >= max(extent.enough, known):
                 break
         elif index >= length:

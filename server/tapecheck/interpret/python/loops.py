@@ -348,7 +348,8 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
     if loop.fed(unbounded=length is None) or loop.taken_on() or loop.done < loop.enough:
         return index
     short = _is_short(loop, stream, length, element)
-    goes_on = loop.fills() if length is None else loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
+    goes_on = loop.fills() if length is None else loop.compared_more()
+    goes_on = goes_on or (short and loop.work < limits.LOOP_WORK)
     if goes_on and (short or loop.done < loop.most) and loop.work <= limits.LOOP_WORK:
         return index
     count = loop.ahead(math.inf if length is None else length - index)
@@ -373,8 +374,12 @@ def _last(loop: _Loop, stream: Stream, index: int, length: int | None) -> int | 
 
 def _is_short(loop: _Loop, stream: Stream, length: int | None, element: Value) -> bool:
     """Whether a loop is run to its end if that does not take too much work: one of a known length, few or of layers."""
-    if length is None or loop.repeated:
+    if loop.repeated:
         return False
+    if length is None:
+        length = stream.reach()
+        if stream.next >= length:
+            return False
     return (
         length <= limits.SHORT_LOOP
         or _of_layers(loop, stream, length, element)
@@ -403,9 +408,12 @@ def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) 
     """Whether a loop goes over parts of a model: what one layer shows says nothing of the next one.
 
     A generator of such parts (`yield from self.body.parameters()`) comes to its end by itself, or is left at the limit.
+    Of a model with parts that are not visible those are gone over that are.
     """
     if length is None:
-        return False
+        length = stream.reach()
+        if stream.next >= length:
+            return False
     few = (loop.done if stream.sequential else length) <= limits.MODEL_ITERATIONS
     return few and carry.of_model(element)
 
@@ -587,12 +595,12 @@ def _forget_counters(loop: _Loop, left: int | None) -> None:
 
 
 def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
-    """Yield the elements of an iterable; three of one whose length nobody knows."""
+    """Yield the elements of an iterable; of one whose length nobody knows those that are known, or three."""
     stream = machine.stream(value, node)
     start = index = stream.next
     while True:
         length = stream.length()
-        end = length if length is not None else start + limits.MIN_ITERATIONS
+        end = length if length is not None else max(start + limits.MIN_ITERATIONS, stream.reach())
         if index >= min(end, start + limits.MAX_DRAINED):
             break
         try:

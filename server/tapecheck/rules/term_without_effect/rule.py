@@ -196,6 +196,9 @@ def _too_late_for(reading: Reading, node: Node, walked: Mapping[int | None, Run]
     if root is None or plain(node.op) not in MERGES or len(set(node.inputs)) < 2:
         return None
     run = walked[root]
+    if reading.built(node.id) < run.position:
+        # The sum was there when the backward ran: it is another loss, which this way has no use for.
+        return None
     terms = [one for one in node.inputs if one != root]
     if not run.backward.accumulates or not _is_lost(reading, node, terms):
         return None
