@@ -280,8 +280,41 @@ def test_where_another_call_differentiates_in_the_loop_the_help_names_the_call(o
     text = HEAD + ATTACKED + of.format("attack=False") + "\n" + of.format("attack=True") + "\n"
     (finding,) = found(text)
     assert "run this call alone under `torch.no_grad()`, not the loop" in finding.help
-    (label,) = (label for label in finding.labels if "no backward runs in the loop" in label.message)
+    (label,) = (label for label in finding.labels if "no backward needs its graphs" in label.message)
     assert text.splitlines()[label.span.line - 1] == of.format("attack=False")
+
+
+BOTH = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step(x, y, train):
+    losses = 0.0
+    for index in range(x.shape[0]):
+        loss = nn.functional.mse_loss(model(x[index]), y[index])
+        losses += loss if train else loss.item()
+    if train:
+        optimizer.zero_grad()
+        losses.backward()
+        optimizer.step()
+    return float(losses)
+
+
+for _ in range(3):
+    step(torch.rand(3, 5, 4), torch.rand(3, 5, 2), True)
+    print(step(torch.rand(3, 5, 4), torch.rand(3, 5, 2), False))
+"""
+
+
+def test_where_another_call_trains_with_what_the_loop_makes_the_help_names_the_call() -> None:
+    (finding,) = found(BOTH)
+    assert "run this call alone under `torch.no_grad()`, not the loop" in finding.help
+    (label,) = (label for label in finding.labels if "no backward needs its graphs" in label.message)
+    assert label.span.line == len(BOTH.splitlines())
 
 
 SAVED = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
@@ -45,6 +45,7 @@ class NeedlessGraph(Rule):
                 unused[key] = reading, found
         used = _in_use(readings, {key: loops[key] for key in unused})
         trained = _trained(readings)
+        needed = _calls_in_use(loops, {span for span, _ in unused.keys() - used})
         cutting = _cutting(readings) if unused.keys() - used else set()
         told: dict[Span, Finding] = {}
         for key, (reading, found) in unused.items():
@@ -54,7 +55,8 @@ class NeedlessGraph(Rule):
             if not is_told or _cuts_training(reading, found.loop, cutting) or _switched_off(readings, found.node.at):
                 continue
             if key[0] not in told and not _within_another(reading, found, unused.keys() - used):
-                told[key[0]] = self._finding(reading, found, trained.get(key[0], set()))
+                calls = trained.get(key[0], set()) | needed.get(key[0], set())
+                told[key[0]] = self._finding(reading, found, calls)
         return [*told.values(), *self._of_passes(readings, told.keys())]
 
     def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
@@ -95,7 +97,7 @@ class NeedlessGraph(Rule):
             labels.append(Label(found.node.at.span, "a graph is recorded here in each iteration", "built"))
         call = next((call for call in at.stack if call not in training), None) if training else None
         if call is not None:
-            labels.append(Label(call, "called from here, no backward runs in the loop", "called"))
+            labels.append(Label(call, "called from here, no backward needs its graphs", "called"))
         labels += (label for label in called_from(reading, at, at) if label.span != call)
         return Finding(
             self.code, self.name, self.severity, at.span,
@@ -113,7 +115,7 @@ def _help(trains: bool) -> str:
     """Return what to do: a loop in which a backward runs at other times needs its graphs then."""
     where = "run the loop under `torch.no_grad()` or `torch.inference_mode()`"
     if trains:
-        where = "run this call alone under `torch.no_grad()`, not the loop, in which another call runs a backward"
+        where = "run this call alone under `torch.no_grad()`, not the loop, which another call trains with"
     return f"{where}: same values, and nothing is saved for a backward"
 
 
@@ -127,6 +129,15 @@ def _trained(readings: Sequence[Reading]) -> dict[Span, set[Span]]:
             if loop.event.trains and reading.runs_in(loop):
                 trained.setdefault(loop.event.at.span, set()).update(loop.event.at.stack)
     return trained
+
+
+def _calls_in_use(loops: Mapping[_Key, Sequence[_LoopBuilt]], spans: Set[Span]) -> dict[Span, set[Span]]:
+    """Return the calls that lead to runs of some loops whose graphs are used, also behind the loop, by the loop."""
+    found: dict[Span, set[Span]] = {}
+    for (span, stack), runs in loops.items():
+        if span in spans and any(loop.end is not None and _used(reading, loop, built) for reading, loop, built in runs):
+            found.setdefault(span, set()).update(stack)
+    return found
 
 
 def _in_vain(one: Pass) -> bool:
