@@ -143,6 +143,12 @@ def autocast(mode: Fact) -> Context:
     return Context(enter, leave, next(wrapping for wrapping, other in _AUTOCASTS.items() if other == mode))
 
 
+def _is_autocast(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    mode = torch.world.modes.autocast
+    # Who calls a function that is started by itself may have switched it on.
+    return Unknown("autocast") if mode == "may" or torch.world.writer.tape.started else mode == "yes"
+
+
 PACKING = (
     "torch.autograd.graph.save_on_cpu", "torch.autograd.graph.saved_tensors_hooks",
     "torch.autograd.graph.allow_mutation_on_saved_tensors",
@@ -491,6 +497,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
+    "torch.is_autocast_enabled": _is_autocast,
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.modes.grad_mode != "no",
     "torch.nn.ParameterList": lambda torch, a, k, n: torch.nn.construct("torch.nn.ParameterList", a, k, n),
     "torch.nn.Embedding.from_pretrained": _from_pretrained("torch.nn.Embedding"),
