@@ -463,7 +463,7 @@ class WrapperCall:
     `wrapper` is that of DistributedDataParallel; then `reduces` says whether the next backward is to average
     gradients, which it is not under `no_sync` or without grad mode; `flagged` that the program has set
     `require_backward_grad_sync` itself. None stands for `torch.compile`, of whose call all nodes are one for the engine
-    where it is `whole`: without a graph break.
+    where it is `whole`: without a graph break; `resized` that the code was compiled for inputs of several sizes.
     """
 
     at: Site
@@ -474,6 +474,7 @@ class WrapperCall:
     reduces: Fact = "no"
     whole: Fact = "may"
     flagged: bool = False
+    resized: bool = False
 
 
 @built_directly

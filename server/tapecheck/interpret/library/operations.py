@@ -165,6 +165,8 @@ def _measured(
         result.rank = _rank(torch, name, args)
     if name == "unsqueeze" and concrete(bound.get("dim")) == 0:
         result.length = 1
+    elif name == "clone" and args and isinstance(args[0], Tensor):
+        result.length = args[0].length
     return _into_out(torch, name, result, kwargs, node)
 
 

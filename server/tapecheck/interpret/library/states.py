@@ -108,6 +108,8 @@ class CompiledState:
     `broken` says that a call of it did something that torch.compile may leave the graph for, `replayed` that its calls
     are captured in CUDA graphs where there is a GPU. `bare` are the modules in it that had no hooks when it was
     compiled, by their identity and the grad mode; `own` those that a `functional_call` in it gave their own parameters.
+    `lengths` are those of the tensors that its calls were given, as far as they are known, `resized` says that the last
+    one differs from one before.
     """
 
     model: Value
@@ -117,6 +119,8 @@ class CompiledState:
     replayed: bool = False
     bare: dict[tuple[int, Fact], Instance] = field(default_factory=dict)
     own: dict[int, Instance] = field(default_factory=dict)
+    lengths: set[tuple[int | None, ...]] = field(default_factory=set)
+    resized: bool = False
 
 
 @dataclass(eq=False, slots=True)

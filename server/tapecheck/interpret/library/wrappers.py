@@ -330,9 +330,18 @@ def _through(modules: Modules, state: ParallelState, called: Value, args: Args, 
 
 def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a compiled model or function."""
+    given = torch.tensors((*args, *kwargs.values()))
+    lengths = tuple(value.length if type(value.length) is int else None for value in given)
+    state.resized = any(_differ(lengths, before) for before in state.lengths)
+    state.lengths.add(lengths)
     with replays.running(torch, state, (*args, *kwargs.values()), node) as results:
         results.append(_region(torch, state, lambda: torch.machine.call(state.model, args, kwargs, node), node))
     return results[0]
+
+
+def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
+    """Whether two calls were given tensors of different lengths."""
+    return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other))
 
 
 def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: ast.AST) -> Value:
@@ -351,7 +360,8 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
         _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
-        world.writer.emit(WrapperCall(site, None, first, world.writer.last_id, outputs, whole=whole))
+        resized = state.resized
+        world.writer.emit(WrapperCall(site, None, first, world.writer.last_id, outputs, whole=whole, resized=resized))
     return result
 
 

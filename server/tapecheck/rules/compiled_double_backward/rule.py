@@ -13,6 +13,8 @@ from tapecheck.rules.words import called_from, headline
 from tapecheck.tape import WrapperCall
 from tapecheck.tape.ledger import GRADIENT
 
+_RESIZED = 'compiled for inputs of several sizes, it may refuse the first gradient already ("donated buffers")'
+
 
 @dataclass(frozen=True, slots=True)
 class _Double:
@@ -34,7 +36,10 @@ class CompiledDoubleBackward(Rule):
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, double.run.at.span, double) for reading in readings for double in _doubles(reading)]
-        return [self._finding(*each) for each in at_each_place(readings, found, Reading.walks_at)]
+        return [
+            self._finding(reading, double, certain and not double.call.resized)
+            for reading, double, certain in at_each_place(readings, found, Reading.walks_at)
+        ]
 
     def _finding(self, reading: Reading, double: _Double, certain: bool) -> Finding:
         at = double.run.at
@@ -50,6 +55,7 @@ class CompiledDoubleBackward(Rule):
             self.code, self.name, self.severity, at.span, headline(form if certain else f"possible {form}", *roots),
             "take this gradient through the model before it is compiled, or compile it with `backend=\"eager\"`",
             tuple(label for label in labels if label.span != at.span), certain,
+            notes=(_RESIZED,) if double.call.resized else (),
         )  # fmt: skip
 
 
