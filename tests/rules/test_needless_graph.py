@@ -499,6 +499,44 @@ def test_a_kept_function_that_was_handed_in_may_have_it() -> None:
     assert found(KEPT.replace("self.head(self.backbone(x))", "self.callback(self.head(self.backbone(x)))")) == []
 
 
+ENCODER = """\
+import torch
+from torch import nn
+from elsewhere import Wrapped
+
+
+class Net(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+def run(encoder, batches):
+    model = Net(encoder)
+    optimizer = torch.optim.SGD([*model.parameters(), *encoder.parameters()], lr=0.1)
+    for x, y in batches:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    for x, y in batches:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right
+"""
+
+
+@pytest.mark.parametrize("made", ["", "    encoder = Wrapped(nn.Linear(4, 8))\n"])
+def test_what_has_parameters_is_a_model_and_a_call_of_it_a_forward_pass(made: str) -> None:
+    """It has not the object that keeps it, and runs no backward for what it was made from."""
+    text = ENCODER.replace("    model = Net(encoder)", f"{made}    model = Net(encoder)")
+    assert [finding.span.line for finding in found(text)] == [25 if made else 24]
+    assert found(text.replace(", *encoder.parameters()", "")) == []
+
+
 PASSES = """
 import torch
 from torch import nn

@@ -114,9 +114,12 @@ def within(torch: Torch, value: Value) -> tuple[int, ...]:
 
 
 def held(torch: Torch, function: Unknown, node: ast.AST) -> None:
-    """Note that unknown code which was made from leaves is called: it may do with them what it could do then."""
+    """Note that unknown code which was made from leaves is called: it may do with them what it could do then.
+
+    What has parameters of its own is a model, and a call of it a forward pass.
+    """
     root = _root(function)
-    if root.kept.leaves:
+    if root.kept.leaves and function.leaf is None:
         torch.world.writer.emit(
             LeafEscape(torch.world.position.site(node), root.kept.leaves, function.part_of.attr or function.name)
         )

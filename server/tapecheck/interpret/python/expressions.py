@@ -134,9 +134,9 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         return Dict(dict(env.vars.items()), more=True)
     if type(function) is Unknown and type(called) is ast.Attribute and type(called.value) is ast.Name:
         receiver = machine.eval(called.value, env)
-        within = function.part_of.within is not None
-        if isinstance(receiver, Instance) and not (within and called.attr in receiver.attrs):
-            # A method of a base class that was not found has the whole object; a library's model that is kept has not.
+        is_model = function.part_of.within is not None or function.leaf is not None
+        if isinstance(receiver, Instance) and not (is_model and called.attr in receiver.attrs):
+            # A method of a base class that was not found has the whole object; a model that is kept has not.
             machine.library.given_away([receiver], node, called.attr)
     return machine.call(function, args, kwargs, node)
 
