@@ -54,6 +54,8 @@ ALL = [
     "for w in dict(self.named_parameters()).values(): w.fast = None",
     "for w, _ in zip(self.parameters(), itertools.count()): w.fast = None",
     "for w in [*self.feature.parameters(), *self.body.parameters()]: w.fast = None",
+    "for w in itertools.chain(self.feature.parameters(), self.body.parameters()): w.fast = None",
+    "for w in itertools.chain(*[m.parameters() for m in self.children()]): w.fast = None",
     "for w in list(self.feature.parameters()) + list(self.body.parameters()): w.fast = None",
     "all = list(self.parameters())\n        for i in range(len(all)): all[i].fast = None",
     "for m in self.children():\n            for w in m.parameters(): w.fast = None",

@@ -237,11 +237,12 @@ def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Return the elements of one iterable after the other, each asked for when it is needed."""
     streams = [m.stream(arg, node) for arg in args]
-    if all(stream.length() is not None and not stream.sequential for stream in streams):
-        items = [item for arg in args for item in m.elements(arg, node)]
-        rest = PICKED if any(stream.rest() for stream in streams) else 0
-        return m.stream(m.new_list(items, node, rest), node)
     openly = any(stream.length() is None for stream in streams)
+    # What a container holds is there, whether or not there is more of it.
+    if all((stream.length() is not None or stream.known) and not stream.sequential for stream in streams):
+        items = [item for arg in args for item in m.elements(arg, node)]
+        rest = (MORE if openly else 0) | (PICKED if any(stream.rest() for stream in streams) else 0)
+        return m.stream(m.new_list(items, node, rest), node)
 
     def run() -> PyGenerator[Value, Value, Value]:
         for stream in streams:

@@ -415,7 +415,7 @@ def _of_layers(loop: _Loop, stream: Stream, length: int | None, element: Value) 
         if stream.next >= length:
             return False
     few = (loop.done if stream.sequential else length) <= limits.MODEL_ITERATIONS
-    return few and carry.of_model(element)
+    return few and loop.parts
 
 
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
