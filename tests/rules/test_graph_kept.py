@@ -428,10 +428,14 @@ def test_what_is_gathered_to_be_learned_from_is_no_leak(gathered: str, used: str
     assert not found & {"TAPE201", "TAPE302"}
 
 
+@pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
-def test_what_comes_behind_a_loop_that_a_limit_ended_was_not_seen(build: Any, found: Any, backward: bool) -> None:
+def test_what_comes_behind_a_loop_that_a_limit_ended_was_not_seen(
+    build: Any, found: Any, backward: bool, within: bool
+) -> None:
     total_of_losses(build, backward=backward)
-    build.tape.events[:] = [event for event in build.tape.events if not isinstance(event, LoopEnd)]
+    if within:
+        build.tape.events[:] = [event for event in build.tape.events if not isinstance(event, LoopEnd)]
     assert bool(found(build.end("budget"))) is backward
 
 

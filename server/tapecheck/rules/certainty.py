@@ -31,6 +31,7 @@ from tapecheck.tape import (
     Node,
     Optimizer,
     Setting,
+    Site,
     Span,
     Stale,
     Tape,
@@ -59,8 +60,9 @@ def weigh(rule: Rule, findings: Iterable[Finding], readings: Sequence[Reading]) 
     """Return the findings of a rule with what they rest on, less those that code which is not visible may be the
     answer to; one that rests on such code otherwise is a possible one.
     """
-    if rule.unfinished:
-        findings = [finding for finding in findings if _weigh_limits(finding, readings)]
+    findings = list(findings)
+    for finding in findings if rule.unfinished else ():
+        _weigh_limits(finding, readings)
     assuming = [reading for reading in readings if reading.assumed]
     recorded = {one for reading in assuming for one in _recorded(reading)}
     return [finding for finding in findings if _stands(rule, finding, assuming, recorded)]
@@ -149,20 +151,20 @@ def _answered_alone(having: Iterable[Reading], lacking: Iterable[Reading]) -> li
     return []
 
 
-def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> bool:
-    """Return whether a finding that says what never comes is one where the work limit has left something out: what no
-    way shows to its end may come behind it. Where another answer of a condition was left out it is a possible one.
-    """
+def _weigh_limits(finding: Finding, readings: Iterable[Reading]) -> None:
+    """Call a finding possible that says what never comes where the work limit has left something out."""
     lines = _lines_of(finding)
     showing = [reading for reading in readings if not lines.isdisjoint(reading.lines)]
-    if any(_cut_short(reading.tape) for reading in showing) and not any(reading.complete for reading in showing):
-        return False
+    cut = next((reading.tape for reading in showing if _cut_short(reading.tape)), None)
     untried = {place for reading in showing for place in reading.tape.untried}
-    if untried:
+    if cut is not None and not any(reading.complete for reading in showing):
+        site = next((at for event in reversed(cut.events) if (at := getattr(event, "at", None)) is not None), None)
+        assert isinstance(site, Site)
+        _rest_on(finding, site.span, f"nothing behind line {site.line} changes this")
+    elif untried:
         file, line, column = min(untried)
         text = f"the other answer on line {line} changes nothing"
         _rest_on(finding, Span(file, line, column, line, column), text)
-    return True
 
 
 def _cut_short(tape: Tape) -> bool:

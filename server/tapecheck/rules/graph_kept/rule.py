@@ -450,9 +450,8 @@ def _asks_for(reading: Reading, decision: Decision, held: set[int]) -> bool:
 
 
 def _may_be_walked_behind(reading: Reading, held: Held) -> bool:
-    """Return whether a limit ended the way in a loop that runs no backward itself: one behind it was not seen."""
-    loop = held.loop
-    return loop.end is None and reading.ended == "budget" and not any(run.position > loop.start for run in reading.runs)
+    """Return whether a limit ended the way in a loop, or behind it, before a backward came: that was not seen."""
+    return reading.ended == "budget" and not any(run.position > held.loop.start for run in reading.runs)
 
 
 def _is_of(reading: Reading, node: int, held: set[int]) -> bool:
