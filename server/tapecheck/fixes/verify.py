@@ -139,7 +139,10 @@ class Verifier:
             self.hides.append((candidate, self._as_found(hidden[0])))
             return None
         edits = tuple(edit for path, changes in tried for edit in edits_of(path, sources[path].text, changes))
-        return self._held(candidate, edits, lost, where._wasted(after, lines), self._to_check(after, edited))
+        checks = self._to_check(after, edited)
+        if self.report.source.blanked or any(source.blanked for source in sources.values()):
+            checks.append("A part of the file does not parse, and may need it as it was.")
+        return self._held(candidate, edits, lost, where._wasted(after, lines), checks)
 
     def _try(self, tried: Changes, sources: Mapping[str, Source]) -> _Trial | None:
         """Return what comes of changes; None where they break the text."""
