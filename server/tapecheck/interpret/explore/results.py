@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tapecheck.interpret.explore.faults import Fault
 from tapecheck.interpret.explore.index import Answers
@@ -33,6 +33,20 @@ class CutShort:
     hides: tuple[str, ...] = ()
 
 
+class Called(NamedTuple):
+    """A function that code calls: where it stands, whether autograd may record what it builds, and the function that
+    this way began with, None for the module.
+    """
+
+    function: Span
+    recording: bool
+    start: Span | None
+
+    def moved(self, moves: Moves) -> Called:
+        """Return it where it stands now."""
+        return Called(moves.span(self.function), self.recording, self.start and moves.span(self.start))
+
+
 @dataclass(slots=True)
 class Interpretation:
     """What the dry run found: one tape for each way through the program, and how the exploration ended.
@@ -53,6 +67,8 @@ class Interpretation:
     """Where some way called methods of tensors on what need not be a tensor."""
     handed: set[Span] = field(default_factory=set)
     """Where values were cut from their graph that some way hands to code which is not visible."""
+    calls: set[Called] = field(default_factory=set)
+    """The functions that some way calls."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
     faults: list[Fault] = field(default_factory=list)
@@ -76,6 +92,7 @@ class Interpretation:
         self.gaps |= other.gaps
         self.supposed |= other.supposed
         self.handed |= other.handed
+        self.calls |= other.calls
         self.cut_short += other.cut_short
         self.faults += other.faults
         self.groups.append(outcome.group)
@@ -90,6 +107,7 @@ class Interpretation:
             gaps={(kind, moves.span(span)) for kind, span in self.gaps},
             supposed=set(map(moves.span, self.supposed)),
             handed=set(map(moves.span, self.handed)),
+            calls={one.moved(moves) for one in self.calls},
             cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
         )
 
