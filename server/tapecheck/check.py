@@ -14,7 +14,6 @@ from typing import Any, cast
 from tapecheck import torchfacts
 from tapecheck.interpret import (
     HEADROOM,
-    Called,
     CutShort,
     Explored,
     Group,
@@ -50,7 +49,7 @@ from tapecheck.source.suppress import (
     names_rule,
     unused,
 )
-from tapecheck.tape import Backward, MovedTape, Moves, Span, Tape
+from tapecheck.tape import Backward, Called, MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"

@@ -19,7 +19,10 @@ WHOLE = (
     "torch.ones(3, dtype=torch.long)",
 )
 CHANGED = (
-    "{i}", "{i} * 2", "{i} * 1.5", "1.5 * {i}", "1.0 - {i}", "{i} + 1", "{i} / 2", "{i} // 2", "{i} // 1.0",
+    "{i}", "{i} * 2", "{i} * 1.5", "1.5 * {i}", "1.0 - {i}", "{i} + 1", "2 * {i}", "2 + {i}", "2 - {i}", "2 ** {i}",
+    "5 // {i}", "5 % {i}", "sum([{i}, {i}])", "{i}.sum(dtype=torch.int64)", "torch.bincount({i}, {i} * 0.5)",
+    "torch.histc({i}.float())", "torch.randint_like(torch.ones(3), 5)", "torch.randint_like({i}, 5)",
+    "{i} / 2", "{i} // 2", "{i} // 1.0",
     "{i} % 1.5",
     "{i} ** 2", "{i} ** 0.5", "2.0 ** {i}", "torch.pow({i}, 0.5)", "{i}.add(1.5)", "torch.mul({i}, 1.5)",
     "{i}.clamp(0, 2)", "{i}.clamp(max=2.0)", "torch.clamp({i}, 0.5)", "{i}.sum()", "{i}.sum() * 1.0", "{i}.sum() / 3",
@@ -63,4 +66,4 @@ def test_a_leaf_is_refused_where_torch_refuses_it(whole: str) -> None:
         else:
             wrong += [changed] * bool(found)
     assert not wrong
-    assert told >= 0.6 * refused
+    assert told >= 0.85 * refused

@@ -1,7 +1,7 @@
 """Which ops give whole numbers where they get whole numbers: ``python -m tools.torchlab.kinds``.
 
 Writes ``kinds.json``: `whole` are the ops that do, `filled` those among them that do so whatever number is given beside
-them. Needs torch.
+them, `always` those that give whole numbers whatever they get. Needs torch.
 """
 
 from __future__ import annotations
@@ -58,15 +58,28 @@ def _with_fraction(given: tuple[object, ...]) -> tuple[object, ...]:
     return (*given[:-1], 1.5)
 
 
+def _of_fractions(given: tuple[object, ...]) -> tuple[object, ...]:
+    """Return the same arguments with tensors that hold fractions, but for those that choose elements."""
+    return tuple(_fractions(one) for one in given)
+
+
+def _fractions(given: object) -> object:
+    if isinstance(given, list):
+        return list(map(_fractions, given))
+    chooses = given is CHOSEN or given is PLACES
+    return given.float() if isinstance(given, torch.Tensor) and not chooses else given
+
+
 def measure() -> dict[str, object]:
     """Return what ``kinds.json`` holds."""
-    names = [name for name in load().op_names() if not name.endswith("_")]
+    names = [name for name in load().op_names() if name.endswith("__") or not name.endswith("_")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = sorted(name for name in names if _first(name, GIVEN))
         fractions = tuple(_with_fraction(given) for given in GIVEN if type(given[-1]) is int)
         filled = sorted(name for name in whole if _first(name, fractions))
-    return {"torch": torch.__version__.split("+")[0], "whole": whole, "filled": filled}
+        always = sorted(name for name in names if _first(name, tuple(map(_of_fractions, GIVEN))))
+    return {"torch": torch.__version__.split("+")[0], "whole": whole, "filled": filled, "always": always}
 
 
 if __name__ == "__main__":

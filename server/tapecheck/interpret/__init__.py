@@ -7,13 +7,12 @@ from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
-from tapecheck.interpret.explore.results import Called, Condition, CutShort, Explored, Interpretation, Outcome
+from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.training import Reach, reach_of, trainers_of
 from tapecheck.interpret.state import Cancelled
 
 __all__ = [
     "HEADROOM",
-    "Called",
     "Cancelled",
     "Condition",
     "CutShort",

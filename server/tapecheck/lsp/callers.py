@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tapecheck.check import callers_of
-from tapecheck.interpret import Called
 from tapecheck.rules.finding import Finding
 from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Projects
+from tapecheck.tape import Called
 
 if TYPE_CHECKING:
     from tapecheck.check import Report

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unrecorded, unused_ignores
-from tapecheck.interpret import Called
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.callers import Callers
 from tapecheck.lsp.calls import walked_lines
@@ -36,7 +35,7 @@ from tapecheck.source.modules import SOURCES
 from tapecheck.source.notebook import join
 from tapecheck.source.project import Setup
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
-from tapecheck.tape import Span, Tape
+from tapecheck.tape import Called, Span, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Memory, Report

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tapecheck.interpret import Called
 from tapecheck.source.configuration import LEVELS
-from tapecheck.tape import Span
+from tapecheck.tape import Called, Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
-    from tapecheck.interpret import Called
     from tapecheck.rules.finding import Finding, Severity
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")

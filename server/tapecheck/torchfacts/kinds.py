@@ -10,10 +10,15 @@ from functools import lru_cache
 from importlib import resources
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _stored(key: str) -> frozenset[str]:
     found = json.loads(resources.files(__package__).joinpath("kinds.json").read_bytes())
     return frozenset(found[key])
+
+
+def is_whole(op: str) -> bool:
+    """Return whether an op gives whole numbers whatever numbers its tensors hold."""
+    return op in _stored("always")
 
 
 def keeps_whole(op: str, *, beside_fraction: bool) -> bool:

@@ -17,7 +17,7 @@ from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import Told, index_of
 from tapecheck.interpret.explore.losses import mistakes_of
 from tapecheck.interpret.explore.queue import Queue
-from tapecheck.interpret.explore.results import Called, Condition, CutShort, Explored, Interpretation, Outcome
+from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
@@ -31,6 +31,7 @@ from tapecheck.tape import (
     LEFT_OVER,
     Assumed,
     Backward,
+    Called,
     Decision,
     Hold,
     InPlace,

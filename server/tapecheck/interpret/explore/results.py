@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tapecheck.interpret.explore.faults import Fault
 from tapecheck.interpret.explore.index import Answers
@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.state import Place
 from tapecheck.source.modules import Question
 from tapecheck.source.search import Found
-from tapecheck.tape import Moves, Span, Tape, Where, moved
+from tapecheck.tape import Called, Moves, Span, Tape, Where, moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,6 @@ class CutShort:
     line: int = 0
     count: int = 0
     hides: tuple[str, ...] = ()
-
-
-class Called(NamedTuple):
-    """A function that code calls: where it stands, whether autograd may record what it builds, and the function that
-    this way began with, None for the module.
-    """
-
-    function: Span
-    recording: bool
-    start: Span | None
-
-    def moved(self, moves: Moves) -> Called:
-        """Return it where it stands now."""
-        return Called(moves.span(self.function), self.recording, self.start and moves.span(self.start))
 
 
 @dataclass(slots=True)

@@ -278,12 +278,13 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     source = m.stream(positional(args, 1, Unknown()), node)
-    rest = source.rest() | MORE * (source.length() is None)
+    rest = MORE * (source.length() is None)
     for item in m.elements(source, node):
         truth = m.known_truth(m.call(args[0], [item], {}, node) if args[0] is not None else item)
         rest |= PICKED * (truth is None)
         if truth is not False:
             items.append(item)
+    rest |= source.rest()
     return m.new_list(m.library.drawn(items, node) if rest else items, node, rest)
 
 

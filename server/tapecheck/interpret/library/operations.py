@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import replays, scalers, sharding, visible
+from tapecheck.interpret.library import precisions, replays, scalers, sharding, visible
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import World, cuts_of, merge_cuts
@@ -51,7 +51,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
-from tapecheck.torchfacts.kinds import keeps_whole
+from tapecheck.torchfacts.kinds import is_whole, keeps_whole
 
 _ELEMENTWISE = frozenset((
     "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",
@@ -293,7 +293,7 @@ class _Call:
         """Return the kind of numbers in the result: "int" only where no other are possible."""
         fact = self.fact
         if fact.result.differentiable == "no" and fact.name != "detach":
-            return "int"
+            return "int" if is_whole(fact.name) else "float"
         carrying = [value for name in fact.result.carries for value in self.inputs.get(name, ())]
         if not carrying and fact.params:
             carrying = self.inputs.get(fact.params[0], [])
@@ -863,7 +863,9 @@ _RANK_FOLLOWS = _FIXED_RANK.keys() | _RANKS.keys()
 def _may_be_fraction(value: Value) -> bool:
     """Whether an argument is a number that need not be whole, or may be the type of such."""
     value = concrete(value)
-    return isinstance(value, (float, complex, Lib)) or (isinstance(value, Unknown) and value.kind is not Kind.WHOLE)
+    if isinstance(value, Lib):
+        return not precisions.is_whole(value.path)
+    return isinstance(value, (float, complex)) or (isinstance(value, Unknown) and value.kind is not Kind.WHOLE)
 
 
 def _elementwise(name: str) -> bool:

@@ -40,6 +40,11 @@ _OF_DEFAULT_TYPE = frozenset(
 """Factories that give the type set by default, whatever they are given but a type."""
 
 
+def is_whole(path: str) -> bool:
+    """Return whether a type of numbers, by its dotted path or short name, is one of whole numbers."""
+    return path.rsplit(".", 1)[-1] in ("long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "LongTensor")
+
+
 def wanted(method: str, args: Args, kwargs: Kwargs) -> str | Unknown | None:
     """Return the type of floating numbers that a method of a tensor gives it, by the method that gives it; unknown
     where nobody knows which one is named, None where none is.

@@ -243,13 +243,15 @@ def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = [item for arg in args for item in m.elements(arg, node)]
         rest = (MORE if openly else 0) | (PICKED if any(stream.rest() for stream in streams) else 0)
         return m.stream(m.new_list(items, node, rest), node)
+    extent = Extent(not openly)
 
     def run() -> PyGenerator[Value, Value, Value]:
         for stream in streams:
             yield from m.elements(stream, node)
+            extent.picked = extent.picked or bool(stream.rest() & PICKED)
         return None
 
-    return Generator(run(), m.envs[-1], extent=Extent(not openly))
+    return Generator(run(), m.envs[-1], extent=extent)
 
 
 def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

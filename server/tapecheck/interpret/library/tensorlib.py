@@ -290,7 +290,7 @@ def _is_there(torch: Torch, owner: Tensor, device: Value, node: ast.AST) -> bool
 
 
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if any(_integer_type(path_of(value)) for value in (*args, *kwargs.values())):
+    if any(precisions.is_whole(path_of(value)) for value in (*args, *kwargs.values())):
         return _to_integer(torch, owner, node)
     wanted = precisions.wanted(name, args, kwargs)
     if precisions.is_copied(args, kwargs):
@@ -488,7 +488,9 @@ def _dtype(torch: Torch, name: str, args: Args, kwargs: Kwargs) -> str:
     """Return whether a factory makes "int" or "float"."""
     kind = kwargs.get("dtype")
     if kind is not None:
-        return "int" if _integer_type(path_of(kind) or behaviour(kind).name_as_type()) else "float"
+        return "int" if precisions.is_whole(path_of(kind) or behaviour(kind).name_as_type()) else "float"
+    if name.endswith("_like"):
+        return "int" if any(one.dtype in ("int", "bool") for one in only_tensors(args[:1])) else "float"
     whole = name in _OF_INTEGERS or (name in ("arange", "tensor", "full") and _integers(args))
     return "int" if whole else "float"
 
@@ -579,7 +581,3 @@ def distribution_parameters(torch: Torch, value: Value) -> list[Tensor | Unknown
         state = kept(value, DistributionState)
         return state.parameters
     return torch.tensors(value)
-
-
-def _integer_type(path: str) -> bool:
-    return path.rsplit(".", 1)[-1] in ("long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "LongTensor")

@@ -215,7 +215,7 @@ def set_update_by(name: str) -> Callable[[Engine, Set, Args, Kwargs, ast.AST], V
     def update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result = set_operation(m, name, owner, args, node)
         if isinstance(result, Set):
-            owner.items = result.items
+            owner.items, owner.more = result.items, result.more
         else:
             owner.more |= MORE
         return None

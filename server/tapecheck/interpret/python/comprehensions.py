@@ -204,8 +204,9 @@ def _over(
     extent: Extent, lazy: bool,
 ) -> PyGenerator[Value, Value, None]:  # fmt: skip
     start = index = stream.next
-    extent.picked = extent.picked or bool(stream.rest() & PICKED)
     while True:
+        # A generator says so once it has run.
+        extent.picked = extent.picked or bool(stream.rest() & PICKED)
         length = stream.length()
         if length is None:
             extent.whole = False

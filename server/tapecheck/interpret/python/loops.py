@@ -194,6 +194,7 @@ class _Loop:
         """Note, once, that there are elements where a condition that nobody knows picked them."""
         if not self.picked and stream.rest() & PICKED:
             self.picked = True
+            stream.settle()
             text = f"`{syntax.text_of(place)}` has {self.done + 1} or more elements"
             self.world.assumptions.enter(self, "length", text, place)
 
@@ -250,7 +251,7 @@ def run_for(machine: Engine, node: ast.For | ast.AsyncFor, env: Env) -> Run:
     value = guards.reaching(machine, node, machine.eval(node.iter, env), env)
     stream = machine.stream(value, node.iter)
     loop = _Loop(machine, node, env)
-    unknown = stream.length() is None or stream.length_settled
+    unknown = stream.length() is None or stream.length_settled or stream.rest()
     if unknown and machine.world.choices.pass_by(node, syntax.text_of(node.iter)):
         loop.leave("no")
         signal: WayOut | None = None

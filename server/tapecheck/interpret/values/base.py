@@ -625,6 +625,8 @@ class Stream(BaseValue):
     endless: bool = False
     picked: bool = False
     """Whether a condition that nobody knows picked its elements: it may have fewer than those."""
+    reckon: Callable[[], None] | None = None
+    """Settles on as many elements as it is gone over for, where nobody knows how many its container has."""
     held: bool = False
     """Whether its elements are those of containers, and numbers: looking one up runs nothing."""
     settled: bool = False
@@ -638,6 +640,13 @@ class Stream(BaseValue):
     def length_settled(self) -> bool:
         """Whether the dry run settled on its length, or on that of what its elements are drawn from."""
         return self.settled or any(one.length_settled for one in only(self.sources, Stream))
+
+    def settle(self) -> None:
+        """Settle on the lengths of the containers that a loop goes over: whatever asks for them reckons with it."""
+        if self.reckon is not None:
+            self.reckon()
+        for source in only((*self.sources, *self.over), Stream):
+            source.settle()
 
     def rest(self) -> int:
         rest = PICKED * self.picked
@@ -664,7 +673,12 @@ class Stream(BaseValue):
         return self
 
     def known_items(self, machine: Interpreter, node: ast.AST) -> list[Value] | None:
-        return self.drained()[0]
+        start = self.next
+        items = None if self.rest() & PICKED else self.drained()[0]
+        if items is not None and self.rest() & PICKED:
+            # A generator says so once it has run: whoever takes what is known of it begins again.
+            self.next, items = start, None
+        return items
 
     def drained(self) -> tuple[list[Value] | None, list[Value]]:
         """Return all elements that are left, or None; and those drawn before it turned out to have no known end."""

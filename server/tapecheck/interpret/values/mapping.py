@@ -140,11 +140,11 @@ class Dict(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         keys = list(self.items)
         return Stream(
-            lambda: None if self.more & MORE else len(keys),
+            self.most_gone_over,
             lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
             known=len(keys),
-            settled=self.more == PICKED,
             picked=bool(self.more & PICKED),
+            reckon=self.settle_size if self.more == PICKED else None,
             held=True,
         )
 

@@ -79,6 +79,22 @@ class Container(BaseValue):
     def size(self, machine: Interpreter, node: ast.AST) -> Value:
         return size_of(self, len(self.items), self.more)
 
+    def most_gone_over(self) -> int | None:
+        """Return how many elements a loop goes over: all that are known, unless it is known to have fewer."""
+        if self.more & MORE:
+            return None
+        size = size_of(self, len(self.items), self.more)
+        if not isinstance(size, Unknown):
+            return len(self.items)
+        settled = known_int(size)
+        return int(min(len(self.items), size.bounds[1] if size.bounds else math.inf)) if settled is None else settled
+
+    def settle_size(self) -> None:
+        """Settle on the size that a loop goes by."""
+        size, most = size_of(self, len(self.items), self.more), self.most_gone_over()
+        if isinstance(size, Unknown) and size.concrete is None and most is not None:
+            settle_on(size, most)
+
     def known_truth(self, machine: Interpreter) -> bool | None:
         return None if self.more and (not self.items or self.more & PICKED) else bool(self.items)
 
@@ -382,11 +398,11 @@ class List(Container):
             bound_length(parts)
             return Stream(lambda: if_asked(parts), self._element, known=len(self.items))
         return Stream(
-            lambda: None if self.more & MORE else len(self.items),
+            self.most_gone_over,
             self._element,
             known=len(self.items),
-            settled=self.more == PICKED,
             picked=bool(self.more & PICKED),
+            reckon=self.settle_size if self.more == PICKED else None,
             held=True,
         )
 
@@ -589,10 +605,10 @@ class Set(Container):
     def stream(self, machine: Interpreter, node: ast.AST) -> Stream:
         items = self.items
         return Stream(
-            lambda: None if self.more & MORE else len(self.items),
+            self.most_gone_over,
             lambda index: items[index] if index < len(items) else Unknown("item"),
-            settled=self.more == PICKED,
             picked=bool(self.more & PICKED),
+            reckon=self.settle_size if self.more == PICKED else None,
             held=True,
         )
 
