@@ -47,7 +47,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
-    "limit": "the work limit was reached", "setting": "not by default",
+    "limit": "the work limit was reached", "setting": "not by default", "skipped": "a syntax error",
 }  # fmt: skip
 
 
@@ -75,6 +75,8 @@ def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded:
     if is_certain(assumed):
         return True
     hidden = [one for one, touches in assumed.items() if touches]
+    if (rule.of_absence or "effect" in rule.needs) and any(one.kind == "skipped" for one in hidden):
+        return False
     if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
         return False
     if _may_end(rule, finding, readings):
@@ -249,9 +251,11 @@ class _Cause:
         if event.kind in ("count", "length"):
             # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
             return True if rule.raises and met else None
-        if self._is_behind(event, position):
+        # What ends what is found to last, or is found to be missing, may be anywhere.
+        open_to = rule.of_absence or rule.lasting
+        if not (event.kind == "skipped" and rule.lasting) and self._is_behind(event, position):
             return None
-        touches = met or (rule.of_absence and event.kind == "base")
+        touches = met or (rule.of_absence and event.kind == "base") or (open_to and event.kind == "skipped")
         if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
             return None
         return touches and (not event.recorded or _hangs(event, self.chain))

@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.source import Source
 from tapecheck.source.nodes import last_name, name_called, of_kind
+from tapecheck.source.skipped import is_function
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
@@ -57,7 +58,7 @@ def entries_of(source: Source) -> list[Entry]:
     relevant: list[Entry] = []
     for body in index.defined.bodies:
         owner = body.owner.name if body.owner is not None else None
-        if owner is None or body.node.name != "__init__":
+        if (owner is None or body.node.name != "__init__") and not is_function(body.node):
             relevant += _entries(source, index, body, owner)
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))

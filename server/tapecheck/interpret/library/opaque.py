@@ -41,6 +41,7 @@ from tapecheck.interpret.values import (
     positional,
     requires_any,
 )
+from tapecheck.source.skipped import TEXT
 from tapecheck.tape import NOTHING, CutKind, Escape, Fact
 
 NO_GRAPH_ATTRIBUTES = frozenset((
@@ -114,7 +115,8 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     torch.world.modes.breaks += 1
     given = leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = torch.tensors((*args, *kwargs.values()))
-    if torch.world.position.is_discarded(node) and not name.startswith(_GENERIC_DATA):
+    acts = torch.world.position.is_discarded(node) or name == TEXT
+    if acts and not name.startswith(_GENERIC_DATA):
         _given_away(torch, values, node, name)
     result = opaque(torch, name, values, node, linked="may", keeps="may")
     if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.modes.grad_mode != "no":
@@ -137,7 +139,10 @@ def _led_to(path: str, args: Args, kwargs: Kwargs) -> tuple[Value, ...]:
 
 def _assume(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
     """Note what is taken for granted of a function by its path."""
-    if "." in path and not visible.modelled(path):
+    if path == TEXT:
+        visible.skipped(torch, args, node, anything=bool(kwargs))
+        visible.may_freeze(args)
+    elif "." in path and not visible.modelled(path):
         _left_alone(torch, path, (*args, *kwargs.values()), node)
     elif "." not in path:
         carry.hand_over(torch.machine, (*args, *kwargs.values()))

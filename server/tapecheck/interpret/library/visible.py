@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     is_parameter,
     may_carry,
 )
+from tapecheck.tape import NOTHING
 
 _MODELLED = frozenset((
     *sys.stdlib_module_names, "builtins", "torch", "torchvision", "torchaudio", "numpy", "np", "scipy", "pandas",
@@ -84,6 +85,18 @@ def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> Non
         torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
+
+
+def skipped(torch: Torch, args: Iterable[Value], node: ast.AST, *, anything: bool) -> None:
+    """Note that text which does not parse is taken to leave everything as it is that its names lead to."""
+    about: dict[int, None] = {}
+    args = list(args)
+    carry.hand_over(torch.machine, args)
+    for arg in args:
+        # What a library or the program itself defines may lead to everything, and set how everything is recorded.
+        anything = anything or isinstance(arg, Lib) or _reach(torch, arg, about) == "anything"
+    text = "what does not parse changes nothing"
+    torch.world.assumptions.note("skipped", text, node, () if anything else tuple(about) or NOTHING)
 
 
 def may_freeze(args: Iterable[Value]) -> None:

@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Generator,
     Instance,
     Kwargs,
+    Lib,
     Run,
     Signal,
     Unknown,
@@ -28,6 +29,7 @@ from tapecheck.interpret.values import (
     behaviour,
     only,
 )
+from tapecheck.source.skipped import TEXT, is_function
 from tapecheck.tape import NOTHING, Leaf
 
 
@@ -57,6 +59,8 @@ def _run(
         return machine.library.opaque_result(function.name, args, kwargs, node)
     if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
+    if is_function(body):
+        return machine.call(Lib(TEXT), [*args, *kwargs.values()], {"anything": True}, node)
     notes = function.module.notes
     unwritten = forward and notes.of(body, syntax.is_unwritten) and not only(machine.world.writer.tape.events, Leaf)
     if unwritten or (not machine.handlers and notes.of(body, syntax.is_abstract)):

@@ -49,6 +49,7 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 from tapecheck.source.nodes import attr_of
+from tapecheck.source.skipped import SKIPPED, TEXT, is_call
 
 _BINARY: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -66,7 +67,7 @@ _BUILT_IN: dict[str, Value] = {
         name: Lib(f"builtins.{name}")
         for name in (*exceptions.NAMES, *dir(builtins), "__annotations__", "__loader__", "__package__", "__spec__")
     },
-    "Ellipsis": ..., "__debug__": True,
+    "Ellipsis": ..., "__debug__": True, SKIPPED: Lib(TEXT),
 }  # fmt: skip
 """What Python's own names stand for that have no model."""
 
@@ -124,6 +125,8 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
     world.budget.spend(limits.CALL_WORK)
     called = node.func
+    if is_call(node):
+        return _skipped(machine, node, env)
     if type(called) is ast.Name and called.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
     if type(called) is ast.Attribute and called.attr in _CLEARING:
@@ -139,6 +142,23 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
             # A method of a base class that was not found has the whole object; a model that is kept has not.
             machine.library.given_away([receiver], node, called.attr)
     return machine.call(function, args, kwargs, node)
+
+
+def _skipped(machine: Engine, node: ast.Call, env: Env) -> Value:
+    """Call what stands for text that does not parse, with what its names are bound to; the others may be words."""
+    bound: list[Value] = []
+    anything = bool(node.keywords)
+    for part in only(node.args, ast.Name):
+        scope: Env | None = env
+        while scope is not None and part.id not in scope.vars:
+            scope = scope.parent
+        if scope is not None:
+            bound.append(machine.eval(part, env))
+        elif part.id not in machine.library.builtins and part.id not in _BUILT_IN:
+            anything = anything or bool(env.globals.starred)
+        else:
+            anything = anything or part.id in _ANYTHING
+    return machine.call(_BUILT_IN[SKIPPED], bound, {"anything": True} if anything else {}, node)
 
 
 def _given(machine: Engine, node: ast.Call, env: Env) -> tuple[Args, Kwargs]:

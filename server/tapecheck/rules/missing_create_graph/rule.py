@@ -35,7 +35,7 @@ class MissingCreateGraph(Rule):
             if (problem := run.fails(NoGraph)) is not None:
                 cuts = undifferentiable(reading, run.backward.roots[problem.root].cuts)
                 findings += self._raising(readings, reading, run, cuts, run.backward.roots[problem.root], None)
-            elif (unused := run.fails(Unused)) is not None:
+            elif (unused := run.fails(Unused)) is not None and run.backward.roots:
                 target = (run.backward.inputs or ())[unused.root]
                 cuts = [cut for cut in _gradients_behind(reading, run) if target in reading.below(cut.nodes)]
                 findings += self._raising(readings, reading, run, cuts, run.backward.roots[0], target)
