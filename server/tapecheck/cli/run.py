@@ -268,6 +268,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         max_backward=options.max_backward,
         watch=lines_of(checked.findings),
         passes=passes_of(checked.findings),
+        own=options.confirm,
         tape=options.tape,
         module=options.module is not None,
         launcher=options.launcher,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Union
 
 from tapecheck.record import ranks
@@ -81,7 +82,8 @@ def confirm(
     `RunError` where the run cannot be made at all.
     """
     watch, passes = {*request.watch, *lines_of(findings)}, {*request.passes, *passes_of(findings)}
-    result = run(dataclasses.replace(request, watch=watch, passes=passes), on_event, cancelled)
+    asked = dataclasses.replace(request, watch=watch, passes=passes, own={*request.own, source_path})
+    result = run(asked, on_event, cancelled)
     judged = judge(findings, result.tape, directory=request.cwd)
     own = real_path(source_path, None)
     return result, [
@@ -102,6 +104,8 @@ def _judged(story: Story, finding: Finding, alone: bool) -> Finding:
         finding, verdict = _noted(finding, _stopped("looking at what is kept", story.cut_short)), ""
     if story.written_for and verdict == "refuted":
         finding, verdict = _noted(finding, _stopped("writing calls", story.written_for)), ""
+    if verdict == "not-reached" and story.unrecorded(finding.span.file):
+        return _noted(finding, _unrecorded(finding.span.file))
     if story.elsewhere and evidence is not None and verdict == "not-reached":
         return _noted(finding, f"{evidence.detail}, but {story.elsewhere} were not recorded")
     if story.blind and verdict and not (verdict == "confirmed" and finding.code not in _NEVER):
@@ -162,6 +166,10 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
 def _noted(finding: Finding, *notes: str) -> Finding:
     """Return a finding on which the run is inconclusive, with the reason for it where that is known."""
     return dataclasses.replace(finding, notes=(*finding.notes, *notes), evidence=None)
+
+
+def _unrecorded(file: str) -> str:
+    return f"nothing of {Path(file).name} was recorded: the program did not load it, or ran it under another name"
 
 
 def _stopped(what: str, seconds: float) -> str:

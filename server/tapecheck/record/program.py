@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import sys
 from collections import deque
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from tapecheck.source import Source
 from tapecheck.source.disk import is_file
+from tapecheck.source.folders import MARKS
 from tapecheck.source.modules import Modules, Sources
 from tapecheck.source.nodes import id_of
 from tapecheck.source.project import Setup
@@ -60,14 +62,35 @@ def runs_itself(source: Source) -> bool:
     )
 
 
+def own_folders(path: str, setup: Setup | None = None) -> list[str]:
+    """Return the folders whose files belong to the program of a file: its package or else its folder, its project, the
+    configured extra paths. `path` may be a folder, too.
+    """
+    place = Path(path).resolve()
+    above = [place, *place.parents] if place.is_dir() else list(place.parents)
+    packages = list(itertools.takewhile(lambda folder: is_file(folder / "__init__.py"), above))
+    found = packages[-1:] or above[:1]
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - where there is no home, that stays as it is
+    # What marks a whole home directory, or all of a disk, marks no project.
+    wide = {above[-1], home, *home.parents}
+    for marks in (MARKS, (".git",)):
+        marked = (folder for folder in above if any((folder / mark).exists() for mark in marks))
+        found += [folder for folder in itertools.islice(marked, 1) if folder not in wide]
+    project = (setup or Setup()).configuration_for(str(place))
+    if project.file is not None:
+        found += [(Path(project.file).parent / folder).resolve() for folder in project.extra_paths]
+    return list(dict.fromkeys(map(str, found)))
+
+
 def files_of(
     start: Iterable[str], arguments: Sequence[str] = (), directory: str | None = None, setup: Setup | None = None
 ) -> list[str]:
     """Return the project's own files that a program leads to, by their imports; `start` are its first ones and come
     first.
 
-    Arguments that name Python files (`tests/test_x.py::test_y`) are such, too. Names are relative to the working
-    directory where the files lie below it. Only text is read, nothing is imported.
+    They lie in the working directory or in the project of the first one. Arguments that name Python files
+    (`tests/test_x.py::test_y`) are such, too. Names are relative to the working directory where the files lie below it.
+    Only text is read, nothing is imported.
     """
     root = Path(directory or ".").resolve()
     named = [path for argument in arguments for path in _named(argument, root)]
@@ -76,6 +99,7 @@ def files_of(
     sources = Sources()
     first = next(iter(queue), str(root))
     modules = Modules(first, sources, setup.project_of(first) if setup is not None else None)
+    roots = [root, *map(Path, own_folders(first, setup))]
     found: list[str] = []
     while queue and len(found) < _MAX_FILES:
         path = queue.popleft()
@@ -84,7 +108,7 @@ def files_of(
             continue
         found.append(os.path.relpath(path, root) if Path(path).is_relative_to(root) else path)
         for resolved in _led_to(source.tree, path, modules):
-            if resolved not in seen and _own(Path(resolved), root):
+            if resolved not in seen and any(_own(Path(resolved), one) for one in roots):
                 seen[resolved] = None
                 queue.append(resolved)
     return found

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, Literal, TextIO, Union
 
+from tapecheck.record.program import own_folders
 from tapecheck.record.ranks import merge
 from tapecheck.record.scratch import Scratch
 from tapecheck.record.story import BLIND
@@ -70,6 +71,9 @@ class RunRequest:
     for every generator of random numbers before the program begins, and the tape ends with a digest of what was
     learned.
 
+    What lies beside the script, in the working directory or in their project is recorded as the program's own, as are
+    the files that are watched and those of `own`, with what lies beside these: all else is a library's.
+
     With `held` the tape says what the live tensors hold as it runs, for its page.
 
     `instead` are texts that modules are compiled from in place of their files, by the absolute paths of these.
@@ -88,6 +92,7 @@ class RunRequest:
     max_backward: int | None = None
     watch: Collection[tuple[str, int]] = ()
     passes: Collection[tuple[str, int]] = ()
+    own: Collection[str] = ()
     tape: str | None = None
     module: bool = False
     name: str = ""
@@ -397,9 +402,20 @@ def _options(request: RunRequest) -> list[str]:
             lines.setdefault(str(Path(file).absolute()), []).append(line)
         for file, numbers in lines.items():
             options += [option, f"{file}:{','.join(map(str, numbers))}"]
+    for path in _own(request):
+        options += ["--own", path]
     if request.module:
         options.append("-m")
     return [*options, request.script, *request.args]
+
+
+def _own(request: RunRequest) -> list[str]:
+    """Return the files and folders that are the program's own, wherever it is started."""
+    named = {str(Path(file).absolute()) for file in (*request.own, *(file for file, _ in request.watch))}
+    start = Path(request.cwd or ".")
+    first = str(start if request.module else start / request.script)
+    folders = {folder for file in (first, *named) for folder in own_folders(file)}
+    return [*sorted(named), *sorted(folders)]
 
 
 def _look_for_program(request: RunRequest) -> None:

@@ -230,6 +230,8 @@ class Story:
         """The seconds after which the recorder looked no more at what is kept, 0 where it did to the end."""
         self.written_for = 0.0
         """The seconds after which the recorder wrote no more calls that it would have, 0 where it did to the end."""
+        self.recorded: set[str] = set()
+        """The files of which code ran that was recorded."""
         self.elsewhere = ""
         """What ran and was not recorded: processes in which lines may have run that did not here."""
         self._look_through(tape.events)
@@ -321,6 +323,8 @@ class Story:
         match name:
             case "passed-calls":
                 self.passed = value > 0
+            case "recorded-file":
+                self.recorded.add(self.file(event.at.file))
             case "gradients-looked-at":
                 self.gradients_looked_at = True
             case "gradients-used":
@@ -410,6 +414,11 @@ class Story:
         for span in places:
             rows.setdefault(self.file(span.file), set()).update((span.line, span.end_line))
         return rows
+
+    def unrecorded(self, file: str) -> bool:
+        """Return whether nothing of a file was recorded: whether its lines ran is not known."""
+        real = self.file(file)
+        return real not in self.recorded and real not in self._rows and not any(name == real for name, _ in self.hits)
 
     def tree(self, file: str) -> ast.AST | None:
         """Return the parsed text of a file, None where it cannot be read."""

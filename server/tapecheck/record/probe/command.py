@@ -33,7 +33,7 @@ USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE
        [--passes FILE:LINE[,LINE...]] [--max-iterations N] [--max-backward N]
        [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
        [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
-       [--children FOLDER] [--notes FOLDER] SCRIPT | -m MODULE [ARGS...]
+       [--children FOLDER] [--notes FOLDER] [--own FILE_OR_FOLDER] [--directory FOLDER] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -48,8 +48,9 @@ class Options:
         self.instead = ""
         self.watch: List[str] = []
         self.passes: List[str] = []
+        self.own: List[str] = []
         self.module = False
-        self.alive = self.children = self.notes = ""
+        self.alive = self.children = self.notes = self.directory = ""
         numbers: Dict[str, float] = {}
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
@@ -91,8 +92,8 @@ class Options:
         )  # fmt: skip
 
 
-_TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children", "--notes")
-_LISTS = ("--watch", "--passes")
+_TEXTS = ("--tape", "--name", "--text", "--instead", "--alive", "--children", "--notes", "--directory")
+_LISTS = ("--watch", "--passes", "--own")
 _OPTIONS = (
     *_TEXTS, *_LISTS, "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--notebook", "--seed",
     "--rank", "--bytes",
@@ -308,7 +309,8 @@ def main(loaded: Collection[str] = ()) -> None:
     look_for_torch(recorder)
     ending = ending_of(recorder)
     if options.children:
-        record_spawned(sys.argv[1:], program.path)
+        # Names on a tape are relative to where the run began, wherever the program goes.
+        record_spawned(["--directory", recorder.sources.directory, *sys.argv[1:]], program.path)
     if hasattr(sys, "orig_argv"):
         flags = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv)]
         sys.orig_argv[:] = [*flags, *(["-m"] if options.module else []), *options.arguments]
@@ -371,12 +373,20 @@ def version_of(torch: Optional[str]) -> Tuple[int, ...]:
 
 def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
     """Return the recorder of a process of a program, with what it was asked for."""
-    sources = Sources(program.path, options.name or (program.path if options.module else options.script))
+    shown = options.name or (program.path if options.module else options.script)
+    torch = importlib.util.find_spec("torch")
+    # A project may hold a copy of torch: that is a library all the same.
+    copy = os.path.split(torch.origin or "") if torch is not None else ("", "")
+    foreign = copy[0] if copy[1] == "__init__.py" else ""
+    sources = Sources(program.path, shown, foreign, options.own, options.directory)
     if program.lines is not None:
         sources.give(program.path, program.lines)
     if options.instead:
         replace(options.instead, sources)
-    recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
+    lines = watched(options.watch, sources)
+    for name in {name for name, _ in lines}:
+        sources.add(name)
+    recorder = Recorder(sources, writer, options.limits, lines)
     recorder.tracer.passes = frozenset(watched(options.passes, sources))
     recorder.seeded.seed = options.seed
     words = ["python", *(["-m"] if options.module else []), *options.arguments]

@@ -46,7 +46,7 @@ class Place:
 
     @property
     def filename(self) -> str:
-        return self.context.function.code.co_filename
+        return self.context.function.text.filename
 
     def stack(self) -> List[Place]:
         """Return the places of the calls that led here, innermost first."""
@@ -388,3 +388,6 @@ class Listener:
         return []
 
     def changed_meanwhile(self, lines: ThreadLines, changed: List[Changed]) -> None: ...
+
+    def file_begins(self, file: str) -> None:
+        """Note that code of a user's file runs for the first time."""

@@ -165,7 +165,7 @@ class Recorder(Recording, Listener):
             pass
         at = ""
         if place is not None:
-            at = " on line %d of %s" % (place.line, os.path.basename(place.filename))
+            at = " on line %d of %s" % (place.line, os.path.basename(self.sources.name(place.filename)))
         self.finish("stopped", "the recording ended%s, the program ran on" % at)
 
     def _stop(self) -> None:
@@ -279,6 +279,13 @@ class Recorder(Recording, Listener):
             self.writer.event("Iteration", loop=loop.id, index=loop.index)
 
     # Listener
+
+    def file_begins(self, file: str) -> None:
+        if self.ended:
+            return
+        with self.group():
+            at = self.writer.site((file,), lambda: (span(self.sources.name(file), (1, 1, 1, 1)), "<unknown>", [], ()))
+            self.writer.event("Measure", at=at, name="recorded-file", value=1, unit="files")
 
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Optional[WatchedLine]:
         if place.watched:

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tokenize
 import warnings
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Collection, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 Extent = Tuple[int, int, int, int]
 """First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
@@ -405,23 +405,81 @@ def _parse_quietly(text: str, filename: str) -> ast.Module:
 
 
 class Sources:
-    """Which files are the user's, what they are called on the tape, and their parsed text."""
+    """Which files are the user's, what they are called on the tape, and their parsed text.
 
-    def __init__(self, script: str, shown: str, foreign: str = "") -> None:
+    `own` are files and folders that are the user's beside what lies beside the script or in `directory`, the working
+    directory that the run began in. Code may name its file in several ways, and relative to where the program was when
+    it was compiled: `file` has one name for each.
+    """
+
+    def __init__(
+        self, script: str, shown: str, foreign: str = "", own: Collection[str] = (), directory: str = ""
+    ) -> None:
         self.script = script
         self.shown = shown
-        self.directory = os.getcwd()
-        own = os.path.dirname(os.path.abspath(__file__))
-        places = [own] + [sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+        self.directory = directory or os.getcwd()
+        self._files: Dict[str, str] = {}
+        self._spelled: Dict[str, str] = {}
+        self._script = self.file(script)
+        probe = os.path.dirname(os.path.abspath(__file__))
+        places = [probe] + [sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         places += site.getsitepackages() if hasattr(site, "getsitepackages") else []
         places += [getattr(site, "USER_SITE", None) or "", foreign]
         self._foreign = tuple({os.path.join(place, "") for place in places if place})
-        self._roots = tuple(
-            {os.path.join(os.path.dirname(os.path.abspath(script)), ""), os.path.join(self.directory, "")}
-        )
+        folders = [self.directory, *map(os.path.dirname, (os.path.join(self.directory, script), self._script))]
+        self._roots = tuple({os.path.join(os.path.abspath(folder), "") for folder in folders})
         self._user: Dict[str, bool] = {}
         self._texts: Dict[str, SourceText] = {}
-        self._names: Dict[str, str] = {script: shown}
+        self._names: Dict[str, str] = {self._script: shown}
+        # The files that are the user's wherever they lie, and how they are called: no other needs to be looked up.
+        self._own: Set[str] = set()
+        self._own_names: Set[str] = set()
+        for path in own:
+            self.add(path)
+
+    def add(self, path: str) -> None:
+        """Take a file, or what lies in a folder, for the user's."""
+        file = self.resolve(path)
+        if os.path.isdir(file):
+            self._roots = tuple({*self._roots, os.path.join(file, "")})
+        else:
+            self._own.add(file)
+            self._own_names.add(os.path.basename(file))
+        self._user.clear()
+
+    def file(self, filename: str) -> str:
+        """Return the one name of the file that code says it is from: absolute, and without links.
+
+        A relative one is looked up when it is seen first: the program may go to another directory later.
+        """
+        known = self._files.get(filename)
+        if known is None:
+            known = self._files[filename] = self._find(filename)
+        return known
+
+    def _find(self, filename: str) -> str:
+        if filename.startswith("<"):
+            return filename
+        path = filename
+        if not os.path.isabs(filename):
+            try:
+                here = os.getcwd()
+            except OSError:
+                here = self.directory
+            folders = (here, self.directory, os.path.dirname(os.path.join(self.directory, self.script)))
+            paths = [os.path.join(folder, filename) for folder in folders]
+            path = next((each for each in paths if os.path.isfile(each)), paths[0])
+        real, plain = os.path.realpath(path), os.path.normpath(path)
+        # Shown as it was found, unless a link makes `..` lead elsewhere.
+        self._spelled.setdefault(real, plain if os.path.realpath(plain) == real else real)
+        return real
+
+    def look_again(self, filename: str) -> None:
+        """Look a relative name up anew: another module of that name begins to run."""
+        before = self._files.pop(filename, None)
+        if before is not None and not os.path.isfile(self.file(filename)):
+            self._files[filename] = before
+        self._user.pop(filename, None)
 
     def is_user(self, filename: str) -> bool:
         """Return whether a code object's file belongs to the program rather than to a library."""
@@ -435,21 +493,40 @@ class Sources:
             return True
         if filename.startswith("<"):
             return False
-        return not self.is_library(filename) and os.path.abspath(filename).startswith(self._roots)
+        if self.is_library(filename):
+            return False
+        file = self.file(filename)
+        return (
+            file in self._own
+            or file == self._script
+            or any(path.startswith(self._roots) for path in (self._plain(filename), file))
+        )
+
+    def _plain(self, filename: str) -> str:
+        return os.path.normpath(filename) if os.path.isabs(filename) else self._spelled[self.file(filename)]
 
     def is_library(self, filename: str) -> bool:
-        """Return whether a file lies where libraries are installed; the module that is run may do so."""
-        path = os.path.abspath(filename)
-        return path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path
+        """Return whether a file lies where libraries are installed; the module that is run may do so.
+
+        A file that was named as the user's is none.
+        """
+        if filename.startswith("<"):
+            return False
+        path = self._plain(filename)
+        if not path.startswith(self._foreign) and os.sep + "site-packages" + os.sep not in path:
+            return False
+        return os.path.basename(path) not in self._own_names or self.file(path) not in self._own
 
     def give(self, filename: str, lines: List[str]) -> None:
         """Say what a file's code was compiled from, where that is not what the file holds."""
-        self._texts[filename] = SourceText(filename, lines)
+        file = self.file(filename)
+        self._texts[file] = SourceText(file, lines)
 
     def text(self, filename: str) -> SourceText:
-        text = self._texts.get(filename)
+        file = self.file(filename)
+        text = self._texts.get(file)
         if text is None:
-            text = self._texts[filename] = SourceText(filename)
+            text = self._texts[file] = SourceText(file)
         return text
 
     def texts(self) -> List[SourceText]:
@@ -459,18 +536,19 @@ class Sources:
         """Return the file's name on the tape: the script as the user gave it, others relative to the working
         directory.
         """
-        name = self._names.get(filename)
+        file = self.file(filename)
+        name = self._names.get(file)
         if name is None:
-            path = os.path.abspath(filename)
+            path = self._spelled.get(file, file)
             root = os.path.join(self.directory, "")
-            name = self._names[filename] = path[len(root) :] if path.startswith(root) else path
+            name = self._names[file] = path[len(root) :] if path.startswith(root) else path
         return name
 
     def resolve(self, name: str) -> str:
-        """Return the absolute path of a file named on the tape or by the parent process."""
+        """Return what `file` calls a file that is named on the tape or by the parent process."""
         if name in (self.shown, self.script):
-            return self.script
-        return os.path.normpath(os.path.join(self.directory, name))
+            return self._script
+        return os.path.realpath(os.path.join(self.directory, name))
 
 
 if sys.version_info >= (3, 11):

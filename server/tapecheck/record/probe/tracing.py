@@ -8,6 +8,7 @@ line that just ran. No op is wrapped.
 from __future__ import annotations
 
 import bisect
+import os
 import sys
 import threading
 from types import CodeType, FrameType, TracebackType
@@ -27,7 +28,7 @@ from .lines import (
     ThreadLines,
     frames_from,
 )
-from .sources import LoopText, Sources
+from .sources import LoopText, Sources, SourceText
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
@@ -53,6 +54,7 @@ class Tracer:
         self.sequence: Callable[[], int] = lambda: 0
         self.functions: Dict[int, Function] = {}
         self.foreign: Set[str] = set()
+        self.begun: Set[str] = set()
         self.roots: Dict[Function, Context] = {}
         self.threads: Dict[int, ThreadLines] = {}
         self.places_at: Dict[Tuple[str, int], List[Place]] = {}
@@ -101,10 +103,25 @@ class Tracer:
         # By identity: to hash a code object is to hash all there is in it. A function keeps its code alive.
         function = self.functions.get(id(code))
         if function is None:
+            relative = not os.path.isabs(name) and not name.startswith("<")
+            if relative and code.co_name == "<module>":
+                self.sources.look_again(name)
             if not self.sources.is_user(name):
-                self.foreign.add(name)
+                if not relative:
+                    self.foreign.add(name)
                 return None
-            function = self.functions[id(code)] = Function(code, self.sources.text(name))
+            function = self._known(code, self.sources.text(name), inner=relative)
+            if function.text.filename not in self.begun:
+                self.begun.add(function.text.filename)
+                self.listener.file_begins(function.text.filename)
+        return function
+
+    def _known(self, code: CodeType, text: SourceText, inner: bool) -> Function:
+        """Note which file a code object is from; with `inner` those within it, too: another file may get that name."""
+        function = self.functions[id(code)] = Function(code, text)
+        for constant in code.co_consts if inner else ():
+            if isinstance(constant, CodeType):
+                self._known(constant, text, inner)
         return function
 
     def where(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]:
@@ -481,7 +498,8 @@ class Tracer:
 
     def counts(self, code: CodeType, first: int, last: int) -> bool:
         """Return whether some of these lines are to be counted: none of them may run without events."""
-        return any(name == code.co_filename and first <= line <= last for name, line in self.watched)
+        own = self.sources.file(code.co_filename)
+        return any(name == own and first <= line <= last for name, line in self.watched)
 
     def found_running(self, lines: ThreadLines, function: Function, frame: FrameType) -> None:
         """Note a call that began without events, called from `lines.place`; the last of them builds a node now."""
@@ -528,7 +546,7 @@ class Tracer:
             text = LoopText(first, first, last, function.text.line_extent(first), hidden=True)
             function.add_loop(text)
         for number in range(first, last + 1):
-            for place in self.places_at.get((function.code.co_filename, number), ()):
+            for place in self.places_at.get((function.text.filename, number), ()):
                 if place.context.function is function:
                     place.loops, place.header = function.loops_at(number)
                     for plain in place.context.plain.values():
