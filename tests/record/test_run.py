@@ -441,3 +441,26 @@ def test_what_was_not_seen_after_a_fault_decides_nothing(record: Record, tmp_pat
         assert finding.evidence is None
         assert finding.notes[-1].startswith("the recording ended on line 13 of script.py, the program ran on; ")
         assert finding.notes[-1].endswith(": what came later was not seen")
+
+
+@pytest.mark.parametrize(("first", "every", "count"), [(16, 1, 20), (16, 3, 40), (1, 4, 50), (90, 1, 200)])
+def test_iterations_before_the_first_backward_count(record: Record, first: int, every: int, count: int) -> None:
+    """A replay buffer that is filled first: the iterations are those that findings speak of."""
+    result = record(
+        """
+        import sys
+        import torch
+        first, every, count = map(int, sys.argv[1:])
+        net = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(1, count + 1):
+            x = torch.randn(3, 2)
+            if step >= first and step % every == 0:
+                optimizer.zero_grad()
+                net(x).sum().backward()
+                optimizer.step()
+        """,
+        str(first), str(every), str(count),
+    )  # fmt: skip
+    assert result.how_ended == "finished", result.stderr
+    assert result.iterations == count

@@ -599,6 +599,7 @@ class _Follower:
         self._differentiating: set[str] = set()
         self._counts: dict[str, int] = {}
         self._loops: dict[int, str] = {}
+        self._indexes: dict[int, int] = {}
         self._sites: dict[int, tuple[str, int | None]] = {}
         self._passed = {"passed-calls": 0, "passed-iterations": 0}
         self._readers = [
@@ -744,8 +745,13 @@ class _Follower:
                 if entry["at"] in self._sites:
                     self._begin_loop(entry["id"], *self._sites[entry["at"]], hidden=bool(entry.get("hidden")))
             elif line.startswith(b'{"event":"Iteration"'):
-                place = self._loops[json.loads(line)["loop"]]
-                self._counts[place] = self._counts.get(place, 0) + 1
+                entry = json.loads(line)
+                number, index = entry["loop"], entry["index"]
+                place, before = self._loops[number], self._indexes.get(number, 0)
+                self._indexes[number] = index
+                # Until a loop trains, only some of its iterations are on the tape; later those that pass are counted.
+                trains = place in self._training or place in self._differentiating
+                self._counts[place] = self._counts.get(place, 0) + (1 if trains else max(index - before, 1))
             elif line.startswith(b'{"event":"Measure"') and b'"passed-' in line:
                 entry = json.loads(line)
                 before, self._passed[entry["name"]] = self._passed[entry["name"]], int(entry["value"])
