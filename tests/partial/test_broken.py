@@ -72,6 +72,13 @@ def test_what_is_broken_is_not_missing(statement: str, instead: str) -> None:
     assert source.error is not None and not check(source).findings
 
 
+@pytest.mark.parametrize(("inside", "found"), [("", True), ("    total = total.detach(\n", False)])
+def test_what_is_broken_in_a_loop_may_end_what_it_keeps(inside: str, found: bool) -> None:
+    source = from_text(f"{KEPT.replace('print', f'{inside}print', 1)}print(", "train.py")
+    assert source.error is not None
+    assert [(one.code, one.certain) for one in check(source).findings] == ([("TAPE201", False)] if found else [])
+
+
 def test_what_is_broken_in_a_cell_is_not_missing() -> None:
     first, _, rest = TRAINED.partition("total")
     cells = [first, "total" + rest.replace("loss.backward()", "loss.backward("), "print(loss"]

@@ -75,7 +75,8 @@ def _stands(rule: Rule, finding: Finding, readings: Sequence[Reading], recorded:
     if is_certain(assumed):
         return True
     hidden = [one for one, touches in assumed.items() if touches]
-    if (rule.of_absence or "effect" in rule.needs) and any(one.kind == "skipped" for one in hidden):
+    silent = rule.of_absence or rule.lasting or "effect" in rule.needs
+    if silent and any(one.kind == "skipped" for one in hidden):
         return False
     if any(one.kind in rule.needs or (one.kind in _OF_RECORDING and one not in recorded) for one in hidden):
         return False
@@ -220,7 +221,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
         if lines.isdisjoint(reading.lines):
             continue
         built = _built(finding, reading) if rule.raises else None
-        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built)
+        begin = min((reading.positions_at[place][0] for place in lines if place in reading.positions_at), default=0)
+        cause = _Cause(rule, reading, _chain(reading, lines), _end(rule, finding, reading, lines), built, begin)
         for position, event in reading.assumed:
             touches = cause.touched_by(event, position)
             if touches is not None:
@@ -232,7 +234,8 @@ def _rests_on(rule: Rule, finding: Finding, readings: Iterable[Reading]) -> Iter
 @dataclass(frozen=True, slots=True)
 class _Cause:
     """What a finding of a rule comes from on one tape: the nodes and leaves of its `chain`, all there at event `end`;
-    `built` is where the graph was built that its backward certainly fails in, if one does.
+    `built` is where the graph was built that its backward certainly fails in, if one does, `begin` where a line of it
+    ran first.
     """
 
     rule: Rule
@@ -240,6 +243,7 @@ class _Cause:
     chain: set[int]
     end: int
     built: int | None
+    begin: int
 
     def touched_by(self, event: Assumed, position: int) -> bool | None:
         """Return whether an assumption touches the chain; None where the finding does not rest on it at all."""
@@ -251,11 +255,12 @@ class _Cause:
         if event.kind in ("count", "length"):
             # Fewer iterations lack nothing that more of them have, and growth is judged by each loop's own count.
             return True if rule.raises and met else None
-        # What ends what is found to last, or is found to be missing, may be anywhere.
-        open_to = rule.of_absence or rule.lasting
-        if not (event.kind == "skipped" and rule.lasting) and self._is_behind(event, position):
+        if rule.lasting and event.kind == "skipped":
+            # What ends what lasts may be anywhere, most likely where it comes about.
+            return self.begin < position < self.end
+        if self._is_behind(event, position):
             return None
-        touches = met or (rule.of_absence and event.kind == "base") or (open_to and event.kind == "skipped")
+        touches = met or (rule.of_absence and event.kind in ("base", "skipped"))
         if not rule.of_absence and (not touches or event.kind in _OF_RESULTS):
             return None
         return touches and (not event.recorded or _hangs(event, self.chain))
