@@ -49,7 +49,7 @@ from tapecheck.source.suppress import (
     names_rule,
     unused,
 )
-from tapecheck.tape import Backward, Called, MovedTape, Moves, Span, Tape
+from tapecheck.tape import Backward, MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
@@ -381,43 +381,10 @@ def check(
     return _report(source, interpretation, _each_once(findings), narrowed, project)
 
 
-def unrecorded(calls: Iterable[Called]) -> Callable[[Finding], bool]:
-    """Return what tells the findings in functions that code calls, and only where autograd records nothing: by itself
-    such a function is no program. What PyTorch raises it raises all the same.
-    """
-    asked: dict[Span, set[tuple[bool, Span | None]]] = {}
-    for one in calls:
-        asked.setdefault(one.function, set()).add((one.recording, one.start))
-    silent: set[tuple[str, int]] = set()
-    while True:
-        # What only such a function calls with recording on nobody does.
-        found = {
-            (function.file, function.line)
-            for function, ways in asked.items()
-            if (counted := {on for on, start in ways if start is None or (start.file, start.line) not in silent})
-            and True not in counted
-        }
-        if found <= silent:
-            break
-        silent |= found
-    raising = {rule.code for rule in ALL if rule.raises}
-
-    def told(finding: Finding) -> bool:
-        span = finding.span
-        if not silent or finding.code in raising:
-            return False
-        around = [one.line for one in asked if one.file == span.file and one.line <= span.line <= one.end_line]
-        return bool(around) and (span.file, max(around)) in silent
-
-    return told
-
-
 def _report(
     source: Source, interpretation: Interpretation, findings: list[Finding], narrowed: bool, project: Project
 ) -> Report:
     """Return the report on a file, without what comments suppress, and what belongs to other files by itself."""
-    silent = unrecorded(interpretation.calls)
-    findings = [finding for finding in findings if not silent(finding)]
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]

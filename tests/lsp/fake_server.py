@@ -34,7 +34,6 @@ class Interpretation:
     exhausted: bool = False
     cut_short: list[Any] = field(default_factory=list)
     faults: list[Any] = field(default_factory=list)
-    calls: set[Any] = field(default_factory=set)
 
 
 @dataclass

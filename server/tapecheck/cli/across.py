@@ -41,7 +41,6 @@ def to_their_files(
     from tapecheck.fixes import Effort
 
     _keep_what_is_needed(files, callers)
-    _leave_unrecorded((*files, *callers))
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
@@ -80,24 +79,10 @@ def _keep_what_is_needed(files: Sequence[Checked], callers: Sequence[Checked]) -
         return finding.code == NeedlessRetainGraph.code and (real_path(finding.span.file), finding.span.line) in needed
 
     for file in (*files, *callers) if needed else ():
-        _take_out(file, wrong)
-
-
-def _take_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
-    file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
-    pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
-    file.findings = [one for one, _ in pairs]
-    file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
-
-
-def _leave_unrecorded(files: Sequence[Checked]) -> None:
-    """Take out what is said of functions that code calls only where autograd records nothing, in whichever file."""
-    from tapecheck.check import unrecorded
-
-    told = unrecorded(one for file in files for one in file.calls)
-    for file in files:
-        if any(map(told, (*file.findings, *file.elsewhere))):
-            _take_out(file, told)
+        file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
+        pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
+        file.findings = [one for one, _ in pairs]
+        file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unrecorded, unused_ignores
+from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.callers import Callers
 from tapecheck.lsp.calls import walked_lines
@@ -35,7 +35,7 @@ from tapecheck.source.modules import SOURCES
 from tapecheck.source.notebook import join
 from tapecheck.source.project import Setup
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
-from tapecheck.tape import Called, Span, Tape
+from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Memory, Report
@@ -438,9 +438,7 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
-        silent = unrecorded([*report.interpretation.calls, *self._calls_here(analysis)])
-        findings = [finding for finding in report.findings if not silent(finding)]
-        shown = self.evidence.shown(findings, report.source, settings, report.project)
+        shown = self.evidence.shown(report.findings, report.source, settings, report.project)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
 
     def _at_calls(self, analysis: Analysis) -> Iterator[Shown]:
@@ -482,14 +480,6 @@ class Session:
             if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
                 yield from ((uri, finding) for finding in other.report.elsewhere)
         yield from (("closed", finding) for finding in self._callers.of(analysis.snapshot.uri, text))
-
-    def _calls_here(self, analysis: Analysis) -> Iterator[Called]:
-        """Yield the functions of the file that others call, those which have read the file as it is."""
-        path, text = analysis.snapshot.path, analysis.report.source.text
-        for uri, other in self._present():
-            if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
-                yield from other.report.interpretation.calls
-        yield from self._callers.calls(analysis.snapshot.uri, text)
 
     def _present(self) -> Iterator[tuple[str, Analysis]]:
         """Yield the last analysis of each open document."""

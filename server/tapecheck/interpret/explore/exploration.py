@@ -31,14 +31,12 @@ from tapecheck.tape import (
     LEFT_OVER,
     Assumed,
     Backward,
-    Called,
     Decision,
     Hold,
     InPlace,
     Overwritten,
     Raised,
     ShardUse,
-    Span,
     StaleShards,
     Step,
     Tape,
@@ -220,14 +218,6 @@ class Exploration:
             self.further -= work
         return Run(way, machine, world, watcher, before, work, error)
 
-    @property
-    def _began_with(self) -> Span | None:
-        """The function that its ways begin with; None for the module."""
-        if self.entry is None:
-            return None
-        node = self.entry.node
-        return Span(self.source.path, node.lineno, 1, node.end_lineno or node.lineno, 1)
-
     def _note(self, run: Run) -> None:
         """Note what a run called, met and could not do, whatever its tape says."""
         found, world = self.found, run.world
@@ -236,7 +226,6 @@ class Exploration:
         found.gaps |= world.omissions.gaps
         found.supposed |= world.omissions.supposed
         found.handed |= world.omissions.handed
-        found.calls |= {Called(function, on, self._began_with) for function, on in world.calls.recorded}
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from tapecheck.tape import Span
-
 
 class Calls:
     """The calls of a path, by the nodes of their functions."""
@@ -16,8 +14,6 @@ class Calls:
         self.called: set[int] = set()
         """The functions that were called: ids of their nodes."""
         self.called_names: set[str] = set()
-        self.recorded: set[tuple[Span, bool]] = set()
-        """The functions that code calls, and whether autograd may record what they build."""
 
     @property
     def depth(self) -> int:
