@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
 import time
@@ -18,7 +19,7 @@ from tapecheck.cli.shared import real_path
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.report.checked import Incomplete
-from tapecheck.source import Source
+from tapecheck.source import Source, skipped
 from tapecheck.source.cells import Cells, cell_name
 from tapecheck.source.disk import is_file
 from tapecheck.source.project import Projects
@@ -167,7 +168,8 @@ def _tell(checked: Checked, report: Report) -> None:
         shown = source.lines[line - 1] if line <= len(source.lines) else ""
         indent = len(shown) - len(shown.lstrip())
         column = indent + 1 if source.error_column is None else min(source.error_column, len(shown) + 1)
-        whole = not source.tree.body
+        # What stands for a skipped statement is nothing that was checked.
+        whole = all(isinstance(one, ast.Expr) and skipped.is_call(one.value) for one in source.tree.body)
         checked.problems.append(Problem("invalid-syntax", message, line, column, whole=whole))
     checked.problems += [Problem("internal-error", one.message, one.line) for one in faults_of(report)]
     checked.findings = report.findings
