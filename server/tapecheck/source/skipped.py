@@ -63,10 +63,16 @@ def is_function(node: ast.AST) -> bool:
     return node.args.vararg is not None and node.args.vararg.arg == SKIPPED
 
 
+_MOST_READ = 20_000
+"""Characters of skipped text that are read for its names: what is longer may do anything."""
+
+
 def _read(texts: Sequence[str]) -> tuple[Counter[str], list[str], bool]:
     """Return the names in some lines with how often each is there, those that are stored, and whether there is more."""
     names: Counter[str] = Counter()
     stored: dict[str, None] = {}
+    if sum(map(len, texts)) > _MOST_READ:
+        return names, [], True
     more = False
     least = min((len(text) - len(text.lstrip()) for text in texts if text.strip()), default=0)
     depth = 0
