@@ -237,6 +237,9 @@ def test_a_file_that_changes_meanwhile_is_not_written(
 def test_broken_files_are_fixed_where_they_can_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "broken.py").write_text("def f(:\n    pass\n\n" + TWICE)
     status, out, _ = check(capsys, "--fix", "broken.py", "gone.py")
+    assert status == 1 and "invalid-syntax" in out and "io-error" in out and "TAPE101" in out
+    assert (here / "broken.py").read_text() == "def f(:\n    pass\n\n" + TWICE
+    status, out, _ = check(capsys, "--fix", "--unsafe-fixes", "broken.py", "gone.py")
     assert status == 1 and "invalid-syntax" in out and "io-error" in out and "TAPE101" not in out
     assert (here / "broken.py").read_text().startswith("def f(:\n    pass\n\n")
 

@@ -599,6 +599,7 @@ class _Follower:
         self._differentiating: set[str] = set()
         self._counts: dict[str, int] = {}
         self._loops: dict[int, str] = {}
+        # The last index of each loop's iterations.
         self._indexes: dict[int, int] = {}
         self._sites: dict[int, tuple[str, int | None]] = {}
         self._passed = {"passed-calls": 0, "passed-iterations": 0}
@@ -729,6 +730,9 @@ class _Follower:
 
     def _begin_loop(self, number: int, place: str, outer: int | None, *, hidden: bool) -> None:
         self._loops[number] = place
+        if hidden:
+            # It is found in its second iteration; the first one is made up for by that which passes last.
+            self._indexes[number] = 1
         if hidden and outer is not None and self._loops.get(outer) in self._training:
             # What was taken for the loop that trains is the one around it.
             self._training.discard(self._loops[outer])
