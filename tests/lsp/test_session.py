@@ -76,6 +76,31 @@ def test_a_text_seen_before_is_not_analysed_again() -> None:
     assert len(calls) == 3
 
 
+def test_what_was_found_stays_while_a_statement_is_typed() -> None:
+    session = Session()
+    kept = "import torch\n\nnet = torch.nn.Linear(3, 1)\ntotal = 0\nfor x in torch.randn(5, 4, 3):\n"
+    kept += "    loss = net(x).mean()\n    loss.backward()\n    total += loss\nprint(total)\n"
+    half = kept.replace("    loss.backward()\n", "    loss.backward()\n    total = total.detach(\n")
+
+    def shown(text: str) -> list[tuple[str, int, bool]]:
+        session.documents[URI].replace(text, None)
+        found = session.shown(again(session))
+        return [(one.finding.code, one.finding.span.line, one.static is not None) for one in found]
+
+    session.open(URI, PATH, half, 1)
+    assert session.shown(again(session)) == []
+    assert shown(kept) == [("TAPE201", 8, True)]
+    # What it was found with is not its own any more: no fix is made from it.
+    assert shown(half) == [("TAPE201", 9, False)]
+    assert shown(half.replace("detach(", "detach()")) == []
+    assert shown(half) == []
+    shown(kept)
+    assert shown(kept.replace("total += loss", "total += loss.")) == []
+    shown(kept)
+    session.configure(Settings(ignore=("TAPE201",)))
+    assert shown(half) == []
+
+
 @pytest.mark.parametrize("disturb", ["edit", "close", "settings", "shutdown", "open again"])
 def test_an_analysis_is_cancelled_by_whatever_outdates_it(disturb: str) -> None:
     def check(source, /, *, cancelled: Callable[[], bool], **more):  # type: ignore[no-untyped-def]

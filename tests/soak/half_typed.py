@@ -2,8 +2,9 @@
 
     python -m tests.soak.half_typed [--trials 1000] [--seed 1] [--losses]
 
-Each trial puts one unfinished line at a random place of a program of tests/cases, indented as the next line is, and
-compares the findings with those of the whole program. A finding is kept when its rule still stands on its line.
+Each trial types one unfinished line at a random place of a program of tests/cases, indented as the next line is, and
+compares the findings that the editor shows with those of the whole program, which was analysed before. A finding is
+kept when its rule still stands on its line.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapecheck.check import check
-from tapecheck.source import from_text, split_lines
+from tapecheck.lsp.session import Session
+from tapecheck.source import split_lines
 
 PROGRAMS = Path(__file__).parents[1] / "cases" / "programs"
 HEADERS = (
@@ -41,22 +42,32 @@ class Trial:
     new: tuple[tuple[str, int], ...]
 
 
-def found(text: str) -> Counter[tuple[str, int]]:
-    """Return the findings of a program by rule and line."""
-    report = check(from_text(text, "program.py"))
-    return Counter((finding.code, finding.span.line) for finding in report.findings)
+def shown(session: Session, text: str) -> Counter[tuple[str, int]]:
+    """Return what an editor's session shows of a program by rule and line, after what it has shown before."""
+    uri = "file:///program.py"
+    if uri in session.documents:
+        session.documents[uri].replace(text, None)
+    else:
+        session.open(uri, "program.py", text, None)
+    snapshot = session.snapshot(uri)
+    assert snapshot is not None
+    analysis = session.analyse(snapshot)
+    assert analysis is not None
+    return Counter((one.finding.code, one.finding.span.line) for one in session.shown(analysis))
 
 
 def tried(path: Path, rng: random.Random, texts: tuple[str, ...], times: int) -> Iterator[Trial]:
     """Yield trials of one program; none where it has no findings to lose."""
     text = path.read_text(encoding="utf-8")
     lines = split_lines(text)
-    whole = found(text)
+    session = Session()
+    whole = shown(session, text)
     for _ in range(times if whole else 0):
         at, typed = rng.randrange(len(lines)), rng.choice(texts)
         following = next((line for line in lines[at:] if line.strip()), "")
         indent = following[: len(following) - len(following.lstrip())]
-        changed = found("\n".join([*lines[:at], f"{indent}{typed}", *lines[at:]]))
+        shown(session, text)
+        changed = shown(session, "\n".join([*lines[:at], f"{indent}{typed}", *lines[at:]]))
         moved = Counter({(code, line + (line > at)): number for (code, line), number in whole.items()})
         yield Trial(path.name, at + 1, typed, tuple((moved - changed).elements()), tuple((changed - moved).elements()))
 

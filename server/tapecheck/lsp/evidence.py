@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tapecheck.check import is_suppressed, severity_of
+from tapecheck.lsp.edits import line_map, moved_with
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
-from tapecheck.rules.facts import Facts
 from tapecheck.rules.finding import Evidence, Finding, Severity
-from tapecheck.source import Source, from_text, split_lines, suppressions
+from tapecheck.source import Source, from_text, suppressions
 from tapecheck.source.project import Project
-from tapecheck.tape import Span
 
 _CODE_KEPT = 8
 _RAISED = re.compile(
@@ -65,7 +63,7 @@ class Evidences:
         """Return what trying the fixes of a file has shown, by rules and present lines."""
         told = {}
         for (code, line), tried in self.trials.get(source.path, {}).items():
-            now = _line_map(tried.text, source.text)(line)
+            now = line_map(tried.text, source.text)(line)
             if now is not None:
                 same = tried.text == source.text or self._code_of(tried.text) == _code(source)
                 before = "" if same else " (before the last edits)"
@@ -79,7 +77,7 @@ class Evidences:
         if recording is None:
             return [_show(finding, None, settings, project) for finding in findings]
         stale = self.is_stale(recording, source)
-        moved = _line_map(recording.text, source.text)
+        moved = line_map(recording.text, source.text)
         evidence: dict[tuple[str, int], Evidence] = {}
         found: list[Finding] = []
         for finding in recording.findings:
@@ -90,7 +88,7 @@ class Evidences:
                 continue
             said = dataclasses.replace(finding.evidence, detail=_moved_words(finding.evidence.detail, moved))
             if said.verdict == "found-by-run":
-                found.append(_moved(dataclasses.replace(finding, evidence=said), moved))
+                found.append(moved_with(dataclasses.replace(finding, evidence=said), moved))
             else:
                 evidence[finding.code, line] = said
         current = list(findings)
@@ -105,11 +103,6 @@ class Evidences:
             if (finding.code, finding.span.line) not in known and not is_suppressed(finding, off) and wanted:
                 shown.append(_show(finding, finding.evidence, settings, project, recording, stale))
         return shown
-
-    @staticmethod
-    def moved(old: str, new: str) -> Callable[[int], int | None]:
-        """Return where lines of an old text are now; None for those that were edited."""
-        return _line_map(old, new)
 
     def is_stale(self, recording: Recording, source: Source) -> bool:
         """Return whether the code that was run has changed: comments and empty lines are no code, imported files
@@ -187,51 +180,6 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
         told = f"run: {raised['ranks']}{raised['words']}{' (caught)' if raised['caught'] else ''}"
     how = "seen" if raised is None else "raised"
     return f"{message} — {verdict}: {how}{when}, {clock}{before}", told
-
-
-def _line_map(old: str, new: str) -> Callable[[int], int | None]:
-    """Return where lines of an old text are now; None for those that were edited."""
-    before, after = split_lines(old), split_lines(new)
-    if before == after:
-        return lambda line: line
-    head = 0
-    while head < min(len(before), len(after)) and before[head] == after[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
-    # Most edits are in one place; only what lies between the first and the last one is compared line by line.
-    places = {line: line for line in range(1, head + 1)}
-    shift = len(after) - len(before)
-    places |= {line: line + shift for line in range(len(before) - tail + 1, len(before) + 1)}
-    matcher = difflib.SequenceMatcher(
-        None, before[head : len(before) - tail], after[head : len(after) - tail], autojunk=False
-    )
-    for block in matcher.get_matching_blocks():
-        for number in range(1, block.size + 1):
-            places[head + block.a + number] = head + block.b + number
-    return places.get
-
-
-def _moved(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
-    """Return a finding where its lines are now, without labels on lines that are gone; facts hold spans of the old
-    text, so they are left out.
-    """
-
-    def place(span: Span) -> Span | None:
-        if span.file != finding.span.file:
-            return span
-        line = moved(span.line)
-        if line is None:
-            return None
-        return dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
-
-    own = place(finding.span)
-    if own == finding.span and all(place(label.span) == label.span for label in finding.labels):
-        return finding
-    labels = [(label, place(label.span)) for label in finding.labels]
-    kept = tuple(dataclasses.replace(label, span=span) for label, span in labels if span is not None)
-    return dataclasses.replace(finding, span=own or finding.span, labels=kept, facts=Facts())
 
 
 def _moved_words(detail: str, moved: Callable[[int], int | None]) -> str:

@@ -18,6 +18,7 @@ from tapecheck.lsp import across, runs
 from tapecheck.lsp.callers import Callers
 from tapecheck.lsp.calls import walked_lines
 from tapecheck.lsp.document import Document, digest_of
+from tapecheck.lsp.edits import line_map, still_there
 from tapecheck.lsp.evidence import Evidences, Shown, plainly
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, hints, loop_lenses
@@ -193,6 +194,8 @@ class Session:
         self.closing = False
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
+        # The last one of each file of a text that parses.
+        self._whole: dict[str, Analysis] = {}
         self._sources: dict[str, Source] = {}
         self._parsed: dict[str, Source] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
@@ -213,6 +216,7 @@ class Session:
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
         self._analyses.pop(uri, None)
+        self._whole.pop(uri, None)
         self._sources.pop(uri, None)
         self._callers.forget(uri)
         for cell in document.documents if isinstance(document, Notebook) else ():
@@ -255,6 +259,7 @@ class Session:
     def forget(self) -> None:
         """Drop every analysis, as when the settings change."""
         self._analyses.clear()
+        self._whole.clear()
         self._callers.clear()
         self._fixes.clear()
         for document in self.documents.values():
@@ -265,6 +270,7 @@ class Session:
         others = [document for uri, document in self.documents.items() if uri not in changed or len(changed) > 1]
         for document in others:
             self._analyses.pop(document.uri, None)
+            self._whole.pop(document.uri, None)
             document.touch()
         if others:
             self._fixes.clear()
@@ -322,7 +328,12 @@ class Session:
         if analysis is not None:
             # After an undo the text is that of an older generation, whose fixes would count as outdated.
             analysis.snapshot = snapshot
+            self._remember(analysis)
         return analysis
+
+    def _remember(self, analysis: Analysis) -> None:
+        if analysis.report.source.error is None:
+            self._whole[analysis.snapshot.uri] = analysis
 
     def analyse(self, snapshot: Snapshot) -> Analysis | None:
         """Dry-run a snapshot; None once it is outdated. Errors of the analysis are raised."""
@@ -344,6 +355,7 @@ class Session:
         analysis = Analysis(snapshot, report)
         kept = self._analyses.setdefault(snapshot.uri, {})
         kept[snapshot.digest] = analysis
+        self._remember(analysis)
         self._recall(analysis)
         while len(kept) > _KEPT_ANALYSES:
             kept.pop(next(iter(kept)))
@@ -384,6 +396,7 @@ class Session:
     def forget_one(self, uri: str) -> None:
         """Drop what is known of one open file."""
         self._analyses.pop(uri, None)
+        self._whole.pop(uri, None)
         self._fixes.clear()
         if uri in self.documents:
             self.documents[uri].touch()
@@ -439,7 +452,17 @@ class Session:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
         shown = self.evidence.shown(report.findings, report.source, settings, report.project)
+        shown += self._from_before(analysis)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
+
+    def _from_before(self, analysis: Analysis) -> Iterator[Shown]:
+        """Yield what was found before a statement was typed that does not parse yet; it has no fixes meanwhile."""
+        report, whole = analysis.report, self._whole.get(analysis.snapshot.uri)
+        if report.source.error is not None and whole is not None:
+            found = split_suppressed(still_there(whole.report, report), suppressions(report.source))[0]
+            for shown in self.evidence.shown(found, report.source, analysis.snapshot.settings, report.project):
+                if shown.static is not None:
+                    yield replace(shown, static=None)
 
     def _at_calls(self, analysis: Analysis) -> Iterator[Shown]:
         """Yield what the file's code does in the files that it imports, at the calls that lead there."""
@@ -781,7 +804,7 @@ class Session:
         trial = trials.get((code, line)) if isinstance(line, int) else None
         if trial is None:
             return None
-        now = self.evidence.moved(trial.text, analysis.report.source.text)(trial.line)
+        now = line_map(trial.text, analysis.report.source.text)(trial.line)
         found = (one for one in analysis.report.findings if (one.code, one.span.line) == (code, now))
         finding = next(found, None)
         return (finding, trial.fix.title) if finding is not None else None
@@ -798,7 +821,7 @@ class Session:
         """Return the trial of a finding's fix, wherever the finding stands by now."""
         text = analysis.report.source.text
         for trial in self.evidence.trials.get(analysis.snapshot.path, {}).values():
-            now = self.evidence.moved(trial.text, text)(trial.line)
+            now = line_map(trial.text, text)(trial.line)
             if (trial.finding.code, now) == (finding.code, finding.span.line):
                 return trial
         return None
