@@ -53,6 +53,21 @@ def test_no_fix_is_safe_in_a_file_that_does_not_parse(added: str) -> None:
     assert not added or all("does not parse" in fix.changes for fix in fixes)
 
 
+@pytest.mark.parametrize(("cell", "safe"), [("print('unfinished", True), ("losses.append(loss", False)])
+def test_a_fix_may_be_safe_in_a_notebook_whose_broken_cell_has_no_part_in_it(cell: str, safe: bool) -> None:
+    twice = "import torch\nnet = torch.nn.Linear(3, 1)\nloss = net(torch.randn(4, 3)).mean()\nloss.backward()"
+    cells = [twice + "\nnet.zero_grad()", "loss.backward()", cell]
+    if not safe:
+        cells[1:] = [cell, cells[1]]
+    content = {"cells": [{"cell_type": "code", "source": text} for text in cells]}
+    source = parse_notebook(json.dumps(content).encode(), "train.ipynb")
+    assert source.error is not None
+    report = check(source)
+    (finding,) = report.findings
+    assert finding.code == "TAPE101"
+    assert any(fix.applicability == "safe" for fix in fixes_for(report, finding)) == safe
+
+
 @pytest.mark.parametrize(
     ("statement", "instead"),
     [

@@ -140,9 +140,17 @@ class Verifier:
             return None
         edits = tuple(edit for path, changes in tried for edit in edits_of(path, sources[path].text, changes))
         checks = self._to_check(after, edited)
-        if self.report.source.blanked or any(source.blanked for source in sources.values()):
+        if self._may_be_needed(sources):
             checks.append("A part of the file does not parse, and may need it as it was.")
         return self._held(candidate, edits, lost, where._wasted(after, lines), checks)
+
+    def _may_be_needed(self, sources: Mapping[str, Source]) -> bool:
+        """Return whether text that does not parse may need what a change takes away, once it does."""
+        unparsed = [one for one in (self.report.source, *sources.values()) if one.blanked]
+        if any(one.cells is None for one in unparsed):
+            return True
+        # Python runs nothing of such a file, of a notebook the other cells.
+        return bool(unparsed) and any(one.kind == "skipped" for one in self.finding.rests_on)
 
     def _try(self, tried: Changes, sources: Mapping[str, Source]) -> _Trial | None:
         """Return what comes of changes; None where they break the text."""
