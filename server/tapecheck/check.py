@@ -31,6 +31,7 @@ from tapecheck.rules import ALL, RAISING, Reading, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
 from tapecheck.rules.needless_retain_graph.rule import NeedlessRetainGraph
+from tapecheck.rules.starts import note_starts
 from tapecheck.rules.words import join
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, did_you_mean
@@ -370,6 +371,7 @@ def check(
                 tapes = [tape for group in groups for tape in group.tapes]
                 try:
                     known = judge(tapes, select=codes, read=read)
+                    note_starts(known, groups, lambda of, codes: judge(of, select=codes, read=read))
                 except Exception as error:  # the boundary: these starts are lost, the others are judged
                     interpretation.faults.append(faults.note(error, tapes[0].started, source.path, 1))
                     continue

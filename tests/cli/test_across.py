@@ -1,7 +1,8 @@
-"""Fixes of what one file does in another one."""
+"""What one file does in another one, and its fixes."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from tapecheck import check as checking
 from tapecheck.check import check
 from tapecheck.cli.across import Mender
 from tapecheck.fixes import Effort, fixes_for
-from tapecheck.source import from_text, read_source
+from tapecheck.source import read_source
 from tapecheck.source.project import Projects
+from tests.cli.test_fix import check as run
+from tests.cli.test_fix import here  # noqa: F401
 
 HELPER = """\
 import torch
@@ -61,6 +64,60 @@ def test_fixes_of_several_findings_take_one_check_of_the_file_that_found_them(
     assert not mender.mended(str(tmp_path / "gone.py"), report.elsewhere[0], Effort())
 
 
+MEMORY = """\
+import torch
+from torch import nn
+
+
+class Memory:
+    def __init__(self):
+        self.net = nn.Linear(4, 4)
+        self.all = []
+
+    def remember(self, x, n):
+        for _ in range(n):
+            self.all.append(self.state(x))
+        return len(self.all)
+
+    def state(self, x):
+        return self.net(x)
+"""
+SILENT = """\
+import torch
+from memory import Memory
+
+memory = Memory()
+with torch.no_grad():
+    memory.remember(torch.rand(2, 4), 5)
+"""
+RECORDED = SILENT.replace("with torch.no_grad():", "if True:")
+ASKED = {"alone": "memory.py", "together": "."}
+
+
+def _found(capsys: pytest.CaptureFixture[str], asked: str) -> set[tuple[str, str]]:
+    rows = json.loads(run(capsys, "--output-format", "json", "--no-cache", asked)[1])
+    return {(row["filename"].rpartition("/")[2], row["code"]) for row in rows}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize(
+    ("callers", "said"),
+    [
+        ({}, True),
+        ({"main.py": SILENT}, False),
+        ({"main.py": SILENT, "other.py": SILENT}, False),
+        ({"main.py": RECORDED}, True),
+        ({"main.py": SILENT, "other.py": RECORDED}, True),
+    ],
+)
+def test_what_code_calls_only_where_nothing_is_recorded_keeps_no_graph(
+    callers: dict[str, str], said: bool, asked: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"pyproject.toml": "", "memory.py": MEMORY, **callers}.items():
+        (here / name).write_text(text)
+    assert (("memory.py", "TAPE201") in _found(capsys, asked)) is said
+
+
 LOGGED = """\
 import torch
 from torch import nn
@@ -75,16 +132,30 @@ class Log:
         self.losses.append(loss)
 
 
-model, log = nn.Linear(3, 1), Log()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(10):
-    loss = model(torch.randn(4, 3)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    log.add(loss)
+def train(steps=10):
+    model, log = nn.Linear(3, 1), Log()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        loss = model(torch.randn(4, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        log.add(loss)
 """
 
 
-def test_a_graph_is_kept_by_code_that_records_nothing_itself() -> None:
-    assert [finding.code for finding in check(from_text(LOGGED, "log.py")).findings] == ["TAPE201"]
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_a_graph_is_kept_by_code_that_records_nothing_itself(
+    asked: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"pyproject.toml": "", "memory.py": LOGGED, "main.py": "import memory\nmemory.train()\n"}.items():
+        (here / name).write_text(text)
+    assert _found(capsys, asked) == {("memory.py", "TAPE201")}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_what_raises_does_so_whatever_calls_it(asked: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twice = MEMORY.replace("return self.net(x)", "y = self.net(x).sum()\n        y.backward()\n        y.backward()")
+    for name, text in {"pyproject.toml": "", "memory.py": twice, "main.py": SILENT}.items():
+        (here / name).write_text(text)
+    assert {code for _, code in _found(capsys, asked)} & {"TAPE101", "TAPE103"}

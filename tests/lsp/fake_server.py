@@ -34,6 +34,7 @@ class Interpretation:
     exhausted: bool = False
     cut_short: list[Any] = field(default_factory=list)
     faults: list[Any] = field(default_factory=list)
+    calls: set[Any] = field(default_factory=set)
 
 
 @dataclass

@@ -41,6 +41,7 @@ def to_their_files(
     from tapecheck.fixes import Effort
 
     _keep_what_is_needed(files, callers)
+    _leave_unrecorded((*files, *callers))
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
     efforts: dict[str, Effort] = {}
@@ -79,10 +80,25 @@ def _keep_what_is_needed(files: Sequence[Checked], callers: Sequence[Checked]) -
         return finding.code == NeedlessRetainGraph.code and (real_path(finding.span.file), finding.span.line) in needed
 
     for file in (*files, *callers) if needed else ():
-        file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
-        pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
-        file.findings = [one for one, _ in pairs]
-        file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
+        _take_out(file, wrong)
+
+
+def _take_out(file: Checked, wrong: Callable[[Finding], bool]) -> None:
+    file.elsewhere = [one for one in file.elsewhere if not wrong(one)]
+    pairs = [(one, file.fixes_of(index)) for index, one in enumerate(file.findings) if not wrong(one)]
+    file.findings = [one for one, _ in pairs]
+    file.fixes = [fixes for _, fixes in pairs] if file.fixes else []
+
+
+def _leave_unrecorded(files: Sequence[Checked]) -> None:
+    """Take out what is said of functions that code calls only where autograd records nothing, in whichever file."""
+    from tapecheck.rules import RAISING
+    from tapecheck.rules.starts import unrecorded
+
+    told = unrecorded((one for file in files for one in file.calls), RAISING)
+    for file in files:
+        if any(map(told, (*file.findings, *file.elsewhere))):
+            _take_out(file, told)
 
 
 def _surer(home: Checked, finding: Finding) -> bool:

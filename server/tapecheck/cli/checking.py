@@ -175,6 +175,7 @@ def _tell(checked: Checked, report: Report) -> None:
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
     checked.retained = report.retained()
+    checked.calls = frozenset(report.interpretation.calls)
     checked.gaps = sorted(report.interpretation.gaps, key=lambda gap: (gap[1].file, gap[1].line, gap[0]))
     checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
 

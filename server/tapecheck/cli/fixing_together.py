@@ -21,7 +21,7 @@ from tapecheck.report import Checked, Problem
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError
 
-_FOUND = ("findings", "fixes", "elsewhere", "retained", "incomplete", "gaps", "texts")
+_FOUND = ("findings", "fixes", "elsewhere", "retained", "calls", "incomplete", "gaps", "texts")
 """What a check finds in a file, beside what editing it comes to."""
 
 
@@ -116,6 +116,7 @@ class Together:
             "fixes",
             "elsewhere",
             "retained",
+            "calls",
             "incomplete",
             "gaps",
             "texts",

@@ -10,6 +10,7 @@ from tapecheck.check import callers_of
 from tapecheck.rules.finding import Finding
 from tapecheck.source.importers import Importers
 from tapecheck.source.project import Project, Projects
+from tapecheck.tape import Called
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -21,6 +22,7 @@ class _Looked:
 
     text: str | None
     findings: tuple[Finding, ...]
+    calls: frozenset[Called] = frozenset()
 
 
 @dataclass(slots=True)
@@ -46,14 +48,21 @@ class Callers:
         callers, _ = callers_of(path, Importers(Projects(project.setup)), lambda one: one in but)
         for caller in callers:
             report = look(caller)
-            here = tuple(one for one in report.elsewhere if one.span.file == path) if report is not None else ()
-            if report is not None and here:
-                found.append(_Looked(report.interpretation.read.get(path), here))
+            if report is None:
+                continue
+            here = tuple(one for one in report.elsewhere if one.span.file == path)
+            calls = frozenset(one for one in report.interpretation.calls if one.function.file == path)
+            if here or calls:
+                found.append(_Looked(report.interpretation.read.get(path), here, calls))
         before = self._looked.get(uri, [])
         self._looked[uri] = found
-        return [(one.text, [*map(_told, one.findings)]) for one in before] != [
-            (one.text, [*map(_told, one.findings)]) for one in found
-        ]
+        return [*map(_shown, before)] != [*map(_shown, found)]
+
+    def calls(self, uri: str, text: str) -> Iterator[Called]:
+        """Yield the functions of an open file that importers call, as long as they have read it as it is."""
+        for one in self._looked.get(uri, ()):
+            if one.text == text:
+                yield from one.calls
 
     def forget(self, uri: str) -> None:
         """Drop what is known of a file that is open no more."""
@@ -62,6 +71,10 @@ class Callers:
     def clear(self) -> None:
         """Drop everything, as when the settings change."""
         self._looked.clear()
+
+
+def _shown(looked: _Looked) -> tuple[object, ...]:
+    return looked.text, [*map(_told, looked.findings)], looked.calls
 
 
 def _told(finding: Finding) -> tuple[str, str, int, bool]:

@@ -28,15 +28,16 @@ from tapecheck.lsp.pictures import Picture, Pictures
 from tapecheck.lsp.remembered import Remembered
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
-from tapecheck.rules import ALL
+from tapecheck.rules import ALL, RAISING
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.starts import unrecorded
 from tapecheck.source import MAX_BYTES, Source, from_text, suppressions
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.modules import SOURCES
 from tapecheck.source.notebook import join
 from tapecheck.source.project import Setup
 from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
-from tapecheck.tape import Span, Tape
+from tapecheck.tape import Called, Span, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Memory, Report
@@ -451,7 +452,9 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         report, settings = analysis.report, analysis.snapshot.settings
-        shown = self.evidence.shown(report.findings, report.source, settings, report.project)
+        silent = unrecorded([*report.interpretation.calls, *self._calls_here(analysis)], RAISING)
+        findings = [finding for finding in report.findings if not silent(finding)]
+        shown = self.evidence.shown(findings, report.source, settings, report.project)
         shown += self._from_before(analysis)
         return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
 
@@ -503,6 +506,14 @@ class Session:
             if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
                 yield from ((uri, finding) for finding in other.report.elsewhere)
         yield from (("closed", finding) for finding in self._callers.of(analysis.snapshot.uri, text))
+
+    def _calls_here(self, analysis: Analysis) -> Iterator[Called]:
+        """Yield the functions of the file that others call, those which have read the file as it is."""
+        path, text = analysis.snapshot.path, analysis.report.source.text
+        for uri, other in self._present():
+            if uri != analysis.snapshot.uri and other.report.interpretation.read.get(path) == text:
+                yield from other.report.interpretation.calls
+        yield from self._callers.calls(analysis.snapshot.uri, text)
 
     def _present(self) -> Iterator[tuple[str, Analysis]]:
         """Yield the last analysis of each open document."""

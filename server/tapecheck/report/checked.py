@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from tapecheck.source.configuration import LEVELS
-from tapecheck.tape import Span
+from tapecheck.tape import Called, Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
     from tapecheck.rules.finding import Finding, Severity
-    from tapecheck.tape import Span
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 """What findings can be, the gravest first."""
@@ -122,6 +121,8 @@ class Checked:
     incomplete: list[Incomplete] = field(default_factory=list)
     retained: frozenset[tuple[str, int]] = frozenset()
     """The lines of other files where its program needs the graph that a backward retains."""
+    calls: frozenset[Called] = frozenset()
+    """The functions that its program calls, in any file."""
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""
 

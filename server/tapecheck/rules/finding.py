@@ -63,7 +63,7 @@ class Finding:
     None of the four repeats another. `certain` is False where only some runs of the program do it, or where it rests
     on code that is not visible (`rests_on`): the headline then starts with "possible". `facts` is what fixes and
     recorded runs read: of the rule's own type where it has one. `docs` is the address of the rule's page, where that is
-    not on Tapecheck's site.
+    not on Tapecheck's site. `starts` are the functions that the check began with where nothing else shows it.
     """
 
     code: str
@@ -80,6 +80,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     rests_on: tuple[Assumption, ...] = ()
     docs: str = ""
+    starts: tuple[Span, ...] = ()
 
     @property
     def label(self) -> Label | None:

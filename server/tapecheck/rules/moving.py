@@ -26,6 +26,7 @@ def moved(findings: Sequence[Finding], moves: Moves) -> list[Finding] | None:
             span=moves.span(finding.span),
             labels=tuple([Label(moves.span(label.span), label.message, label.role) for label in finding.labels]),
             facts=_facts(finding.facts, moves),
+            starts=tuple(map(moves.span, finding.starts)),
         )
         for finding in findings
     ]

@@ -8,6 +8,7 @@ Standard library only: every other room may import this one, this one imports no
 from __future__ import annotations
 
 from tapecheck.tape.assumptions import Assumption
+from tapecheck.tape.calls import Called
 from tapecheck.tape.changes import SHAPING, ChangeKind, change_kind
 from tapecheck.tape.events import (
     LEFT_OVER,
@@ -77,6 +78,7 @@ __all__ = [
     "AssumptionKind",
     "Backward",
     "Bind",
+    "Called",
     "ChangeKind",
     "Cut",
     "CutKind",

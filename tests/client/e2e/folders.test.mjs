@@ -8,7 +8,7 @@ import { TRAIN } from './programs.mjs';
 import { EXTENSIONS, neededTools } from './tools.mjs';
 
 const tools = neededTools();
-const NEEDLESS = TRAIN.replace('loss_rebuild.backward()\n', '').replace(
+const NEEDLESS = TRAIN.replace('    loss_rebuild.backward()\n', '').replace(
   'loss_class.backward()',
   'loss_class.backward(retain_graph=True)',
 );

@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
 from tapecheck.source import Source
 from tapecheck.source.nodes import last_name, name_called, of_kind
 from tapecheck.source.skipped import is_function
+from tapecheck.tape import Span
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
@@ -50,6 +51,10 @@ class Entry:
     collects: bool = False
     idle: bool = False
     backward: bool = True
+
+    def span(self, path: str) -> Span:
+        """Return where it stands in its file."""
+        return Span(path, self.node.lineno, 1, self.node.end_lineno or self.node.lineno, 1)
 
 
 def entries_of(source: Source) -> list[Entry]:

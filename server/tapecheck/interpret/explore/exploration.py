@@ -31,6 +31,7 @@ from tapecheck.tape import (
     LEFT_OVER,
     Assumed,
     Backward,
+    Called,
     Decision,
     Hold,
     InPlace,
@@ -226,6 +227,8 @@ class Exploration:
         found.gaps |= world.omissions.gaps
         found.supposed |= world.omissions.supposed
         found.handed |= world.omissions.handed
+        start = self.entry.span(self.source.path) if self.entry is not None else None
+        found.calls |= {Called(function, on, start) for function, on in world.calls.recorded}
         found.exhausted = found.exhausted or run.cut_short
         if run.error is not None:
             self.fail(run.error, world.writer.tape)

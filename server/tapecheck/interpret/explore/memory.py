@@ -35,6 +35,7 @@ from tapecheck.tape import (
     Overwritten,
     Raised,
     ShardUse,
+    Span,
     StaleShards,
     Step,
     Tape,
@@ -259,10 +260,13 @@ _JUDGED = (
 
 @dataclass(slots=True)
 class Group:
-    """The tapes of one start, and where what the start can come to stands in its file."""
+    """The tapes of one start, and where what the start can come to stands in its file; `start` is the function that
+    it begins with, None for the module.
+    """
 
     tapes: list[Tape] = field(default_factory=list)
     where: Where = ()
+    start: Span | None = None
     _before: tuple[Group, Moves] | None = None
     _judged: frozenset[tuple[str, int]] | None = None
 
@@ -290,7 +294,8 @@ class Group:
         before, start = (
             (self._before[0], self._before[1].states[0][0]) if self._before is not None else (self, self.where)
         )
-        return Group(tapes, after, (before, Moves([(start, after)])))
+        here = Moves([(self.where, after)]).span(self.start) if self.start is not None else None
+        return Group(tapes, after, here, (before, Moves([(start, after)])))
 
 
 @dataclass(slots=True)

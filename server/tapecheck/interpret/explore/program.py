@@ -84,7 +84,7 @@ def interpret(
             if outcome is None:
                 wanted = Wanted(ask, log, lacks)
                 outcome = explore_start(source, imports, entry, Budget(most, effort), cancelled, wanted)
-                outcome.group = Group(outcome.found.tapes)
+                outcome.group = Group(outcome.found.tapes, start=None if entry is None else entry.span(source.path))
                 result.work += outcome.work
                 if past is not None:
                     past.keep(entry, outcome)
@@ -144,7 +144,7 @@ class _Past:
         if before is not None:
             # What was made of a tape stays right for its like: of two the older is kept.
             found.tapes = as_before(found.tapes, before.found.tapes)
-        outcome.group = Group(found.tapes, self._where)
+        outcome.group = Group(found.tapes, self._where, None if entry is None else entry.span(path))
         # What the work limit has cut short hangs on what other starts had left.
         if not found.exhausted and not found.faults and all(one.kind == "calls" for one in found.cut_short):
             events = sum(len(way.events) for tape in found.tapes for way in (tape, *tape.beyond))

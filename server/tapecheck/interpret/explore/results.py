@@ -12,7 +12,7 @@ from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.state import Place
 from tapecheck.source.modules import Question
 from tapecheck.source.search import Found
-from tapecheck.tape import Moves, Span, Tape, Where, moved
+from tapecheck.tape import Called, Moves, Span, Tape, Where, moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Interpretation:
     """Where some way called methods of tensors on what need not be a tensor."""
     handed: set[Span] = field(default_factory=set)
     """Where values were cut from their graph that some way hands to code which is not visible."""
+    calls: set[Called] = field(default_factory=set)
+    """The functions that some way calls."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
     faults: list[Fault] = field(default_factory=list)
@@ -76,6 +78,7 @@ class Interpretation:
         self.gaps |= other.gaps
         self.supposed |= other.supposed
         self.handed |= other.handed
+        self.calls |= other.calls
         self.cut_short += other.cut_short
         self.faults += other.faults
         self.groups.append(outcome.group)
@@ -90,6 +93,7 @@ class Interpretation:
             gaps={(kind, moves.span(span)) for kind, span in self.gaps},
             supposed=set(map(moves.span, self.supposed)),
             handed=set(map(moves.span, self.handed)),
+            calls={one.moved(moves) for one in self.calls},
             cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
         )
 

@@ -104,6 +104,8 @@ def _run_body(
 ) -> Value:
     world, body, notes = machine.world, function.node, function.module.notes
     world.calls.note(body, function.name)
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        world.calls.recorded.add((world.position.span_in(function.module, body), world.modes.grad_mode != "no"))
     env = Env(function.env, function.env.globals)
     if machine.reads is not None:
         machine.scopes.append(env.vars)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.tape import Span
+
 
 class Calls:
     """The calls of a path, by the nodes of their functions."""
@@ -14,6 +16,8 @@ class Calls:
         self.called: set[int] = set()
         """The functions that were called: ids of their nodes."""
         self.called_names: set[str] = set()
+        self.recorded: set[tuple[Span, bool]] = set()
+        """The functions that code calls, and whether autograd may record what they build."""
 
     @property
     def depth(self) -> int:
