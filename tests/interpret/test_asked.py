@@ -522,6 +522,26 @@ def test_what_ends_the_program_is_not_the_likelier_side_whatever_stands_behind_i
     assert [one.code for one in check(from_text(program, "program.py")).findings] == ["TAPE201"]
 
 
+@pytest.mark.parametrize(
+    ("body", "likelier"),
+    [
+        ("return", False),
+        ("print('no such file')\n        return", False),
+        ("print(f'{path} is missing')\n        print('train first')\n        return None", False),
+        ("net.load(path)\n        return net", True),
+    ],
+)
+def test_a_guard_that_says_why_it_leaves_is_not_the_likelier_side(body: str, likelier: bool) -> None:
+    program = (
+        "import os\nimport sys\nimport torch\nfrom torch import nn\n\n\ndef main(path):\n    net = nn.Linear(3, 1)\n"
+    )
+    program += (
+        f"    if unknown(path):\n        {body}\n    net(torch.randn(4, 3)).sum().backward()\n\n\nmain(sys.argv[1])\n"
+    )
+    log, _ = ways(program)
+    assert log[0].conditions[0].answer is likelier
+
+
 _TEXTS = ["MODE.find('ma') > -1", "MODE.startswith('m')", "MODE.upper() == 'MAML'", "MODE.replace('_', '') == 'maml'"]
 
 

@@ -68,7 +68,8 @@ def default_branch(node: ast.AST) -> bool:
             # Whatever is written behind that.
             return False
         case ast.If(body=[*before, ast.Return()], orelse=other):
-            return bool(other or before)
+            # A message says why it leaves.
+            return bool(other) or not all(isinstance(one, ast.Expr) and _says(one.value) for one in before)
     return True
 
 
