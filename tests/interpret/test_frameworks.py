@@ -49,6 +49,46 @@ class Net(pl.LightningModule):
 """,
         [("TAPE201", "self.outputs.append(loss)")],
     ),
+    "Lightning: a hook before the validation switches recording on again": (
+        """\
+import torch
+from torch import nn
+import pytorch_lightning as pl
+
+
+class Energy(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def forces(self, x):
+        x = x.detach().requires_grad_()
+        return -torch.autograd.grad(self.body(x).sum(), x, create_graph=True)[0]
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return nn.functional.mse_loss(self.forces(x), y)
+
+    def on_validation_model_eval(self, *args, **kwargs):
+        super().on_validation_model_eval(*args, **kwargs)
+        torch.set_grad_enabled(True)
+
+    def validation_step(self, batch, batch_idx):
+        x, y = batch
+        self.log("val", nn.functional.mse_loss(self.forces(x), y))
+
+    def on_test_batch_start(self, batch, batch_idx):
+        torch.set_grad_enabled(True)
+
+    def test_step(self, batch, batch_idx):
+        x, y = batch
+        self.log("test", nn.functional.mse_loss(self.forces(x), y))
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+""",
+        [],
+    ),
     "Lightning: two optimizers by hand": (
         """\
 import torch

@@ -164,10 +164,13 @@ class _Steps:
             return
         stage = name.removesuffix("_step")
         with self.machine.world.modes.recording("no"):
-            self.hook(f"on_{stage}_epoch_start")
+            for begins in ("model_eval", "start", "epoch_start"):
+                self.hook(f"on_{stage}_{begins}")
             batch = Unknown("batch")
             batch.data = True
+            self.hook(f"on_{stage}_batch_start", batch, 0)
             self.hook(name, batch, 0)
+            self.hook(f"on_{stage}_batch_end", Unknown("outputs"), batch, 0)
             self.hook(f"on_{stage}_epoch_end")
             self.hook(f"{stage}_epoch_end", Unknown("outputs"))
 
