@@ -494,6 +494,26 @@ for (xb,) in loader:
 block = nn.InstanceNorm1d(4)
 block(torch.ones(4, 4).unsqueeze(0)).squeeze(0).var().backward()  # raises
 """,
+    "a bare module hands on what is stored in it": """
+net = nn.Module()
+net.mid = nn.Module()
+net.mid.blocks = nn.ModuleList([nn.Linear(4, 4)])
+assert len(list(net.parameters())) == 2 and len(net.state_dict()) == 2
+net.mid.blocks[0](torch.rand(2, 4)).sum().backward()
+net.requires_grad_(False)
+net.mid.blocks[0](torch.rand(2, 4)).sum().backward()  # raises
+""",
+    "a bare module registers parameters, and what it is not given is no part of it": """
+net = nn.Module()
+net.register_parameter("gain", nn.Parameter(torch.ones(4)))
+net.register_buffer("shift", torch.ones(4))
+net.add_module("head", nn.Linear(4, 1))
+body = nn.Linear(4, 4)
+for parameter in net.parameters():
+    parameter.requires_grad_(False)
+net.head(body(torch.rand(2, 4)) * net.gain + net.shift).sum().backward()
+net.head(torch.rand(2, 4) * net.gain + net.shift).sum().backward()  # raises
+""",
     "a copy of a frozen model is frozen": """
 import copy
 net = nn.Linear(4, 4)

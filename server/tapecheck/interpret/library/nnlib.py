@@ -72,6 +72,8 @@ from tapecheck.torchfacts import ModuleFact, OpFact, load
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory"]
 )
+BARE = ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
+"""What a program derives its modules from, or stores others in: `parts = nn.Module()`."""
 
 
 class Modules:
@@ -116,7 +118,7 @@ class Modules:
         name = path.rsplit(".", 1)[-1]
         if name.endswith(pretrained.NO_MODELS):
             return False
-        if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
+        if path in BARE:
             return True
         return (
             self.is_class(path)

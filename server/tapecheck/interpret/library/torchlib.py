@@ -148,7 +148,7 @@ class Torch:
         name = path[6:]
         if name == "hub.load":
             return pretrained.from_hub(self, args, kwargs, node)
-        if name.startswith("nn.") and self.nn.is_class(path):
+        if name.startswith("nn.") and (self.nn.is_class(path) or path in nnlib.BARE):
             return self.nn.construct(path, args, kwargs, node)
         method = self._method(path, args, node)
         if method is not None:
