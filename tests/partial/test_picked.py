@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
+from tapecheck.fixes import fixes_for
 from tapecheck.source import from_text
 from tests.cases import under_torch
 from tests.partial.test_keepers import _sure
@@ -146,3 +147,49 @@ def test_each_program_may_raise_and_may_not(tmp_path: Path) -> None:
     for (taken, _, _), ran in zip(runs, under_torch.run_all(requests), strict=True):
         ended.setdefault(taken, set()).add("does not require grad" in (ran["message"] or ""))
     assert {taken: len(how) for taken, how in ended.items()} == dict.fromkeys(TAKEN, 2)
+
+
+OF_AGENTS = """\
+import json
+
+import numpy as np
+import torch
+from torch import nn, optim
+
+nets = [nn.Linear(3, 1) for _ in range(4)]
+optimizers = [optim.SGD(net.parameters(), lr=0.1) for net in nets]
+for update in range(10):
+    ids = IDS
+BODY
+"""
+IDS = ("np.random.choice(4, 2)", 'json.load(open("ids.json"))', "torch.randperm(4)[:2]", "np.random.permutation(4)")
+LOOPS = {
+    "clear": "for i in ids:\n        optimizers[i].zero_grad()",
+    "loss": "loss = 0\n    for i in ids:\n        loss = loss + nets[i](torch.randn(5, 3)).pow(2).sum()",
+    "backward": "loss.backward()",
+    "step": "for i in ids:\n        optimizers[i].step()",
+}
+LOOP_ORDERS = (
+    ("clear", "loss", "backward", "step"),
+    ("loss", "clear", "backward", "step"),
+    ("loss", "backward", "step", "clear"),
+)
+
+
+@pytest.mark.parametrize("order", LOOP_ORDERS, ids="-".join)
+@pytest.mark.parametrize("ids", IDS)
+def test_indices_of_two_loops_may_be_the_same(ids: str, order: tuple[str, ...]) -> None:
+    body = "\n".join(f"    {LOOPS[step]}" for step in order)
+    program = OF_AGENTS.replace("IDS", ids).replace("BODY", body)
+    assert [one.code for one in check(from_text(program, "agents.py")).findings] == []
+
+
+def test_a_model_that_was_saved_may_do_anything_in_its_forward() -> None:
+    program = (
+        "import torch\n\nmodel = torch.load('model.pt', weights_only=False)\nmodel.requires_grad_(True)\ntotal = 0.0\n"
+        "for x in torch.randn(20, 4, 3):\n    total += model(x).softmax(1).max().item()\nprint(total)\n"
+    )
+    report = check(from_text(program, "scores.py"))
+    for finding in report.findings:
+        assert not finding.certain
+        assert all(fix.applicability != "safe" for fix in fixes_for(report, finding))

@@ -218,8 +218,10 @@ class Library(Protocol):
         unless the condition says another. Note where others may be chosen which matter and are not tried.
         """
 
-    def taken_as_first(self, index: Value, first: Value, node: ast.AST) -> None:
-        """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
+    def taken_as_first(self, index: Value, first: Value, node: ast.AST, others: Sequence[Value] = ()) -> None:
+        """Note that what an index chooses that nobody knows is taken for one of several values that are alike; and for
+        none of the `others` that another such index has chosen before.
+        """
 
     def unseen_type(self, value: Value) -> str:
         """Return a name for the type of what is not visible, of a class with a hidden base its metaclass; an empty one

@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import (
     arguments,
@@ -268,9 +269,13 @@ class Libraries:
         """Return which of several values, by their keys, an index chooses that nobody knows."""
         return tables.chosen(self.engine, index, entries, node, by_name=by_name)
 
-    def taken_as_first(self, index: Value, first: Value, node: ast.AST) -> None:
-        """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
-        tables.taken_as_first(self.engine, index, first, node)
+    def taken_as_first(self, index: Value, first: Value, node: ast.AST, others: Sequence[Value] = ()) -> None:
+        """Note that what an index chooses that nobody knows is taken for one of several values that are alike; and for
+        none of the `others` that another such index has chosen before.
+        """
+        if not tables.taken_as_first(self.engine, index, first, node) and others:
+            held = tuple(others[: limits.LOOKED_AT])
+            tables.taken_for_another(self.engine, index, leaves.within(self.torch, held), node)
 
     def place(self, index: Value, items: Sequence[Value], node: ast.AST, *stored: Value) -> int | None:
         """Return which place of a list an index is on this path that nobody knows; None where it does not matter."""

@@ -57,10 +57,20 @@ def chosen(machine: Engine, index: Value, entries: Entries, node: ast.AST, *, by
     return _either(machine, index, entries)
 
 
-def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -> None:
-    """Note that what an index chooses that nobody knows is taken for one of several values that are alike."""
+def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -> bool:
+    """Note that what an index chooses that nobody knows is taken for one of several values that are alike; return
+    whether it is one that has a graph.
+    """
     if is_unseen(index) and (about := _nodes_in([first])):
         _trusted(machine, index, about, node)
+        return True
+    return False
+
+
+def taken_for_another(machine: Engine, index: Value, leaves: tuple[int, ...], node: ast.AST) -> None:
+    """Note that an index is taken for another element than the one before: what is done to it, is done to neither."""
+    if is_unseen(index) and leaves:
+        machine.world.assumptions.note("effect", f"`{_written(index, node)}` chooses another one", node, leaves)
 
 
 def place(machine: Engine, index: Value, items: Sequence[Value], node: ast.AST, *stored: Value) -> int | None:

@@ -38,6 +38,8 @@ _MODELLED = frozenset((
     "sklearn", "matplotlib", "tqdm", "PIL", "cv2", "yaml", "gym", "gymnasium", "typing_extensions",
 ))  # fmt: skip
 """Packages whose functions train nothing that they are not asked to, and keep no graph."""
+_LOADING = ("torch.load", "torch.hub.load", "torch.jit.load", "pickle.load", "pickle.loads", "joblib.load")
+"""What gives objects of any class, code included."""
 _FRAMEWORKS = frozenset(("accelerate", "lightning", "pytorch_lightning", "transformers", "pydantic"))
 """Packages whose base classes are modelled."""
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -48,6 +50,13 @@ _ENTRY_DECORATORS = frozenset(("absl", "click", "hydra", "numba", "pytest", "typ
 def modelled(path: str) -> bool:
     """Return whether it is known what a library does with what it is given, by its dotted path."""
     return path.partition(".")[0] in _MODELLED or path.startswith((*LOOKING, *SCHEDULING, *SETTINGS))
+
+
+def acts_as_known(path: str) -> bool:
+    """Return whether it is known what an object of a library does that came by this path: of what was saved, nobody
+    knows the class.
+    """
+    return modelled(path) and path.partition("(")[0] not in _LOADING
 
 
 def is_opaque(value: Value) -> bool:

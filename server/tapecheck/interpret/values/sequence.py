@@ -197,7 +197,7 @@ class List(Container):
         if not self.more and len(items) > 1:
             if is_constant(taken) or isinstance(taken, tuple):
                 return machine.library.chosen(index, [*enumerate(items)], node)
-            machine.library.taken_as_first(index, taken, node)
+            machine.library.taken_as_first(index, taken, node, items if position else ())
         return taken
 
     def part(self, machine: Interpreter, index: slice, node: ast.AST) -> Value:
