@@ -19,6 +19,7 @@ from tapecheck.interpret.library import (
     pretrained,
     tensorlib,
     transforms,
+    visible,
 )
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
@@ -112,7 +113,9 @@ class Torch:
         if (items := known_elements(value)) is not None:
             return _kind_of_items(list(items))
         if path := path_of(value):
-            return "dtype" if path.startswith("torch.") else "other"
+            if path.startswith("torch."):
+                return "dtype"
+            return "other" if visible.modelled(path) else "?"
         if behaviour(value).is_iterator:
             return "tensors"
         return kind_of(value)
