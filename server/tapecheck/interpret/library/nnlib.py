@@ -12,6 +12,7 @@ from tapecheck.interpret.library import (
     averaging,
     frameworks,
     loaders,
+    packed,
     parametrized,
     precisions,
     pretrained,
@@ -616,6 +617,7 @@ class Modules:
         training = concrete(owner.attrs.get("training", True))
         bound: Kwargs = dict(zip(fact.forward_params, args))
         bound.update(kwargs)
+        given, parts = bound.get("input"), packed.opened(fact, bound)
         fact = self._of_call(owner, fact, bound)
         what: OpFact = fact.eval if training is False else fact.train
         groups = self._own_tensors(owner, what, node)
@@ -634,7 +636,8 @@ class Modules:
         for name in groups.keys() - set(what.inputs):
             # A parameter that forward was never seen to use carries nothing.
             del bound[name]
-        return torch.apply(what, bound, node, next(filter(may_carry, in_place), None))
+        result = torch.apply(what, bound, node, next(filter(may_carry, in_place), None))
+        return packed.closed(fact, given, parts, result)
 
     def _own_tensors(self, owner: Instance, what: OpFact, node: ast.AST) -> dict[str, list[Value]]:
         """Return a module's parameters and buffers by the names that the facts have for them."""

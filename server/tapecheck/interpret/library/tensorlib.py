@@ -70,6 +70,8 @@ def _gradient(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
 
 
 def _data(torch: Torch, owner: Tensor, node: ast.AST) -> Value:
+    if owner.noted(Mark.PERHAPS_PACKED):
+        return owner
     cuts = torch.world.graph.cut("data", node, owner, name=owner.name)
     result = torch.world.graph.data(owner.name, cuts, owner.dtype)
     # Writes through .data change the same memory without moving the version counter.

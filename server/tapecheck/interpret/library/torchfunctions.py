@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, loaders, parametrized, replays, scalers, wrappers
+from tapecheck.interpret.library import averaging, loaders, packed, parametrized, replays, scalers, wrappers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import CompiledState
 from tapecheck.interpret.values import (
@@ -464,6 +464,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
         lambda torch, a, k, n: _recomputed(torch, positional(a, 0, Unknown("function")), a[1:], k, n)
     ),
     "torch.optim.swa_utils.update_bn": averaging.update_bn,
+    "torch.nn.utils.rnn.PackedSequence": packed.made,
     "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
     "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
     "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),

@@ -148,6 +148,7 @@ _OF_TENSORS = frozenset((
 _PARTS = {
     "values": 0, "indices": 1, "min": 0, "max": 1, "eigenvalues": 0, "eigenvectors": 1, "Q": 0, "R": 1, "U": 0, "S": 1,
     "Vh": 2, "sign": 0, "logabsdet": 1, "solution": 0, "residuals": 1, "LU": 0, "pivots": 1, "P": 0, "L": 0,
+    "data": 0, "batch_sizes": 1, "sorted_indices": 2, "unsorted_indices": 3,
 }  # fmt: skip
 """Names that torch gives to the parts of results."""
 

@@ -1,0 +1,49 @@
+"""PackedSequence: what recurrent modules take and give keeps its graph, its `.data` too; torch is the judge."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+
+PACKED = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+rnn = nn.KIND(4, 3)
+x = torch.randn(5, 2, 4)
+packed = pack_padded_sequence(x, torch.tensor([5, 3]))
+output, _ = rnn(packed)
+READ
+loss.backward()
+AGAIN
+"""
+READ = (
+    "loss = output.data.sum()",
+    "loss = output[0].pow(2).sum()",
+    "loss = PackedSequence(output.data * 2, output.batch_sizes).data.pow(2).sum()",
+    "whole, lengths = pad_packed_sequence(output)\nloss = whole.pow(2).sum()",
+    "loss = rnn(pack_padded_sequence(torch.randn(5, 2, 4), [5, 3]))[0].data.pow(2).sum()",
+)
+
+
+@pytest.mark.parametrize("again", ["", "loss.backward()"])
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_what_is_packed_keeps_its_graph(kind: str, read: str, again: str) -> None:
+    program = PACKED.replace("KIND", kind).replace("READ", read).replace("AGAIN", again)
+    assert [one.code for one in check(from_text(program, "packed.py")).findings] == (["TAPE101"] if again else [])
+    raised = None
+    try:
+        exec(compile(program, "packed.py", "exec"), {})
+    except RuntimeError as error:
+        raised = error
+    assert (raised is not None) == bool(again)
+
+
+def test_what_a_recurrent_module_makes_of_what_is_not_visible_may_be_packed() -> None:
+    program = "import torch\nfrom lib import batch\nrnn = torch.nn.GRU(4, 3)\nrnn(batch())[0].data.sum().backward()\n"
+    assert check(from_text(program, "packed.py")).findings == []
