@@ -7,7 +7,6 @@ import pytest
 from tapecheck.check import check
 from tapecheck.source import from_text
 
-
 PACKED = """\
 import torch
 from torch import nn
