@@ -7,13 +7,14 @@ import io
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tapecheck.check import check
 from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
-from tapecheck.source import from_text
+from tapecheck.source import from_text, read_source
 
 HEAD = """\
 import torch
@@ -61,8 +62,63 @@ def evaluate(batches):
 """
 
 
-def test_a_function_whose_caller_is_not_known_is_not_judged() -> None:
-    assert lines(EVALUATE + "if __name__ == '__main__':\n    train()\n") == []
+def test_a_function_that_nobody_calls_is_possibly_run_with_recording_on() -> None:
+    (finding,) = found(HEAD + EVALUATE + "if __name__ == '__main__':\n    train()\n")
+    assert not finding.certain and finding.message.startswith("possible: graphs built in this loop")
+    assert "caller" in {one.kind for one in finding.rests_on}
+    assert any("`evaluate` is not called under `torch.no_grad()`" in note for note in finding.notes)
+
+
+@pytest.mark.parametrize("named", ["RUN = [evaluate]\n", "def run(loop):\n    loop.each_epoch(evaluate)\n"])
+def test_a_function_that_its_file_names_may_be_called_with_recording_off(named: str) -> None:
+    assert lines(EVALUATE + named) == []
+
+
+SCORE = """\
+import torch
+
+
+class Scorer:
+    def __init__(self, net, data):
+        self.net, self.data = net, data
+
+    def score(self):
+        self.net.eval()
+        right = 0
+        for x, y in self.data:
+            right += (self.net(x).argmax(1) == y).sum().item()
+        return right
+"""
+CALLERS = {
+    "nobody": ({"other.py": "def score():\n    pass\n"}, 1),
+    "an importer": (
+        {"run.py": "from scores import Scorer\n\n\ndef run(*args):\n    return Scorer(*args).score()\n"},
+        0,
+    ),
+    "who is given the object": (
+        {"run.py": "import loop, scores\nloop.run(scores.Scorer)\n", "loop.py": "def run(made):\n    made().score()\n"},
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("files, count", CALLERS.values(), ids=CALLERS.keys())
+def test_a_method_that_the_project_may_call(files: dict[str, str], count: int, tmp_path: Path) -> None:
+    for name, text in {"pyproject.toml": "", "scores.py": SCORE, **files}.items():
+        (tmp_path / name).write_text(text)
+    findings = check(read_source(str(tmp_path / "scores.py"))).findings
+    assert [one.code for one in findings] == ["TAPE302"] * count
+
+
+def test_a_method_that_a_base_in_another_file_calls(tmp_path: Path) -> None:
+    base = (
+        "import torch\n\n\nclass Base:\n    def run(self):\n        with torch.no_grad():\n            self.score()\n"
+    )
+    (tmp_path / "base.py").write_text(base)
+    (tmp_path / "scores.py").write_text(
+        SCORE.replace("class Scorer:", "from base import Base\n\n\nclass Scorer(Base):")
+    )
+    assert check(read_source(str(tmp_path / "scores.py"))).findings == []
 
 
 def test_a_function_that_trains_and_evaluates_is() -> None:
@@ -382,9 +438,28 @@ for batch in range(3):
     assert not found(text)
 
 
-def test_a_model_that_was_handed_in_is_not_judged() -> None:
-    body = "".join(f"    {line}\n" for line in PREDICT.splitlines())
-    assert not found("import torch\n\n\ndef evaluate(net):\n    net.eval()\n" + body)
+HANDED_IN = "import torch\n\n\ndef evaluate(net):\n    net.eval()\n{}" + "".join(
+    f"    {line}\n" for line in PREDICT.splitlines()
+)
+
+
+def test_a_model_that_was_handed_in_possibly_records() -> None:
+    (finding,) = found(HANDED_IN.format(""))
+    assert not finding.certain and finding.message.startswith("possible graphs of this loop")
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        "    net.requires_grad_(False)\n",
+        "    for p in net.parameters():\n        p.requires_grad = False\n",
+        "    torch.set_grad_enabled(False)\n",
+        "    net = freeze(net)\n",
+    ],
+)
+def test_a_model_that_was_handed_in_and_may_be_frozen(off: str) -> None:
+    assert not found(HANDED_IN.format(off))
+    assert not found(HANDED_IN.format("").replace("def ", "@freeze\ndef "))
 
 
 SCRATCH = """\

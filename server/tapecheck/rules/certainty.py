@@ -48,6 +48,7 @@ _OF_RECORDING: frozenset[AssumptionKind] = frozenset(("context", "decorator"))
 _CAUSES: dict[AssumptionKind, str] = {
     "count": "not by default", "default": "by default", "exception": "the dry run expects an exception before",
     "limit": "the work limit was reached", "setting": "not by default", "skipped": "a syntax error",
+    "caller": "no caller is visible",
 }  # fmt: skip
 
 

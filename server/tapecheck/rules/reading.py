@@ -545,14 +545,22 @@ class Reading:
         They are made out of a library or read from a file; such parameters require grad unless the program freezes
         them, and then what runs them is not known to build a graph.
         """
-        made = {number for number, leaf in self.ledger.leaves.items() if leaf.made}
-        if not made:
+        return self._of_models({number for number, leaf in self.ledger.leaves.items() if leaf.made})
+
+    @cached_property
+    def of_hidden_models(self) -> set[int]:
+        """Return the nodes that may lead to parameters of any opaque model, also of one that was passed in."""
+        return self._of_models({number for number, leaf in self.ledger.leaves.items() if leaf.many and leaf.parameter})
+
+    def _of_models(self, models: set[int]) -> set[int]:
+        """Return the nodes that may lead to the parameters of some opaque models."""
+        if not models:
             return set()
         found: set[int] = set()
         for number in self._nodes:
             event = self.ledger.nodes[number]
             # Of a frozen model nobody knows that it keeps anything.
-            if not found.isdisjoint(event.inputs) or (event.keeps == "yes" and not made.isdisjoint(event.inputs)):
+            if not found.isdisjoint(event.inputs) or (event.keeps == "yes" and not models.isdisjoint(event.inputs)):
                 found.add(number)
         return found
 

@@ -129,6 +129,17 @@ class Importers:
             found |= dict.fromkeys(level)
         return list(found)
 
+    def around(self, path: str) -> list[str]:
+        """Return the absolute paths of the files that import a file, and of those that it and they import in turn."""
+        target = os.path.abspath(path)
+        found = dict.fromkeys(self.of(target))
+        waiting = [target, *found]
+        while waiting:
+            after = [one for one in sorted(self._imports(waiting.pop())) if one != target and one not in found]
+            found |= dict.fromkeys(after)
+            waiting += after
+        return list(found)
+
     def _named_in(self, root: str | None, base: str, folder: str) -> dict[str, list[str]]:
         """Return the files of a project by the names that their import statements hold.
 

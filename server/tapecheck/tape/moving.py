@@ -160,7 +160,8 @@ class MovedTape(Tape):
 
     def __init__(self, tape: Tape, moves: Moves) -> None:
         self.producer = tape.producer
-        self.started, self.by_default, self.passes_by = tape.started, tape.by_default, tape.passes_by
+        self.started, self.uncalled = tape.started, tape.uncalled
+        self.by_default, self.passes_by = tape.by_default, tape.passes_by
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity

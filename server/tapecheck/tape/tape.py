@@ -17,10 +17,10 @@ class Tape:
     a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
     `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
     `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
-    what the caller has switched off is not known then. `by_default` says that options which loops count by keep their
-    defaults in it, `passes_by` that it passes by a loop of which nobody knows whether it goes round at all: what it
-    shows may disprove what others say never comes, and is no finding of its own. `identity` tells it from others, for
-    as long as anybody keeps that.
+    what the caller has switched off is not known then; `uncalled` says that nobody in its project calls it.
+    `by_default` says that options which loops count by keep their defaults in it, `passes_by` that it passes by a loop
+    of which nobody knows whether it goes round at all: what it shows may disprove what others say never comes, and is
+    no finding of its own. `identity` tells it from others, for as long as anybody keeps that.
     """
 
     producer: str
@@ -29,6 +29,7 @@ class Tape:
     beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
     untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
     started: str = field(default="", repr=False, compare=False)
+    uncalled: bool = field(default=False, repr=False, compare=False)
     by_default: bool = field(default=False, repr=False, compare=False)
     passes_by: bool = field(default=False, repr=False, compare=False)
     identity: object = field(default_factory=object, init=False, repr=False, compare=False)

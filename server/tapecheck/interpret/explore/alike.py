@@ -101,8 +101,13 @@ def as_before(tapes: list[Tape], before: list[Tape]) -> list[Tape]:
 def _alike(one: Tape, other: Tape) -> bool:
     return (
         len(one.events) == len(other.events)
-        and (one.started, one.by_default, one.untried) == (other.started, other.by_default, other.untried)
+        and _told(one) == _told(other)
         and one.events == other.events
         and len(one.beyond) == len(other.beyond)
         and all(map(_alike, one.beyond, other.beyond))
     )
+
+
+def _told(tape: Tape) -> tuple[str, bool, bool, frozenset[tuple[str, int, int]]]:
+    """Return what is known of the run that a tape is of."""
+    return tape.started, tape.uncalled, tape.by_default, tape.untried

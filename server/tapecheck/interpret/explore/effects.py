@@ -46,6 +46,8 @@ class Effect(enum.IntFlag):
     """Look at a gradient."""
     WRAP = 2048
     """Wrap a model: a backward then does what it would not do without."""
+    EVALUATE = 4096
+    """Take numbers out, or change a module's mode, where it goes through something in a loop of its own."""
     BEGIN = START | REQUIRE
     SETTLE = START | REQUIRE | FLAG
     """Decide which graphs there are, and which of them a backward goes through."""
@@ -167,7 +169,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
 # Plain numbers: an operation on flags takes ten times as long, and there is one for every few nodes.
 _START, _KEEP, _CHANGE = int(Effect.START), int(Effect.KEEP), int(Effect.CHANGE)
 _CUT, _DROP, _COLLECT, _STEP = int(Effect.CUT), int(Effect.DROP), int(Effect.COLLECT), int(Effect.STEP)
-_READ, _WRAP = int(Effect.READ), int(Effect.WRAP)
+_READ, _WRAP, _EVALUATE = int(Effect.READ), int(Effect.WRAP), int(Effect.EVALUATE)
 _CLEAR, _REQUIRE, _FLAG = int(Effect.CLEAR), int(Effect.REQUIRE), int(Effect.FLAG)
 _STORED = {"requires_grad": _REQUIRE, "data": _CHANGE, "grad": _CLEAR}
 """What storing an attribute of a tensor does."""
@@ -213,6 +215,8 @@ class _Reader:
 
     def finished(self) -> Facts:
         self.facts.tested |= self.facts.steering
+        if self.effects & _STEP and self.facts.gone_through:
+            self.effects |= _EVALUATE
         self.facts.effects = Effect(self.effects)
         return self.facts
 

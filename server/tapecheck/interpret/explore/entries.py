@@ -34,7 +34,7 @@ from tapecheck.tape import Span
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
-_COLLECT, _STEP = int(Effect.COLLECT), int(Effect.STEP)
+_COLLECT, _STEP, _EVALUATE = int(Effect.COLLECT), int(Effect.STEP), int(Effect.EVALUATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Entry:
     """A function or method to start with unknown arguments.
 
     `backward` says that it can begin one, `collects` that it only collects, `idle` that it does nothing either that
-    evaluation loops do.
+    evaluation loops do, `evaluates` that nobody in its file names it and that it goes through something to take
+    numbers out. `uncalled` says that nobody in its project calls it, `only_uncalled` that it is started for that alone.
     """
 
     name: str
@@ -51,6 +52,9 @@ class Entry:
     collects: bool = False
     idle: bool = False
     backward: bool = True
+    evaluates: bool = False
+    only_uncalled: bool = False
+    uncalled: bool = False
 
     def span(self, path: str) -> Span:
         """Return where it stands in its file."""
@@ -82,10 +86,27 @@ def _entries(source: Source, index: Index, body: Body, owner: str | None) -> Ite
             yield Entry(body.name, node, owner, backward=False)
     # The loops of a forward pass are somebody else's iterations.
     elif own & _COLLECT and (owner is None or own & _STEP or not index.defined.is_module(owner)):
-        yield Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False)
+        evaluates = _evaluates(index, body, effects)
+        yield Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False, evaluates=evaluates)
     elif effects & _COLLECT and id(body) not in index.calls.called and not _of_module(index.defined, owner):
         # A command of the program: what it builds goes to what it calls.
-        yield Entry(body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False)
+        evaluates = _evaluates(index, body, effects)
+        yield Entry(
+            body.name, node, owner, collects=True, idle=not effects & _STEP, backward=False, evaluates=evaluates
+        )
+    elif _evaluates(index, body, effects):
+        yield Entry(
+            body.name, node, owner, collects=True, idle=True, backward=False, evaluates=True, only_uncalled=True
+        )
+
+
+def _evaluates(index: Index, body: Body, effects: int) -> bool:
+    """Return whether a function goes through data to take numbers out, and nothing else in its file names it."""
+    if not effects & _EVALUATE or _of_module(index.defined, body.owner.name if body.owner is not None else None):
+        return False
+    name = body.node.name
+    named = (facts.names | facts.attributes | facts.own for facts in index.defined.parts() if facts is not body.facts)
+    return not any(name in names for names in named)
 
 
 def _only_unrecorded(source: Source, name: str) -> bool:

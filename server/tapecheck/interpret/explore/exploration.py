@@ -32,6 +32,7 @@ from tapecheck.tape import (
     Assumed,
     Backward,
     Called,
+    Cut,
     Decision,
     Hold,
     InPlace,
@@ -45,6 +46,8 @@ from tapecheck.tape import (
 
 _WITHOUT_BACKWARD = (Hold, InPlace, Overwritten, ShardUse, StaleShards)
 """What rules judge of a function that runs no backward."""
+_OF_EVALUATIONS = (Backward, *_WITHOUT_BACKWARD, Cut)
+"""What they judge of one that nobody calls: what it reads as data is all that it builds a graph for."""
 _JUDGED = (Backward, *_WITHOUT_BACKWARD, Raised, Step)
 
 
@@ -204,6 +207,7 @@ class Exploration:
             most = min(most, max(self.further, limits.TURNED_BUDGET * self.budget.effort))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.writer.tape.started, world.writer.tape.by_default = self.name, self.by_default
+        world.writer.tape.uncalled = self.entry is not None and self.entry.uncalled
         world.choices.passes_failures = self.passes_failures
         world.choices.passed_raises = self.passed_raises
         watcher = world.watcher = Watcher(self.project.project, self.told)
@@ -264,9 +268,8 @@ class Exploration:
         if world.choices.passed_by and not tape.complete:
             # A program that fails where a loop is passed by is one whose loop goes round.
             return False
-        if self.entry is not None and not any(
-            isinstance(event, (Backward, *_WITHOUT_BACKWARD)) for event in tape.events
-        ):
+        judged = _OF_EVALUATIONS if tape.uncalled else (Backward, *_WITHOUT_BACKWARD)
+        if self.entry is not None and not any(isinstance(event, judged) for event in tape.events):
             return False
         tape.ledger, tape.passes_by = world.writer.ledger, world.choices.passed_by
         self.found.tapes.append(tape)
@@ -312,7 +315,8 @@ class Exploration:
             for tape in self.found.tapes:
                 tape.untried = untried
         lost = set(filter(turns.could_report, left))
-        if lost and not self.passes_failures and not self.by_default:
+        aside = self.passes_failures or self.by_default or (self.entry is not None and self.entry.only_uncalled)
+        if lost and not aside:
             own = self.source.path
             file, line, _ = min(lost, key=lambda place: (place[0] != own, place))
             hides = mistakes_of(turns.effects_of(lost))

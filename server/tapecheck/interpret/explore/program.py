@@ -6,7 +6,7 @@ What an earlier analysis remembers of a start is taken over where nothing that t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
@@ -20,8 +20,9 @@ from tapecheck.interpret.explore.results import CutShort, Explored, Interpretati
 from tapecheck.interpret.explore.wanted import Ask, Lacks, Wanted
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import Source
+from tapecheck.source.callers import Callers
 from tapecheck.source.modules import SOURCES, Modules
-from tapecheck.source.project import Project
+from tapecheck.source.project import Project, Setup
 from tapecheck.tape import Where
 
 
@@ -60,7 +61,8 @@ def interpret(
         Cancelled: `cancelled` answered True.
     """
     result = Interpretation()
-    files = Modules(source.path, SOURCES, project, open_files=open_files or {})
+    shown = open_files or {}
+    files = Modules(source.path, SOURCES, project, open_files=shown)
     if not leads_to_autograd(source, files):
         _note_files(result, files)
         return result
@@ -70,10 +72,15 @@ def interpret(
         called: set[str] = set()
         imports = Imports(files)
         past = _Past(source, imports, asked, memory) if memory is not None else None
+        callers = Callers(project or Setup().project_of(source.path), {path: one.text for path, one in shown.items()})
         for entry in (None, *entries_of(source)):
             most = left.for_start(entry)
             if entry is not None:
                 if entry.name in called:
+                    continue
+                if entry.evaluates and not callers.may_name(entry.node.name, method=entry.owner is not None):
+                    entry = replace(entry, uncalled=True)
+                elif entry.only_uncalled:
                     continue
                 if most <= 0:
                     result.exhausted = True
@@ -130,7 +137,8 @@ class _Past:
     def find(self, entry: Entry | None, most: int) -> Outcome | None:
         """Return what a start came to where nothing that it can reach has changed."""
         name = entry.name if entry is not None else None
-        self._key, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
+        reached, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
+        self._key = (reached, entry is not None and entry.uncalled)
         path, project = self._source.path, self._project.project
         numbers = self._index.numbers
         known = self._memory.find(path, name, self._asked, self._key, self._where, project, numbers)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass
 
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
+from tapecheck.rules.certainty import rest_on
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradient_cut.rule import GradientCut
 from tapecheck.rules.graph_kept.rule import GraphKeptAcrossIterations
@@ -15,7 +16,7 @@ from tapecheck.rules.needless_graph.passes import Pass, Passes, read_only, runs_
 from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, remembered, search, with_sources, within
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from
-from tapecheck.tape import Decision, LeafEscape, Node, Site, Span
+from tapecheck.tape import Assumption, Decision, LeafEscape, Node, Site, Span
 
 _MODE = "set_grad_enabled"
 """What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
@@ -56,7 +57,10 @@ class NeedlessGraph(Rule):
                 continue
             if key[0] not in told and not _within_another(reading, found, unused.keys() - used):
                 calls = trained.get(key[0], set()) | needed.get(key[0], set())
-                told[key[0]] = self._finding(reading, found, calls)
+                finding = told[key[0]] = self._finding(reading, found, calls)
+                if not _recording(reading):
+                    text = f"`{reading.tape.started}` is not called under `torch.no_grad()`"
+                    rest_on(finding, Assumption("caller", finding.span, text))
         return [*told.values(), *self._of_passes(readings, told.keys())]
 
     def _of_passes(self, readings: Sequence[Reading], told: Set[Span]) -> Iterator[Finding]:
@@ -284,18 +288,30 @@ def _may_train(reading: Reading, start: int, end: int, backwards: set[tuple[str,
 
 def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
     """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
-    if loop.end is None or loop.iterations < 2 or not built or not reading.complete or not _recording(reading):
+    if loop.end is None or loop.iterations < 2 or not built or not reading.complete:
+        return None
+    recording = _recording(reading)
+    if not recording and not (reading.tape.uncalled and _evaluated(reading, built)):
         return None
     if _may_train(reading, loop.start, loop.end, backwards) or _recording_undecided(reading, loop.end):
         return None
     nodes = reading.ledger.nodes
     certain = _of_forward(reading, loop, built, reading.of_parameters)
-    own = certain or _of_forward(reading, loop, built, reading.of_parameters | reading.of_made_models)
+    hidden = reading.of_made_models if recording else reading.of_hidden_models
+    own = certain or _of_forward(reading, loop, built, reading.of_parameters | hidden)
     if not own:
         return None
     first = iteration_in(nodes[own[0]].at, loop)
     last = [node for node in own if iteration_in(nodes[node].at, loop) == first][-1]
     return _Unused(loop, nodes[last], bool(certain))
+
+
+def _evaluated(reading: Reading, built: Sequence[int]) -> bool:
+    """Return whether what some nodes compute is read as data, in ways that do not fail where recording is on."""
+    computed = reading.above(built)
+    cuts = [cut for cut in reading.ledger.cuts.values() if not computed.isdisjoint(cut.nodes)]
+    # What has a graph has to be detached before it becomes an array.
+    return any(cut.how != "no_grad" for cut in cuts) and all(cut.how != "numpy" for cut in cuts)
 
 
 def _of_forward(reading: Reading, loop: LoopRun, built: Sequence[int], leading: Set[int]) -> list[int]:
@@ -339,8 +355,9 @@ def _innermost(reading: Reading, site: Site) -> int | None:
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     """Return whether something may use the graphs of parameters that a run of a loop builds."""
+    hidden = reading.of_hidden_models if reading.tape.uncalled else reading.of_made_models
     return loop.end is None or any(
-        node in reading.noticed and (node in reading.of_parameters or node in reading.of_made_models) for node in built
+        node in reading.noticed and (node in reading.of_parameters or node in hidden) for node in built
     )
 
 

@@ -1,0 +1,75 @@
+"""Who of a project may call what a file defines, by the names that stand in the texts of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tapecheck.source.importers import Importers
+from tapecheck.source.kept import KeptByPath
+from tapecheck.source.project import Project, Projects
+
+_MOST_FILES = 500
+"""Files whose words are looked at for the callers of one file; where more are around it, one of them may call."""
+_MOST_WORDS = 2_000_000
+"""Words that are kept, of all files together."""
+_MOST_BYTES = 1_000_000
+_WORD = re.compile(r"[^\W\d]\w*")
+_SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
+"""Names by which a program switches recording on and off."""
+
+_WORDS: KeptByPath[frozenset[str]] = KeptByPath(_MOST_WORDS, len)
+
+
+class Callers:
+    """Finds whether anybody in a project names a function of a file, to call it or to hand it on.
+
+    Args:
+        project: what holds for the file.
+        open_files: sources by absolute path that stand for the files of that path.
+    """
+
+    def __init__(self, project: Project, open_files: Mapping[str, str]) -> None:
+        self._path = str(Path(project.path).absolute())
+        self._projects = Projects(project.setup)
+        self._open = open_files
+        self._found: Importers | None = None
+        self._named: dict[bool, frozenset[str] | None] = {}
+
+    def may_name(self, name: str, *, method: bool) -> bool:
+        """Return whether a file that can come to a function holds its name.
+
+        A function is named by those that import its file; an object comes to whatever these import, and a method of
+        it may be called by its class's base. A special method is called without its name: by whoever has the object.
+        """
+        words = self._words(around=method)
+        if words is None:
+            return True
+        if method and name.startswith("__"):
+            return not _SWITCHES.isdisjoint(words)
+        return name in words
+
+    def _words(self, *, around: bool) -> frozenset[str] | None:
+        """Return the words of the files that can come to one, None where too many can."""
+        if around not in self._named:
+            if self._found is None:
+                self._found = Importers(self._projects)
+            files = self._found.around(self._path) if around else self._found.of(self._path)
+            within = len(files) <= _MOST_FILES
+            self._named[around] = frozenset().union(*map(self._words_of, files)) if within else None
+        return self._named[around]
+
+    def _words_of(self, path: str) -> Iterable[str]:
+        if path in self._open:
+            return _WORD.findall(self._open[path])
+        try:
+            stat = Path(path).stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            known = _WORDS.get(path, stamp)
+            if known is not None:
+                return known
+            text = Path(path).read_bytes()[:_MOST_BYTES].decode(errors="replace")
+            return _WORDS.put(path, stamp, frozenset(_WORD.findall(text)))
+        except (OSError, ValueError):
+            return ()
