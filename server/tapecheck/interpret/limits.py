@@ -107,6 +107,8 @@ SHORT_LOOP = 6
 """Iterations of a loop of known length that are run to the end, as long as they do little."""
 MODEL_ITERATIONS = 256
 """The same over the parts of a model: each is one of its own."""
+MOST_INSTRUCTIONS = 64
+"""The same over texts that conditions of the loop ask for: names of layers in a configuration."""
 MOST_ENTRIES = 8
 """Entries of dicts that are noted of an iteration: a loop over the keys of a dict comes to few with each."""
 MAX_FED = 256

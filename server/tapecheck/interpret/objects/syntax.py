@@ -56,6 +56,24 @@ def positional_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) 
 
 
 @placeless
+def follows_texts(loop: ast.AST) -> bool:
+    """Whether conditions in the body of a loop ask which text its element is, or has: each is an instruction."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    tests = [part.test for one in loop.body for part in ast.walk(one) if isinstance(part, (ast.If, ast.IfExp))]
+    tests += [part.subject for one in loop.body for part in ast.walk(one) if isinstance(part, ast.Match)]
+    return any(_asks_text_of(test, names) for test in tests)
+
+
+def _asks_text_of(test: ast.expr, names: set[str]) -> bool:
+    parts = [*ast.walk(test)]
+    texts = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
+    named = any(isinstance(part, ast.Name) and part.id in names for part in parts)
+    return named and (texts or isinstance(test, ast.Name))
+
+
+@placeless
 def default_branch(node: ast.AST) -> bool:
     """Return the likelier answer of an undecided `if`: not the one that only leaves, nor the one that only draws."""
     match node:

@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     first_part,
     hashable,
     is_number,
+    known_elements,
 )
 from tapecheck.source.nodes import id_of, negated
 from tapecheck.tape import Fact, LoopEnd
@@ -375,6 +376,8 @@ def _last(loop: _Loop, stream: Stream, index: int, length: int | None) -> int | 
 
 def _is_short(loop: _Loop, stream: Stream, length: int | None, element: Value) -> bool:
     """Whether a loop is run to its end if that does not take too much work: one of a known length, few or of layers."""
+    if length is not None and length <= limits.MOST_INSTRUCTIONS and _follows_texts(loop, element):
+        return True
     if loop.repeated:
         return False
     if length is None:
@@ -386,6 +389,18 @@ def _is_short(loop: _Loop, stream: Stream, length: int | None, element: Value) -
         or _of_layers(loop, stream, length, element)
         or (length <= limits.MODEL_ITERATIONS and loop.rounds.takes())
     )
+
+
+def _follows_texts(loop: _Loop, element: Value) -> bool:
+    """Whether a loop goes over texts of the program that its conditions ask for: layers by their names, likewise."""
+    return _has_text(element, limits.HELD_DEPTH) and loop.world.position.notes.of(loop.node, syntax.follows_texts)
+
+
+def _has_text(element: Value, depth: int) -> bool:
+    parts = known_elements(element)
+    if parts is not None:
+        return depth > 0 and any(_has_text(one, depth - 1) for one in parts)
+    return isinstance(element, str)
 
 
 def _next_kept(loop: _Loop, stream: Stream, index: int, length: int, element: Value) -> int | None:
