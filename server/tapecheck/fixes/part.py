@@ -391,7 +391,7 @@ def _matters_to_all(event: Event) -> bool:
     if isinstance(event, _GLOBAL):
         return True
     if isinstance(event, Assumed):
-        return event.kind == "effect" and not event.about
+        return event.kind in ("effect", "contents") and not event.about
     if isinstance(event, LeafEscape):
         return not event.leaves
     if isinstance(event, Unscaled):

@@ -736,6 +736,7 @@ class Decision:
 AssumptionKind = Literal[
     "result", "effect", "base", "decorator", "context", "option", "value", "name", "loader",
     "count", "default", "exception", "limit", "condition", "setting", "length", "skipped", "caller",
+    "contents",
 ]  # fmt: skip
 NOTHING = (0,)
 """What an assumption is about that no node and no leaf hangs on: none has that number."""
@@ -757,6 +758,7 @@ NOTHING = (0,)
 - "condition": how a condition comes out that hangs on code which is not visible
 - "length": that a loop goes on for longer than two iterations where code which is not visible has its length
 - "skipped": what a part of the text does that does not parse
+- "contents": what an opaque callee puts into a container without graphs that it is given
 - "caller": that recording is on where a function is called which nobody in its project calls
 - "setting": that an option has not got the default with which a condition comes out otherwise
 """

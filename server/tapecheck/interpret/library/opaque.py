@@ -283,7 +283,13 @@ def _called_by_name(torch: Torch, function: Unknown, hidden: bool, args: Args, k
     if hidden:
         if owner is not None and ((by_name and name in _ACTING) or leaves_kept):
             torch.world.assumptions.note("name", f"`{function.name}` does what its name says", node, leaves_kept)
-        _left_alone(torch, function.name, (*args, *kwargs.values()), node)
+        whole = unknowns.root(function)
+        if visible.was_saved((whole.part_of.within or whole).name) and not torch.nn.is_method(name):
+            # What was saved to be called is a model, or a part of one: a forward pass does nothing to what it is given.
+            text = f"`{function.name}` computes what it returns, and does no more"
+            torch.world.assumptions.note("result", text, node)
+        else:
+            _left_alone(torch, function.name, (*args, *kwargs.values()), node)
     known = _unknown_method(torch, owner, name, args, kwargs, node) if owner is not None and by_name else NO_MODEL
     if hidden and known is not NO_MODEL:
         _by_name(torch, function, node)

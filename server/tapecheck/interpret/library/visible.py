@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Literal
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library import leaves, processes
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.leaves import LOOKING, SCHEDULING, SETTINGS
@@ -18,11 +19,14 @@ from tapecheck.interpret.values import (
     BaseValue,
     Bound,
     Context,
+    Dict,
     Instance,
     Lib,
+    List,
     Native,
     PythonValue,
     Range,
+    Set,
     Stream,
     Tensor,
     Unknown,
@@ -56,7 +60,12 @@ def acts_as_known(path: str) -> bool:
     """Return whether it is known what an object of a library does that came by this path: of what was saved, nobody
     knows the class.
     """
-    return modelled(path) and path.partition("(")[0] not in _LOADING
+    return modelled(path) and not was_saved(path)
+
+
+def was_saved(path: str) -> bool:
+    """Return whether an object came out of a file by this path."""
+    return path.partition("(")[0] in _LOADING
 
 
 def is_opaque(value: Value) -> bool:
@@ -80,20 +89,47 @@ def decorator_modelled(path: str) -> bool:
 def called(torch: Torch, name: str, args: Iterable[Value], node: ast.AST) -> None:
     """Note what the dry run takes for granted of a call of opaque code."""
     about: dict[int, None] = {}
-    anything = data = False
+    anything = data = contents = False
     args = list(args)
     carry.hand_over(torch.machine, args)
+    look_again(torch, node)
     for arg, written in zip(args, _written(node, len(args))):
         # Nobody else has what is written at the call, to put anything into it.
         owner = behaviour(arg)
         inside = tuple(owner.children()) if isinstance(written, _DISPLAYS) and owner.is_whole() else arg
-        kind = _reach(torch, inside, about)
+        held: list[Value] = []
+        kind = _reach(torch, inside, about, held)
+        if kind in ("data", "nothing"):
+            _given(torch, held, name, node)
+            contents = contents or bool(held)
         anything, data = anything or kind == "anything", data or kind == "data"
+    if contents and not anything:
+        torch.world.assumptions.note("contents", f"`{name}` leaves what it is given as it is", node)
     if anything or about:
         nodes = () if anything else tuple(about)
         torch.world.assumptions.note("effect", f"`{name}` leaves what it is given as it is", node, nodes)
     elif data:
         torch.world.assumptions.note("result", f"what `{name}` returns has no graph of its own", node)
+
+
+def _given(torch: Torch, containers: Iterable[Value], name: str, node: ast.AST) -> None:
+    """Note that opaque code has containers which lead to no graph now: what is put into them later it comes to, too."""
+    given = torch.world.assumptions.given
+    if containers and not given:
+        torch.machine.exits.append(lambda: look_again(torch, node))
+    given.update((id(one), (one, name)) for one in containers)
+
+
+def look_again(torch: Torch, node: ast.AST) -> None:
+    """Note what opaque code comes to by now in the containers that it was given before, where it may be run again."""
+    given = torch.world.assumptions.given
+    for number, (container, name) in list(given.items()):
+        about: dict[int, None] = {}
+        kind = _reach(torch, container, about, [])
+        if about or kind == "anything":
+            del given[number]
+            nodes = () if kind == "anything" else tuple(about)
+            torch.world.assumptions.note("effect", f"`{name}` leaves what it was given as it is", node, nodes)
 
 
 def skipped(torch: Torch, args: Iterable[Value], node: ast.AST, *, anything: bool) -> None:
@@ -130,8 +166,12 @@ _REACHES: tuple[_Reach, ...] = ("anything", "listed", "data", "nothing")
 """What code can come to by a value, the most first."""
 
 
-def _reach(torch: Torch, value: Value, about: dict[int, None]) -> _Reach:
-    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`."""
+def _reach(
+    torch: Torch, value: Value, about: dict[int, None], held: list[Value] | None = None, depth: int = limits.HELD_DEPTH
+) -> _Reach:
+    """Return what code can come to by a value; nodes and leaves that it is known to lead to are added to `about`, and
+    containers of which nothing more is known than what they hold now to `held`, where that is wanted.
+    """
     if isinstance(value, (Bound, Native)):
         value = value.receiver
     if may_carry(value):
@@ -139,14 +179,21 @@ def _reach(torch: Torch, value: Value, about: dict[int, None]) -> _Reach:
     if isinstance(value, Instance):
         return _reach_object(torch, value, about)
     if isinstance(value, tuple):
-        kinds = {_reach(torch, one, about) for one in value}
-        return next((kind for kind in _REACHES if kind in kinds), "nothing")
+        return _most(_reach(torch, one, about, held, depth) for one in value)
+    if held is not None and depth > 0 and isinstance(value, (List, Dict, Set)) and behaviour(value).is_whole():
+        held.append(value)
+        return _most(_reach(torch, one, about, held, depth - 1) for one in behaviour(value).children())
     if isinstance(value, Stream):
         return _reach(torch, tuple(value.reached()), about)
     if isinstance(value, (Context, Lib, PythonValue, Range)):
         return "nothing"
-    # What a list holds when it is given away says nothing of what is put into it, here or there.
+    # What a list of hidden elements holds when it is given away says nothing of what is in it.
     return "anything" if isinstance(value, BaseValue) else "nothing"
+
+
+def _most(kinds: Iterable[_Reach]) -> _Reach:
+    found = set(kinds)
+    return next((kind for kind in _REACHES if kind in found), "nothing")
 
 
 def _reach_graph(torch: Torch, value: Tensor | Unknown, about: dict[int, None]) -> _Reach:

@@ -29,6 +29,10 @@ class Assumptions:
         self._position = position
         self.passed: dict[int, Value] = {}
         """The unknown arguments that a function was started with, by id, and what calls of them return."""
+        self.given: dict[int, tuple[Value, str]] = {}
+        """The containers without graphs that code which is not visible was given and may have still, by id, with what
+        it is called.
+        """
         self.decorated: dict[int, str] = {}
         """The functions that a decorator which is not visible was given, by the id of their node."""
         self._entered: list[tuple[object, Begun]] = []

@@ -55,7 +55,7 @@ class GradientCut(Rule):
     name = "gradient-cut"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "name"))
+    needs = frozenset(("base", "effect", "contents", "name"))
     summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

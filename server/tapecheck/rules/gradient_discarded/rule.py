@@ -24,7 +24,7 @@ class GradientDiscarded(Rule):
     name = "gradient-discarded"
     severity = "warning"
     of_absence = True
-    needs = frozenset(("base", "effect", "name", "result", "value"))
+    needs = frozenset(("base", "effect", "contents", "name", "result", "value"))
     summary = "The gradients of a whole backward are cleared before anything uses them"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:

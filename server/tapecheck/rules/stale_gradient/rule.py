@@ -25,7 +25,7 @@ class StaleGradient(Rule):
     severity = "warning"
     of_absence = True
     over = True
-    needs = frozenset(("base", "effect", "name"))
+    needs = frozenset(("base", "effect", "contents", "name"))
     summary = "A backward adds to gradients that a step has used and that nothing has cleared"
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
