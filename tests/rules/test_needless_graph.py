@@ -758,9 +758,10 @@ for step in range(9):
     [
         ("hidden.log([score.item()])", True),
         ("hidden.log({'score': score.item(), 'step': step})", True),
-        # Who has a list that others have, too, has what is put into it, and may put into it what others then have.
-        ("hidden.log(kept)", False),
-        ("kept.append(score.item()); hidden.log(kept)", False),
+        ("hidden.log(kept)", True),
+        ("kept.append(score.item()); hidden.log(kept)", True),
+        ("shared = {'score': 1}; hidden.log(shared)", True),
+        # Who has a list that others have, too, has what is put into it.
         ("hidden.log(kept); kept.append(net)", False),
         ("hidden.log(kept); kept.insert(0, net)", False),
         ("hidden.log(kept); kept[0] = net", False),
@@ -768,7 +769,6 @@ for step in range(9):
         ("hidden.log(kept); kept += [net]", False),
         ("hidden.log([net])", False),
         ("hidden.log([score])", False),
-        ("shared = {'score': 1}; hidden.log(shared)", False),
     ],
 )
 def test_a_display_of_data_leads_hidden_code_to_no_graph(use: str, told: bool) -> None:
