@@ -39,6 +39,7 @@ KINDS = (
     ("leaf", "leaf Variable that requires grad is being used in an in-place operation"),
     ("unused", "appears to not have been used in the graph"),
     ("double", "does not currently support double backward"),
+    ("donated", "compiled with non-empty donated buffers"),
     ("unfinished", "Expected to have finished reduction in the prior iteration"),
     ("ready-twice", "Expected to mark a variable ready only once"),
     ("reentrant", "torch.utils.checkpoint is incompatible with .grad()"),

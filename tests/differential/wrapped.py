@@ -32,6 +32,7 @@ CODES = {
     "no-graph": {"TAPE103", "TAPE401"},
     "leaf": {"TAPE104", "TAPE607"},
     "double": {"TAPE604"},
+    "donated": {"TAPE611"},
     "unfinished": {"TAPE602"},
     "ready-twice": {"TAPE605"},
     "reentrant": {"TAPE606"},

@@ -30,6 +30,7 @@ MEANS = {
     "TAPE608": ("aten.", "setStorage"),
     "TAPE609": "other gradients",
     "TAPE610": "Error: accessing ",
+    "TAPE611": "This backward function was compiled with non-empty donated buffers",
 }
 """What a run comes to where a rule is right."""
 

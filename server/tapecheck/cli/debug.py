@@ -149,6 +149,8 @@ def _reason(problem: Problem, run: Run) -> str:
         return f"{node} was freed by line {problem.freed_by.at.line}"
     if problem.kind == "stale" and problem.saved is not None and problem.changed_by is not None:
         return f"{node} saved `{problem.saved.name}`, which line {problem.changed_by.at.line} changes in place"
+    if problem.kind == "donated" and problem.freed_by is not None:
+        return f"{node} was compiled for line {problem.freed_by.at.line}, which retained nothing"
     if problem.kind == "no-graph":
         return f"`{run.backward.roots[problem.root].name or 'its tensor'}` has no graph"
     return f"its input number {problem.root + 1} is no part of the graph"

@@ -128,6 +128,10 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
     if problem.kind in ("freed", "region") and problem.freed_by is not None:
         freeing = reading.run_of[problem.freed_by.id]
         return f"what {built} saved was freed by {freed_text(freeing, run)}"
+    if problem.kind == "donated" and problem.freed_by is not None:
+        freeing = reading.run_of[problem.freed_by.id]
+        on = line_of(freeing.at.span, run.at.span)
+        return f"{built} is compiled, its backward for the call on {on}, which retained nothing"
     if problem.changed_by is not None:
         change = problem.changed_by
         name = f"`{change.name}`" if change.name else "a tensor"

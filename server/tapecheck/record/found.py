@@ -55,6 +55,7 @@ HEADLINES = {
     "TAPE606": "a gradient by chosen tensors goes through a reentrant checkpoint",
     "TAPE607": "DDP cannot average gradients with a graph: `create_graph=True` raises",
     "TAPE608": "FSDP2 raises: parameters are used in shards",
+    "TAPE611": "a compiled backward with donated buffers cannot retain its graph",
 }
 
 _HELP = {
@@ -79,6 +80,10 @@ _HELP = {
     "TAPE608": (
         "call the sharded model itself, and use its parameters in its `forward`, or `parameter.full_tensor()` outside "
         "of it"
+    ),
+    "TAPE611": (
+        "retain the graph in the first backward of all as well, or set "
+        "`torch._functorch.config.donated_buffer = False` before anything is compiled"
     ),
     MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }

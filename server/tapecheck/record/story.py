@@ -18,6 +18,7 @@ from tapecheck.rules.backward_twice.rule import BackwardTwice
 from tapecheck.rules.backward_without_graph.rule import BackwardWithoutGraph
 from tapecheck.rules.compiled_backward_twice.rule import CompiledBackwardTwice
 from tapecheck.rules.compiled_double_backward.rule import CompiledDoubleBackward
+from tapecheck.rules.donated_buffers.rule import DonatedBuffers
 from tapecheck.rules.leaf_inplace.rule import LeafInplace
 from tapecheck.rules.missing_create_graph.rule import MissingCreateGraph
 from tapecheck.rules.parameter_ready_twice.rule import ParameterReadyTwice
@@ -48,6 +49,7 @@ _SECOND_TIME = "backward through the graph a second time"
 _UNFINISHED = "Expected to have finished reduction in the prior iteration"
 _TWICE = "Expected to mark a variable ready only once"
 _DOUBLE = "does not currently support double backward"
+_DONATED = "compiled with non-empty donated buffers"
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
 _SHARDS = ("got mixed torch.Tensor and DTensor", "are out of bounds for storage of size 0", "has already been lazily")
 _OUT = "functions with out=... arguments don't support automatic differentiation"
@@ -59,6 +61,7 @@ _SPOKEN_OF = {
     _UNFINISHED: (UnusedParameter.code,),
     _TWICE: (ParameterReadyTwice.code,),
     _DOUBLE: (CompiledDoubleBackward.code,),
+    _DONATED: (DonatedBuffers.code,),
     _REENTRANT: (ReentrantCheckpointGrad.code,),
     **dict.fromkeys(_SHARDS, (ShardedParameter.code,)),
     _INPLACE: (StaleSavedTensor.code,),

@@ -177,6 +177,12 @@ class Run:
         problem = self.traversal.problem
         return problem if problem is not None and problem.certain == "yes" else None
 
+    @property
+    def hindered(self) -> bool:
+        """Return whether this backward raises, or may by what is on its tape: not by what an earlier run has left."""
+        problem = self.traversal.problem
+        return problem is not None and (problem.certain == "yes" or problem.kind != "donated")
+
     def fails(self, kind: type[Why]) -> Why | None:
         """Return why this backward certainly raises, where it is for a reason of a kind."""
         return problem if isinstance(problem := self.failure, kind) else None

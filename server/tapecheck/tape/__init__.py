@@ -64,7 +64,7 @@ from tapecheck.tape.events import (
     both,
     either,
 )
-from tapecheck.tape.ledger import Freed, FreedRegion, Ledger, NoGraph, Problem, Stale, Traversal, Unused
+from tapecheck.tape.ledger import Donated, Freed, FreedRegion, Ledger, NoGraph, Problem, Stale, Traversal, Unused
 from tapecheck.tape.moving import MovedTape, Moves, Where, moved
 from tapecheck.tape.store import TapeError, read_tape, write_tape
 from tapecheck.tape.tape import Tape
@@ -83,6 +83,7 @@ __all__ = [
     "Cut",
     "CutKind",
     "Decision",
+    "Donated",
     "End",
     "Ending",
     "Escape",

@@ -464,6 +464,9 @@ class WrapperCall:
     gradients, which it is not under `no_sync` or without grad mode; `flagged` that the program has set
     `require_backward_grad_sync` itself. None stands for `torch.compile`, of whose call all nodes are one for the engine
     where it is `whole`: without a graph break; `resized` that the code was compiled for inputs of several sizes.
+    `code` numbers what is compiled: calls with the same number run one compiled backward. `donates` says whether that
+    one reuses the memory of what the forward saved, if it is compiled for a walk that frees the graph; "may" where what
+    an earlier run left on the disk decides.
     """
 
     at: Site
@@ -475,6 +478,8 @@ class WrapperCall:
     whole: Fact = "may"
     flagged: bool = False
     resized: bool = False
+    code: int | None = None
+    donates: Fact = "no"
 
 
 @built_directly

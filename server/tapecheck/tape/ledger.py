@@ -87,10 +87,11 @@ class Problem:
     `freed`: `node` was freed by the backward `freed_by`. `stale`: `saved` of `node` was changed by `changed_by`.
     `no-graph`: root number `root` carries no graph.
     `unused`: input number `root` of a grad call is not part of the graph. `region`: `freed_by` has freed all of the
-    compiled region that `node` is in, though not by way of `node`.
+    compiled region that `node` is in, though not by way of `node`. `donated`: the backward of the region was compiled
+    for `freed_by`, which retained nothing, and may not be run by one that does.
     """
 
-    kind: Literal["freed", "stale", "no-graph", "unused", "region"]
+    kind: Literal["freed", "stale", "no-graph", "unused", "region", "donated"]
     certain: Fact
     node: Node | None = None
     freed_by: Backward | None = None
@@ -110,6 +111,14 @@ class Freed(Problem):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreedRegion(Problem):
     """A backward has freed the compiled region that a node is in."""
+
+    node: Node
+    freed_by: Backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Donated(Problem):
+    """The compiled backward of a region reuses the memory of what was saved, and this walk is to retain it."""
 
     node: Node
     freed_by: Backward
@@ -195,6 +204,8 @@ class Ledger:
         self._retained_by: dict[int, list[int]] = {}
         self.regions: dict[int, Region] = {}
         """The compiled region of each node that is in one."""
+        self._compiled_for: dict[int, _Freed] = {}
+        """By compiled code the walk that its backward was compiled for, and whether that one retained nothing."""
 
     def feed(self, event: Event) -> Traversal | None:
         if type(event) in _UNREAD:
@@ -366,6 +377,8 @@ class Ledger:
     def _walk_region(self, region: Region, node: int, traversal: Traversal, certain: Fact) -> None:
         """Free or retain a whole compiled region, which a backward walks by way of one of its nodes."""
         backward = traversal.backward
+        if region.call.code is not None and region.call.code not in self._compiled_for:
+            self._compiled_for[region.call.code] = _Freed(backward, both(certain, _GONE[backward.retain]))
         earlier = [number for number in region.retained if number != backward.id]
         if earlier and region.keeps != "no":
             traversal.retraversed.setdefault(node, earlier)
@@ -408,7 +421,7 @@ class Ledger:
             fact = both(both(certain, region.keeps), gone.certain)
             return FreedRegion("region", fact, node=node, freed_by=gone.by)
         if node.keeps == "no":
-            return None
+            return self._donated(node, region, certain, backward)
         freed = self._freed.get(node.id)
         if freed is not None:
             fact = both(both(certain, node.keeps), freed.certain)
@@ -421,7 +434,16 @@ class Ledger:
                     best = Stale("stale", fact, node=node, saved=saved, changed_by=change)
                 if fact == "yes":
                     return best
-        return best
+        return best or self._donated(node, region, certain, backward)
+
+    def _donated(self, node: Node, region: Region | None, certain: Fact, backward: Backward) -> Problem | None:
+        """Return that a walk is to retain what the compiled backward of a region gives away."""
+        compiled = self._compiled_for.get(region.call.code or 0) if region is not None else None
+        if region is None or compiled is None or backward.retain == "no":
+            return None
+        fact = both(both(certain, region.call.whole), both(compiled.certain, backward.retain))
+        fact = both(fact, region.call.donates)
+        return Donated("donated", fact, node=node, freed_by=compiled.by) if fact != "no" else None
 
     def _feeds(self, node: int, needed: set[int]) -> bool:
         """Return whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""

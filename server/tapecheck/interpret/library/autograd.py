@@ -71,6 +71,8 @@ from tapecheck.tape.ledger import GRADIENT
 from tapecheck.torchfacts import OpFact
 
 _MESSAGES = {
+    "donated": "This backward function was compiled with non-empty donated buffers which requires create_graph=False "
+    "and retain_graph=False",
     "freed": "Trying to backward through the graph a second time (or directly access saved tensors after they have "
     "already been freed).",
     "region": "Trying to backward through the graph a second time",

@@ -170,6 +170,7 @@ class Libraries:
         """Note that an attribute or item of an object is set, as far as a model has to know."""
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
             wrappers.synced(owner, node.targets[0].attr, value)
+            wrappers.configured(self.torch, path_of(owner) or "", node.targets[0].attr, value)
         if is_unseen(owner):
             leaves.scaling_escapes(self.torch, (value,), node, (ScalerState, OptimizerState))
         elif state_of(owner, ScalerState) is not None:

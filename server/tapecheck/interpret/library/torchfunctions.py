@@ -468,7 +468,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
     "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
     "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),
-    "torch.autograd.set_detect_anomaly": _context,
+    "torch._functorch.config.patch": wrappers.patched, "torch.autograd.set_detect_anomaly": _context,
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     **dict.fromkeys(PACKING, packing), "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": loaders.dataset, "torch.utils.data.DataLoader": loaders.loader,

@@ -17,6 +17,7 @@ from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     Args,
     Context,
+    Dict,
     Instance,
     Kwargs,
     Native,
@@ -56,6 +57,16 @@ PREPARED = "accelerate.prepared"
 COMPILED = "torch._dynamo.eval_frame.OptimizedModule"
 _PLAIN_BACKENDS = ("eager", "eager_noexcept", "debug", "pre_dispatch_eager")
 """Backends that run the operations as they were written: each keeps its own node."""
+_UNCACHED = ("aot_eager",)
+"""Backends whose compiled code does not stay on the disk from one run to the next."""
+_PRODUCTS = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Addmm", "Mm", "Bmm", "Baddbmm", "Addbmm", "Convolution", "ScaledDotProductFlashAttentionForCpu",
+    )
+)  # fmt: skip
+"""What no compiled backward computes anew."""
+_SETTINGS, _DONATING = "torch._functorch.config", "donated_buffer"
 IN_PLACE = "compiled"
 """The kind of hook that stands for `module.compile()`."""
 _FORWARD_HOOKS = ("before", "forward")
@@ -211,7 +222,10 @@ def _compiling(target: Value, options: Kwargs) -> CompiledState | None:
         return None
     known = isinstance(backend, str) and disabled in (False, None)
     fullgraph = fact_of(options.get("fullgraph", False)) == "yes"
-    return CompiledState(target, "yes" if known else "may", fullgraph, replayed=known and replays.asked_for(options))
+    return CompiledState(
+        target, "yes" if known else "may", fullgraph, replayed=known and replays.asked_for(options),
+        cached=backend not in _UNCACHED,
+    )  # fmt: skip
 
 
 def compiled_in_place(owner: Instance, options: Kwargs) -> Value:
@@ -258,6 +272,34 @@ def synced(owner: Value, name: str, value: Value) -> None:
     state = state_of(owner, ParallelState) if name == "require_backward_grad_sync" else None
     if state is not None:
         state.reduces, state.flagged = fact_of(value), True
+
+
+def configured(torch: Torch, path: str, name: str, value: Value) -> None:
+    """Take `torch._functorch.config.donated_buffer = value` for what it says of backwards that are compiled later."""
+    if (path, name) == (_SETTINGS, _DONATING):
+        torch.world.modes.donates = fact_of(value)
+
+
+def patched(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Context:
+    """`torch._functorch.config.patch(donated_buffer=False)`, which takes a name and a value or a dict as well."""
+    first = args[0] if args else None
+    value = kwargs.get(_DONATING)
+    if isinstance(first, Dict):
+        value = first.items.get(_DONATING)
+    elif known_text(first) == _DONATING and len(args) > 1:
+        value = args[1]
+    modes = torch.world.modes
+    before: list[Fact] = []
+
+    def enter(machine: object) -> Value:
+        before.append(modes.donates)
+        modes.donates = modes.donates if value is None else fact_of(value)
+        return None
+
+    def leave(machine: object, raised: object) -> None:
+        modes.donates = before.pop() if before else "yes"
+
+    return Context(enter, leave)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -339,6 +381,13 @@ def call_compiled(torch: Torch, state: CompiledState, args: Args, kwargs: Kwargs
     return results[0]
 
 
+def _is_product(torch: Torch, op: str) -> bool:
+    """Whether an operation or a layer of torch.nn multiplies matrices or convolves."""
+    layer = torch.facts.module(op)
+    fact = layer.train if layer is not None else torch.facts.op(op)
+    return op in _PRODUCTS or (fact is not None and not _PRODUCTS.isdisjoint(fact.nodes))
+
+
 def _differ(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
     """Whether two calls were given tensors of different lengths."""
     return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other))
@@ -348,6 +397,7 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
     """Run what is compiled: the nodes that it builds are one, unless something breaks the graph."""
     world = torch.world
     first, begun, breaks = world.writer.last_id, len(world.writer.tape.events), world.modes.breaks
+    memory = world.writer.last_storage
     outer, torch.nn.region = torch.nn.region, state
     try:
         result = run()
@@ -360,9 +410,57 @@ def _region(torch: Torch, state: CompiledState, run: Callable[[], Value], node: 
         _of_its_own(world, begun, whole)
         outputs = _roots(torch, result)
         site = world.position.site(node)
-        resized = state.resized
-        world.writer.emit(WrapperCall(site, None, first, world.writer.last_id, outputs, whole=whole, resized=resized))
+        code, donates = _code_of(torch, state, first), _donates(torch, state, first, memory, result)
+        event = WrapperCall(
+            site, None, first, world.writer.last_id, outputs, whole=whole, resized=state.resized, code=code,
+            donates=donates,
+        )  # fmt: skip
+        world.writer.emit(event)
     return result
+
+
+def _code_of(torch: Torch, state: CompiledState, first: int) -> int:
+    """Return the number of the graph that a call was compiled to: those of one number have one compiled backward.
+
+    torch.compile makes another one where other operations are recorded, or where the length of a tensor is another.
+    What it has compiled belongs to the model or function, not to what it returns.
+    """
+    world, model = torch.world, state.model
+    nodes = map(world.writer.ledger.nodes.get, range(first + 1, world.writer.last_id + 1))
+    shape = tuple((node.op, len(node.inputs), len(node.saved)) for node in nodes if node is not None)
+    key = id(model), shape, state.resized, world.modes.autocast
+    codes = world.modes.codes
+    return codes.setdefault(key, (len(codes) + 1, model))[0]
+
+
+def _donates(torch: Torch, state: CompiledState, first: int, memory: int, result: Value) -> Fact:
+    """Return whether a compiled backward reuses the memory of something that its forward has saved.
+
+    That is what the forward has computed and handed to nobody. What is computed of saved tensors element by element is
+    computed anew and not saved, so that only what comes of a product or convolution is certainly among it.
+    """
+    world = torch.world
+    nodes = world.writer.ledger.nodes
+    given = {value.storage.id for value in torch.tensors(result) if value.storage is not None}
+    handed = set(_roots(torch, result))
+    inside = [nodes[number] for number in range(first + 1, world.writer.last_id + 1) if number in nodes]
+    ahead: list[int] = []
+    for node in inside:
+        for one in node.saved:
+            origin = node.id if one.name == "result" else one.of
+            if origin is not None and one.fact == "yes" and one.storage > memory and one.storage not in given:
+                ahead.append(origin)
+    seen = handed
+    while ahead:
+        number = ahead.pop()
+        made = nodes.get(number)
+        if made is None or number <= first or number in seen:
+            continue
+        if _is_product(torch, made.op):
+            return both(world.modes.donates, "may" if state.cached or state.resized else "yes")
+        seen.add(number)
+        ahead += made.inputs
+    return "no"
 
 
 def runs_hooks(modules: Modules, owner: Instance, node: ast.AST) -> bool:

@@ -216,7 +216,9 @@ _READ.register(lambda reader, event: (event.training, reader.nodes(event.leaves)
 _READ.register(lambda reader, event: (reader.node(event.node), event.enabled), Scaled)
 _READ.register(lambda reader, event: (event.leaves,), Unscaled)
 _READ.register(lambda reader, event: (), Rescaled)
-_READ.register(lambda reader, event: (event.wrapper, event.reduces, event.whole), WrapperCall)
+_READ.register(
+    lambda reader, event: (event.wrapper, event.reduces, event.whole, event.code, event.donates), WrapperCall
+)
 _READ.register(lambda reader, event: (), GradientsReduced)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves),), GradientsWithGraph)
 _READ.register(lambda reader, event: (reader.nodes(event.leaves), event.on), SyncSet)

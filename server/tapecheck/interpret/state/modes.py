@@ -73,6 +73,10 @@ class Modes:
         """How many forwards are running that gather parameters."""
         self.breaks = 0
         """How often something was called that torch.compile may leave the graph for."""
+        self.codes: dict[tuple[object, ...], tuple[int, object]] = {}
+        """The numbers of graphs that were compiled, by what is in them, with the model or function."""
+        self.donates: Fact = "yes"
+        """Whether compiled backwards may reuse the memory of what was saved."""
         self.replays: Replays | None = None
         """What calls that are captured in CUDA graphs have left, once there is one."""
         self.wrappers = 0

@@ -10,19 +10,27 @@ from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline
-from tapecheck.tape import WrapperCall
+from tapecheck.tape import Donated, WrapperCall
 from tapecheck.tape.ledger import GRADIENT
 
 _RESIZED = 'compiled for inputs of several sizes, it may refuse the first gradient already ("donated buffers")'
+_RETAINED = (
+    'its backward was compiled for a walk that frees the graph: the first gradient may be refused ("donated buffers")'
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Double:
+class Double:
     """A backward through the gradients that an earlier one, `first`, took of a compiled call with a graph."""
 
     run: Run
     first: Run
     call: WrapperCall
+
+    @property
+    def earlier(self) -> bool:
+        """Whether the first gradient may be refused already."""
+        return self.call.resized or isinstance(self.first.problem, Donated)
 
 
 class CompiledDoubleBackward(Rule):
@@ -35,13 +43,13 @@ class CompiledDoubleBackward(Rule):
     raises = True
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        found = [(reading, double.run.at.span, double) for reading in readings for double in _doubles(reading)]
+        found = [(reading, double.run.at.span, double) for reading in readings for double in doubles(reading)]
         return [
-            self._finding(reading, double, certain and not double.call.resized)
+            self._finding(reading, double, certain and not double.earlier)
             for reading, double, certain in at_each_place(readings, found, Reading.walks_at)
         ]
 
-    def _finding(self, reading: Reading, double: _Double, certain: bool) -> Finding:
+    def _finding(self, reading: Reading, double: Double, certain: bool) -> Finding:
         at = double.run.at
         roots = [root.name for root in double.run.backward.roots if root.name][:1]
         of = " from `{}`" if roots else ""
@@ -55,13 +63,14 @@ class CompiledDoubleBackward(Rule):
             self.code, self.name, self.severity, at.span, headline(form if certain else f"possible {form}", *roots),
             "take this gradient through the model before it is compiled, or compile it with `backend=\"eager\"`",
             tuple(label for label in labels if label.span != at.span), certain,
-            notes=(_RESIZED,) if double.call.resized else (),
+            notes=((_RESIZED if double.call.resized else _RETAINED),) if double.earlier else (),
         )  # fmt: skip
 
 
-def _doubles(reading: Reading) -> Iterator[_Double]:
+def doubles(reading: Reading) -> Iterator[Double]:
+    """Yield the first gradient through a compiled call that a later backward goes through."""
     regions = reading.ledger.regions
-    taken = (run for run in reading.runs if run.backward.create == "yes" and run.problem is None)
+    taken = (run for run in reading.runs if run.backward.create == "yes" and not run.hindered)
     for first in taken if regions else ():
         walked = regions.keys() & first.surely
         call = next((one for one in (regions[node].call for node in walked) if one.whole == "yes"), None)
@@ -70,7 +79,7 @@ def _doubles(reading: Reading) -> Iterator[_Double]:
         built = _gradients(reading, first, walked)
         later = (run for run in reading.runs if run.position > first.position)
         if run := next((run for run in later if not built.isdisjoint(run.surely)), None):
-            yield _Double(run, first, call)
+            yield Double(run, first, call)
             return
 
 

@@ -1,0 +1,1 @@
+"""TAPE611, donated-buffers."""

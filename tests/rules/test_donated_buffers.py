@@ -1,0 +1,127 @@
+"""TAPE611 against torch: which forwards donate, which walk decides, and what a program can say of it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.differential.truth import NAME, Truth
+
+HEAD = """\
+import torch
+import torch._functorch.config as settings
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+        self.b = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.conv = nn.Conv1d(1, 2, 3)
+
+    def forward(self, x):
+        {forward}
+
+
+net = Net()
+model = torch.compile(net, backend="aot_eager")
+
+
+def out(called=None):
+    found = (called or model)(torch.randn(4, 4))
+    return (found[0] if isinstance(found, tuple) else found).sum()
+
+
+"""
+FORWARDS = {
+    "one layer": "return self.a(x)",
+    "two layers": "return self.b(self.a(x))",
+    "a nonlinearity between": "return self.b(self.a(x).relu())",
+    "a nonlinearity behind": "return self.a(x).tanh()",
+    "a softmax behind": "return self.a(x).softmax(1)",
+    "what is saved is handed out": "hidden = self.a(x).relu()\n        return self.b(hidden), hidden",
+    "a view of it is handed out": "hidden = self.a(x)\n        return self.b(hidden), hidden.view(-1)",
+    "another value is handed out": "hidden = self.a(x)\n        return self.b(hidden), hidden + 1",
+    "a mean of squares": "return self.a(x).pow(2).mean()",
+    "a loss": "return F.mse_loss(self.a(x), x)",
+    "a norm": "return self.norm(self.a(x))",
+    "a product of two": "return self.a(x) * self.b(x)",
+    "a convolution": "return self.conv(x.unsqueeze(1)).relu().mean()",
+    "only weights": "return (self.a.weight ** 2).sum() * x.mean()",
+    "element by element": "return (x * self.a.weight[0]).sin().exp()",
+    "a concatenation": "return torch.cat([self.a(x), x])",
+    "rows": "return self.a(x)[torch.tensor([0, 1])]",
+    "a product without a layer": "return ((x @ self.a.weight) @ self.b.weight).abs()",
+}
+FREES, KEEPS = "out().backward()\n", "loss = out()\nloss.backward(retain_graph=True)\nloss.backward()\n"
+WALKS = {
+    "frees, keeps": FREES + KEEPS,
+    "keeps, frees, keeps": KEEPS + FREES + KEEPS,
+    "frees, and a gradient keeps": FREES + "torch.autograd.grad(out(), list(net.parameters()), retain_graph=True, "
+    "allow_unused=True)\n",
+    "frees without grad, keeps": "with torch.no_grad():\n    out()\n" + KEEPS,
+    "frees for training, keeps for evaluation": FREES + "model.eval()\n" + KEEPS,
+    "keeps for evaluation, frees for training": "model.eval()\n" + KEEPS + "model.train()\n" + FREES + FREES,
+    "frees frozen, keeps all": "net.b.requires_grad_(False)\n" + FREES + "net.b.requires_grad_(True)\n" + KEEPS,
+    "frees through the plain model, keeps": "out(net).backward()\n" + KEEPS,
+    "compiled twice": FREES + "model = torch.compile(net, backend='aot_eager')\n" + KEEPS,
+    "frees, keeps for nothing": FREES + "out().backward(retain_graph=False)\n",
+    "switched off": "settings.donated_buffer = False\n" + FREES + KEEPS + "settings.donated_buffer = True\n",
+    "patched": "with settings.patch(donated_buffer=False):\n    out().backward()\n    loss = out()\n"
+    "    loss.backward(retain_graph=True)\n    loss.backward()\n",
+    "patched by a dict": "with settings.patch({'donated_buffer': False}):\n    out().backward()\n    loss = out()\n"
+    "    loss.backward(retain_graph=True)\n    loss.backward()\n",
+}
+WALKED = ("two layers", "a nonlinearity behind", "a loss")
+PROGRAMS = {
+    **{f"{forward}: frees, keeps": (FORWARDS[forward], WALKS["frees, keeps"]) for forward in FORWARDS},
+    **{f"{forward}: {walk}": (FORWARDS[forward], WALKS[walk]) for forward, walk in product(WALKED, WALKS)},
+}
+MISSED = {"only weights: frees, keeps"}
+"""Donated, but that nothing else could be saved in its place is not certain."""
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[str, int | None]:
+    pytest.importorskip("torch")
+    with Truth() as asked:
+        outcomes = {name: asked.run(_program(name)) for name in PROGRAMS}
+    assert {outcome.kind for outcome in outcomes.values()} == {None, "donated"}
+    return {name: outcome.line for name, outcome in outcomes.items()}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_walk_is_refused_where_torch_refuses_it(name: str, truth: dict[str, int | None]) -> None:
+    findings = [each for each in check(from_text(_program(name), NAME)).findings if each.code == "TAPE611"]
+    found = next((each.span.line for each in findings if each.certain), None)
+    if name in MISSED:
+        assert (found, truth[name] is None) == (None, False)
+    else:
+        assert found == truth[name]
+
+
+def test_what_the_disk_may_hold_is_possible() -> None:
+    program = _program("two layers: frees, keeps").replace("aot_eager", "inductor")
+    (finding,) = (each for each in check(from_text(program, NAME)).findings if each.code == "TAPE611")
+    assert not finding.certain
+    assert any("disk" in note for note in finding.notes)
+
+
+def test_a_second_derivative_is_told_once() -> None:
+    walk = "x = torch.randn(4, 4, requires_grad=True)\nmodel(x).sum().backward()\n"
+    walk += "(slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)\nslope.pow(2).sum().backward()\n"
+    program = HEAD.replace("{forward}", FORWARDS["a nonlinearity between"]) + walk
+    for backend, codes in (("aot_eager", {"TAPE611": True}), ("inductor", {"TAPE604": False})):
+        findings = check(from_text(program.replace("aot_eager", backend), NAME)).findings
+        assert {each.code: each.certain for each in findings} == codes
+
+
+def _program(name: str) -> str:
+    forward, walk = PROGRAMS[name]
+    return HEAD.replace("{forward}", forward) + walk
