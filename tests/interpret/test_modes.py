@@ -90,8 +90,8 @@ def test_a_mode_that_is_not_the_default_is_run(program: str) -> None:
     assert kept_in(HEAD + program) == [("TAPE201", KEPT)]
 
 
-COMMANDS = frozenset(("click", "typer", "fire", "subcommands"))
-"""Those that are functions of their own, chosen by no condition."""
+COMMANDS = frozenset(("subcommands",))
+"""Those that are functions of their own, chosen by no condition, and are handed on to whoever calls them."""
 
 
 @pytest.mark.parametrize(("name", "program"), PROGRAMS.items(), ids=PROGRAMS.keys())

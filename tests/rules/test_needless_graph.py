@@ -897,3 +897,18 @@ for name, module in list(model.named_modules()):
 )
 def test_what_every_module_has_runs_nothing_of_a_pretrained_one(call: str, expected: list[int]) -> None:
     assert [one.span.line for one in found(_REPLACED.replace("CALL", call))] == expected
+
+
+@pytest.mark.parametrize("use", ["metric.update(out, out > 0)", "print(functional.r2_score(out, out.detach()))"])
+def test_metrics_that_switch_recording_off_themselves(use: str) -> None:
+    body = f"""\
+import torcheval.metrics.functional as functional
+from torcheval.metrics import MulticlassAccuracy
+
+train()
+metric = MulticlassAccuracy()
+for step in range(3):
+    out = model(torch.randn(2, 4))
+    {use}
+"""
+    assert lines(body) == ["for step in range(3):"]

@@ -13,7 +13,7 @@ from tapecheck.interpret.explore.shapes import Side
 from tapecheck.interpret.library import visible
 from tapecheck.interpret.library.registry import has_model
 from tapecheck.interpret.library.states import OptimizerState, state_of
-from tapecheck.interpret.objects import carry, syntax
+from tapecheck.interpret.objects import carry, syntax, unknowns
 from tapecheck.interpret.state import World
 from tapecheck.interpret.values import (
     NO_DEFAULT,
@@ -195,6 +195,12 @@ class Present:
         if type(value) is Lib:
             return not has_model(".".join([value.path, *names]))
         return type(value) is Unknown and knows_nothing(value)
+
+    def library(self, name: str) -> str:
+        """Return the modelled library that has made the value of a name; empty where another has, or nobody knows."""
+        value = _lookup(self.env, name)
+        path = unknowns.root(value).name if type(value) is Unknown else path_of(value)
+        return path.partition(".")[0] if "." in path and visible.acts_as_known(path) else ""
 
     def objects(self) -> list[Instance]:
         """Return the objects that the names of a function refer to, and those that its own object does."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, Facts, facts_of, names_in, statement_facts
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.explore.jumps import LEAVING, Jumps, jumps_of
@@ -239,6 +240,15 @@ class Shapes:
             facts = self.index.notes.of(node, statement_facts)
             known = self._starts[id(node)] = bool(self.index.calls.reach(facts)[0] & Effect.START)
         return known
+
+    def starting_methods(self, facts: Facts) -> dict[str, list[Body]]:
+        """Return the methods of the file that a piece of code may call by their names and that can start a backward."""
+        methods, calls = self.index.defined.methods, self.index.calls
+        found = {
+            name: [body for body in methods[name] if calls.closed_effects(body) & Effect.START]
+            for name in facts.attributes & methods.keys()
+        }
+        return {name: bodies for name, bodies in found.items() if bodies}
 
     def repeated(self, node: ast.If) -> Side:
         """Return what does not come round again where a condition leads out of the loop around it; empty in none."""

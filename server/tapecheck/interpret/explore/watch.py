@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.explore.definitions import Body
 from tapecheck.interpret.explore.effects import Effect, statement_facts
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import, of_names
 from tapecheck.interpret.explore.index import NumberFlow, Told
@@ -48,6 +49,7 @@ from tapecheck.interpret.values import (
     user_class,
 )
 from tapecheck.source.modules import Modules
+from tapecheck.source.nodes import id_of, of_kind
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
@@ -198,13 +200,23 @@ class Watcher:
         module = world.position.frames[-1].module
         if module.source is None or not isinstance(node, ast.stmt):
             return False
-        if shapes_of(module.source).starts(node):
-            return True
-        shapes = self._shapes_of(world)
-        if env is None or shapes is None:
-            return False
-        facts = module.notes.of(node, statement_facts)
-        return bool(of_names(facts.loaded, facts, self._present(world, env), shapes) & _START)
+        shapes = shapes_of(module.source)
+        starts, here = shapes.starts(node), self._shapes_of(world)
+        if env is None or here is None:
+            return starts
+        present, facts = self._present(world, env), module.notes.of(node, statement_facts)
+        if starts:
+            methods = shapes.starting_methods(facts)
+            if not methods or not all(_is_of_library(present, node, name, methods[name]) for name in methods):
+                return True
+            facts = replace(facts, attributes=facts.attributes - methods.keys())
+            if shapes.index.calls.reach(facts)[0] & Effect.START:
+                return True
+        receivers = _receivers(node)
+        return any(
+            of_names((name,), replace(facts, attributes=receivers.get(name, facts.attributes)), present, here) & _START
+            for name in facts.loaded
+        )
 
     def _other_side(self, present: Present, shapes: Shapes, shape: Shape, here: Side, other: Side) -> Stake:
         """Return what hangs on the side of an `if` that is not run, as far as that is known before the other one is."""
@@ -669,3 +681,26 @@ class _Open:
         """Note that an exception ended the side: what lies beyond has not been seen."""
         for watched in self.watched:
             watched.stake = Stake.VERDICT
+
+
+def _receivers(node: ast.AST) -> dict[str, set[str]]:
+    """Return the names that code does nothing with but ask for attributes, each with these."""
+    asked: dict[str, set[str]] = {}
+    of_names: set[int] = set()
+    for part in of_kind(node, ast.Attribute):
+        if isinstance(part.value, ast.Name):
+            of_names.add(id(part.value))
+            asked.setdefault(part.value.id, set()).add(part.attr)
+    others = {part.id for part in of_kind(node, ast.Name) if id(part) not in of_names}
+    return {name: attributes for name, attributes in asked.items() if name not in others}
+
+
+def _is_of_library(present: Present, node: ast.AST, name: str, bodies: Iterable[Body]) -> bool:
+    """Return whether all that a loop asks for a method is of a library that is no base of the classes which have it."""
+    owners = [present.value(body.owner.name) if body.owner is not None else ABSENT for body in bodies]
+    bases = [owner.library_bases() if isinstance(owner, Class) else ("",) for owner in owners]
+    known = {path.partition(".")[0] for one in bases for path in one}
+    stored = {part.id for part in of_kind(node, ast.Name) if isinstance(part.ctx, ast.Store)}
+    asked = [id_of(part.value) for part in of_kind(node, ast.Attribute) if part.attr == name]
+    libraries = [present.library(one) if one and one not in stored else "" for one in asked]
+    return "" not in known and all(library and library not in known for library in libraries)

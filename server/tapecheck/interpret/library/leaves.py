@@ -27,10 +27,10 @@ from tapecheck.tape import LeafEscape, both
 LOOKING = (
     "absl.logging.", "aim.", "clearml.", "comet_ml.", "dvclive.", "fvcore.nn.", "json.", "logging.", "loguru.",
     "mlflow.", "neptune.", "numpy.", "os.", "pickle.", "ptflops.", "swanlab.", "sys.", "tensorboard_logger.",
-    "tensorboardX.", "thop.", "time.", "torch.utils.tensorboard.", "torchinfo.", "torchsummary.", "torchviz.",
-    "visdom.", "wandb.",
+    "tensorboardX.", "thop.", "time.", "torch.utils.tensorboard.", "torcheval.", "torchinfo.", "torchsummary.",
+    "torchviz.", "visdom.", "wandb.",
 )  # fmt: skip
-"""Libraries that look at a model, or store it, and leave its gradients as they are."""
+"""Libraries that look at a model, at what it computes, or store it, and leave its gradients as they are."""
 SETTINGS = (
     "addict.", "attrdict.", "box.", "configargparse.", "configobj.", "dotenv.", "dotmap.", "easydict.", "hjson.",
     "ml_collections.", "munch.", "omegaconf.", "pyhocon.", "ruamel.yaml.", "toml.", "tomli.", "tomlkit.", "yacs.",
