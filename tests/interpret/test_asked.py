@@ -542,6 +542,26 @@ def test_a_guard_that_says_why_it_leaves_is_not_the_likelier_side(body: str, lik
     assert log[0].conditions[0].answer is likelier
 
 
+@pytest.mark.parametrize(
+    ("parameter", "asked", "certain"),
+    [
+        ("norm", 'norm == "l2"', True),
+        ("norm='l1'", 'norm == "l2"', False),
+        ("norm='l2'", 'norm == "l2"', True),
+        ("twice=False", "twice", False),
+        ("twice=True", "twice", True),
+    ],
+)
+def test_what_only_another_argument_than_the_default_shows_is_possible(
+    parameter: str, asked: str, certain: bool
+) -> None:
+    program = HEAD + f"def attack(model, x, {parameter}):\n    x = x.detach().requires_grad_()\n"
+    program += f"    loss = (x * 2).pow(2).sum()\n    if {asked}:\n        loss.backward()\n        loss.backward()\n"
+    assert [(one.code, one.certain) for one in check(from_text(program, "attack.py")).findings] == [
+        ("TAPE101", certain)
+    ]
+
+
 _TEXTS = ["MODE.find('ma') > -1", "MODE.startswith('m')", "MODE.upper() == 'MAML'", "MODE.replace('_', '') == 'maml'"]
 
 

@@ -12,6 +12,7 @@ from tapecheck.interpret.explore.effects import Effect, FunctionNode
 from tapecheck.interpret.explore.index import Index, index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.state import Frame
 from tapecheck.interpret.values import (
     MORE_KEYWORDS,
@@ -204,8 +205,12 @@ def _arguments(machine: Machine, node: FunctionNode, function: Function, owners:
     hints = _called_models(node)
     arguments = function.node.args
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    defaults = dict(zip(names[::-1], function.defaults[::-1]))
     for name in names[len(args) :]:
         value = Unknown.named(name)
+        if isinstance(default := defaults.get(name), (bool, str)):
+            # Callers seldom choose another mode; what only that shows is possible.
+            unknowns.usually(value, default)
         if name in hints:
             machine.torch.opaque_parameters(value, node)
         machine.world.assumptions.passed[id(value)] = value
