@@ -92,10 +92,11 @@ def weigh_conditions(rule: Rule, findings: Sequence[Finding], readings: Sequence
     visible, or on an option that has not got its default.
     """
     decisions = (decision for reading in readings for _, decision in reading.decisions)
-    if len(readings) < 2 or all(decision.hangs_on == "data" for decision in decisions):
+    if all(decision.hangs_on == "data" for decision in decisions):
         return
     for finding, having, lacking in divided(rule, [finding for finding in findings if finding.certain], readings):
-        answers = [_positive(decision, having) for decision in _needed(finding, having, lacking)]
+        needed = _needed(finding, having, lacking) or _against_defaults(finding, having)
+        answers = [_positive(decision, having) for decision in needed]
         finding.rests_on += tuple(map(_assumed_answer, answers))
         if not is_certain(finding.rests_on):
             _call_possible(finding)
@@ -140,6 +141,22 @@ def _needed(finding: Finding, having: Sequence[Reading], lacking: Sequence[Readi
     alone = _answered_alone(having, [reading for reading in lacking if reading.ended == "finished"])
     # A way that ends by an exception may only not have come that far; but not where the condition is around it.
     return alone or [one for one in _answered_alone(having, lacking) if _is_around(one, finding.span)]
+
+
+def _against_defaults(finding: Finding, having: Sequence[Reading]) -> list[Decision]:
+    """Return the conditions around a finding that options come out otherwise for by default, on every way that has it.
+
+    A way that keeps the defaults may do nothing that is read at all.
+    """
+    around = [
+        {
+            (decision.at.span, decision.taken): decision
+            for _, decision in reading.decisions
+            if decision.hangs_on == "setting" and _is_around(decision, finding.span)
+        }
+        for reading in having
+    ]
+    return [one for key, one in around[0].items() if all(key in other for other in around)] if around else []
 
 
 def _answered_alone(having: Iterable[Reading], lacking: Iterable[Reading]) -> list[Decision]:
