@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch")
 MADE = {
     "dict": ("box = {'n': 0}", "box['n'] = VALUE"),
     "list": ("box = []", "box.append(VALUE)"),
+    "nothing repeated": ("import sys\nbox = [] * len(sys.argv)", "box.append(VALUE)"),
     "set": ("box = set()", "box.add(VALUE)"),
     "lists in a dict": ("box = {'loss': []}", "box['loss'].append(VALUE)"),
     "dict in a list": ("box = [{}]", "box[0].update(loss=VALUE)"),

@@ -935,3 +935,43 @@ for step in range(9):
 def test_a_weight_that_is_held_within_bounds_learns_nothing(text: str, told: int) -> None:
     report = check(from_text(BOUNDED.replace("TEXT", text), "train.py"))
     assert [one.code for one in report.findings] == ["TAPE402"] * told
+
+
+CODEBOOK = """\
+import torch
+from torch import nn
+
+encoder, codebook, decoder = nn.Linear(8, 4), nn.Embedding(16, 4), nn.Linear(4, 8)
+optimizer = torch.optim.Adam([*encoder.parameters(), *codebook.parameters(), *decoder.parameters()])
+for step in range(4):
+    x = torch.randn(32, 8)
+    z = encoder(x)
+    index = torch.cdist(z, codebook.weight).argmin(dim=1)
+    chosen = {chosen}
+    {passed}
+    loss = nn.functional.mse_loss(decoder(chosen), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen", ["codebook(index)", "codebook.weight[index]", "codebook.weight.index_select(0, index)"]
+)
+def test_what_is_chosen_from_a_codebook_is_to_pass_the_gradient_on(chosen: str) -> None:
+    (finding,) = check(from_text(CODEBOOK.format(chosen=chosen, passed="pass"), "vq.py")).findings
+    assert "`z + (chosen - z).detach()`" in finding.help
+    # What it says mends the program: the encoder learns, and the codebook does by a loss of its own.
+    own = CODEBOOK.format(
+        chosen=chosen, passed="own = (chosen - z.detach()).pow(2).mean()\n    chosen = z + (chosen - z).detach()"
+    )
+    mended = own.replace("mse_loss(decoder(chosen), x)", "mse_loss(decoder(chosen), x) + own")
+    space: dict[str, Any] = {}
+    exec(mended, space)
+    learned = [
+        p.grad is not None and bool(p.grad.abs().sum() > 0)
+        for m in ("encoder", "codebook")
+        for p in space[m].parameters()
+    ]
+    assert all(learned) and check(from_text(mended, "vq.py")).findings == []

@@ -109,6 +109,8 @@ def _repeated(machine: Engine, sequence: tuple[Value, ...] | List, count: Value,
     if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
         repeated = items * count
         return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node, sequence.more)
+    if type(count) is Unknown and behaviour(sequence).is_whole() and not items:
+        return () if isinstance(sequence, tuple) else machine.new_list([], node)
     return machine.new_list(items, node, behaviour(sequence).rest() | MORE)
 
 

@@ -22,7 +22,7 @@ from tapecheck.rules.gradients import (
     optimizers_of,
     set_by_hand,
 )
-from tapecheck.rules.reading import Reading, Run, behind, covered, grouped, remembered, search, with_sources
+from tapecheck.rules.reading import Reading, Run, behind, covered, grouped, plain, remembered, search, with_sources
 from tapecheck.rules.rule import Rule
 from tapecheck.rules.term_without_effect.rule import terms_of
 from tapecheck.rules.untrained_parameter.rule import forgotten, replaced
@@ -221,6 +221,11 @@ def _advice(reading: Reading, cut: _Cause) -> str:
     if cut.how in ("detach", "data", "no_grad") and cut.off_at is None and _shared(reading, cut):
         # Without the cut the first of the backwards would free what the others need.
         return "keep the graph here, and `.detach()` the value only for the losses that are not to train them"
+    if cut.how == "nondifferentiable" and _chooses(reading, cut):
+        return (
+            "let the gradient past the choice: where the entries were chosen for `z`, `z + (chosen - z).detach()` has "
+            "their values and its gradient; the entries then learn from a loss of their own"
+        )
     advice = cut_advice(cut) or "keep the value in the graph"
     if cut.how == "leaf" and cut.before:
         first = cut.before[0]
@@ -298,6 +303,23 @@ def _shared(reading: Reading, cause: _Cause) -> bool:
     return any(
         run.at.span != cause.run.at.span and not numbers.isdisjoint(reading.cuts_into(run.executed)) for run in beside
     )
+
+
+def _chooses(reading: Reading, cause: _Cause) -> bool:
+    """Return whether a backward walks what a cut value picks out of parameters: entries of a codebook."""
+    numbers = {number for number, cut in reading.ledger.cuts.items() if cut.at == cause.at}
+    nodes, leaves = reading.ledger.nodes, reading.ledger.leaves
+    walked = (nodes[number] for number in cause.run.executed if number in nodes)
+    return any(
+        plain(node.op) in _PICKING
+        and not numbers.isdisjoint(node.cuts)
+        and any(source in leaves and leaves[source].parameter for source in node.inputs)
+        for node in walked
+    )
+
+
+_PICKING = frozenset(("embedding", "gather", "index", "indexselect"))
+"""Operations that pick entries out of a tensor."""
 
 
 def _reached_by_others(reading: Reading) -> set[int]:
