@@ -18,7 +18,7 @@ from tapecheck.interpret.machine import Machine
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.convert import Converter
 from tapecheck.lsp.session import Session
-from tapecheck.source import from_text
+from tapecheck.source import from_text, read_source
 
 PROGRAM = dedent("""
     import torch
@@ -190,3 +190,23 @@ def test_what_stands_for_a_container_does_what_one_does(container: str) -> None:
     report = check(from_text(head + "".join(starts), "uses.py"))
     assert [USES[int(one.start.removeprefix("use_"))] for one in report.interpretation.faults] == []
     assert len({tape.started for tape in report.interpretation.tapes} - {""}) == len(USES), "each was run"
+
+
+LEFT = {
+    "making.py": "def make(args):\n    from world import World\n\n    env = World(found, args)\n"
+    "    args.players = env.n\n    args.shapes = [env.spaces[i].shape[0] for i in range(args.agents)]\n    return env, args\n",
+    "world.py": "class World(gym.Env):\n    def __init__(self, world, args):\n        self.agents = world.policies\n"
+    "        self.n = len(world.policies)\n        for agent in self.agents:\n            if len(total) > 1:\n"
+    "                if all([isinstance(space, Discrete) for space in total]):\n                    pass\n",
+    "task.py": "import making\nimport torch\n\n\nclass Task:\n    def __init__(self, args, workers=cpu_count()):\n"
+    "        self.env, self.args = making.make(args=args)\n\n    def run(self, step):\n"
+    "        for i in range(self.args.agents, self.args.players):\n            actions.append([0, np.random.rand()])\n"
+    "            for agent in self.agents:\n                loss = q_loss\n",
+}
+
+
+def test_a_loop_that_an_exception_has_led_out_of_has_no_fault(tmp_path: Path) -> None:
+    for name, text in LEFT.items():
+        (tmp_path / name).write_text(text)
+    report = check(read_source(str(tmp_path / "task.py")))
+    assert report.interpretation.faults == []

@@ -528,3 +528,14 @@ def test_what_a_library_of_settings_holds_has_no_graph_of_its_own(library: str, 
     # What it is given it hands back.
     text = CONFIGURED.format(library=library, made="Settings(weight=model(torch.ones(3)).exp())")
     assert "TAPE301" not in [one.code for one in check(from_text(text, "settings.py")).findings]
+
+
+@pytest.mark.parametrize("recorded", ["differentiable=True", "differentiable=unknown()"])
+def test_a_step_that_is_recorded_may_give_a_parameter_a_graph(recorded: str) -> None:
+    program = (
+        "import torch\nfrom torch import nn\nfirst = nn.Parameter(torch.randn(3))\n"
+        "(slope,) = torch.autograd.grad(first.pow(2).sum(), first, create_graph=True)\n"
+        "second = torch.randn(3)\nsecond.grad = slope\n"
+        f"torch.optim.SGD([second], lr=0.01, {recorded}).step()\n(second * 2).sum().backward()\n"
+    )
+    assert not any(one.certain for one in check(from_text(program, "meta.py")).findings)

@@ -75,6 +75,7 @@ class Optimizers:
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
         owner.state.passed_over = left_out.passed_over(self.torch, owner.state.whole, tensors)
+        owner.state.recorded = concrete(kwargs.get("differentiable", False)) is not False
         owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
         defaults = _defaults(args, kwargs)
@@ -234,6 +235,9 @@ class Optimizers:
                         tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
                         grad_mode="no",
                     )  # fmt: skip
+                    if state.recorded and tensor.graph == "no" and self.torch.requires(tensor.grad) != "no":
+                        # What it steps by has a graph, and the parameter has it from then on.
+                        tensor.graph = "may"
         return result
 
     def _fill(self, owner: Instance) -> None:

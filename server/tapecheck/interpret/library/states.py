@@ -17,7 +17,8 @@ class OptimizerState:
     `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
     `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at, and
     `leaves` how many leaves there were then; `frozen` what did not require grad when it was made,
-    `passed_over` what it was not given of its modules, `at` is where.
+    `passed_over` what it was not given of its modules, `at` is where. `recorded` says whether autograd may record its
+    steps.
     """
 
     number: int
@@ -32,6 +33,7 @@ class OptimizerState:
     frozen: set[int] = field(default_factory=set)
     passed_over: set[int] = field(default_factory=set)
     at: Site | None = None
+    recorded: bool = False
 
 
 @dataclass(eq=False, slots=True)

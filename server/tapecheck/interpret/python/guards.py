@@ -235,7 +235,9 @@ def _turns_of(machine: Engine, guard: Guard, loop: int, *, again: bool) -> int:
     """
     if not again and (count := _turns_of_inner(machine, guard, loop)):
         return count
-    asked = guard.at[-1] == machine.world.position.iteration[-1] and guard.at[-1][0] == loop
+    # A loop that an exception has led out of is left where no iteration runs any more.
+    now = machine.world.position.iteration[-1:]
+    asked = now == guard.at[-1:] and [number for number, _ in now] == [loop]
     if not asked or not guard.step or not guard.matters:
         return 0
     # What is kept now and then is seen to grow once that was done a second and a third time.
