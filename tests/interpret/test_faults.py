@@ -194,7 +194,8 @@ def test_what_stands_for_a_container_does_what_one_does(container: str) -> None:
 
 LEFT = {
     "making.py": "def make(args):\n    from world import World\n\n    env = World(found, args)\n"
-    "    args.players = env.n\n    args.shapes = [env.spaces[i].shape[0] for i in range(args.agents)]\n    return env, args\n",
+    "    args.players = env.n\n    args.shapes = [env.spaces[i].shape[0] for i in range(args.agents)]\n"
+    "    return env, args\n",
     "world.py": "class World(gym.Env):\n    def __init__(self, world, args):\n        self.agents = world.policies\n"
     "        self.n = len(world.policies)\n        for agent in self.agents:\n            if len(total) > 1:\n"
     "                if all([isinstance(space, Discrete) for space in total]):\n                    pass\n",
