@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.check import check
+from tapecheck.check import Memory, check
+from tapecheck.cli import main
 from tapecheck.fixes import fixes_for
 from tapecheck.rules import Finding
-from tapecheck.source import from_text, read_source
+from tapecheck.source import from_text, read_source, stored
 
 HEAD = """\
 import torch
@@ -912,3 +913,28 @@ for step in range(3):
     {use}
 """
     assert lines(body) == ["for step in range(3):"]
+
+
+def test_what_is_kept_of_a_check_holds_as_long_as_nobody_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "default_folder", lambda: str(tmp_path / "kept"))
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "scores.py").write_text(SCORE)
+    asked = ["check", "--output-format", "concise", str(tmp_path / "scores.py")]
+    for text, count in (("", 1), ("import scores\nscores.Scorer(1, 2).score()\n", 0), ("", 1)):
+        (tmp_path / "run.py").write_text(text)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            main(asked)
+        assert shown.getvalue().count("TAPE302") == count
+
+
+def test_nobody_is_asked_who_calls_as_long_as_no_file_changes(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "scores.py").write_text(SCORE)
+    memory, counts = Memory(), []
+    for text, changed in (("", False), ("import scores\nscores.Scorer(1, 2).score()\n", False), (None, True)):
+        if text is not None:
+            (tmp_path / "run.py").write_text(text)
+        memory.starts.state += changed
+        counts.append(len(check(read_source(str(tmp_path / "scores.py")), memory=memory).findings))
+    assert counts == [1, 1, 0]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tapecheck.report import Checked
 from tapecheck.source import Source, stored
+from tapecheck.source.callers import Callers
 from tapecheck.source.modules import SOURCES, Modules, Question
 from tapecheck.source.project import Project
 from tapecheck.source.search import Found, torch_of
@@ -27,12 +28,16 @@ _MOST_ENTRIES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One result, with the answers that its imports got and digests of the texts that were read."""
+    """One result, with the answers that its imports got and digests of the texts that were read.
+
+    `named` are functions and methods, with whether another file of the project may name them.
+    """
 
     text: str
     imports: tuple[tuple[Question, Found | None], ...]
     texts: tuple[tuple[str, str], ...]
     checked: Checked
+    named: tuple[tuple[str, bool, bool], ...] = ()
 
 
 def load(folder: str, source: Source, asked: object, project: Project) -> Checked | None:
@@ -46,6 +51,9 @@ def load(folder: str, source: Source, asked: object, project: Project) -> Checke
     modules = Modules(source.path, SOURCES, project)
     if any(modules.ask(question) != found for question, found in entry.imports):
         return None
+    callers = Callers(project, {})
+    if any(callers.may_name(name, method=method) != known for name, method, known in entry.named):
+        return None
     return entry.checked if all(_digest_of(modules, path) == known for path, known in entry.texts) else None
 
 
@@ -53,7 +61,8 @@ def save(folder: str, source: Source, asked: object, report: Report, checked: Ch
     """Keep a result; where that fails (a full disk, a folder that may not be written) there is none next time."""
     interpretation = report.interpretation
     texts = tuple((path, digest(text) if text is not None else "") for path, text in interpretation.read.items())
-    entry = Entry(digest(source.text), tuple(interpretation.imports.items()), texts, checked)
+    named = tuple((*asked_for, known) for asked_for, known in interpretation.named.items())
+    entry = Entry(digest(source.text), tuple(interpretation.imports.items()), texts, checked, named)
     data = stored.packed(entry)
     if data is not None:
         stored.write(_place(folder, source, asked, report.project), data)

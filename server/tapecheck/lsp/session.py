@@ -275,6 +275,8 @@ class Session:
             document.touch()
         if others:
             self._fixes.clear()
+        if self._memory is not None:
+            self._memory.starts.state += 1
         return bool(others)
 
     def settings_for(self, path: str) -> Settings:

@@ -19,6 +19,9 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _SWITCHES = frozenset(("no_grad", "inference_mode", "set_grad_enabled", "enable_grad"))
 """Names by which a program switches recording on and off."""
 
+_SHARED = "importers"
+"""The key of what is shared by the files of one command: a project is looked through once."""
+
 _WORDS: KeptByPath[frozenset[str]] = KeptByPath(_MOST_WORDS, len)
 
 
@@ -32,9 +35,8 @@ class Callers:
 
     def __init__(self, project: Project, open_files: Mapping[str, str]) -> None:
         self._path = str(Path(project.path).absolute())
-        self._projects = Projects(project.setup)
+        self._project = project
         self._open = open_files
-        self._found: Importers | None = None
         self._named: dict[bool, frozenset[str] | None] = {}
 
     def may_name(self, name: str, *, method: bool) -> bool:
@@ -53,9 +55,10 @@ class Callers:
     def _words(self, *, around: bool) -> frozenset[str] | None:
         """Return the words of the files that can come to one, None where too many can."""
         if around not in self._named:
-            if self._found is None:
-                self._found = Importers(self._projects)
-            files = self._found.around(self._path) if around else self._found.of(self._path)
+            importers = self._project.shared.get(_SHARED)
+            if not isinstance(importers, Importers):
+                importers = self._project.shared[_SHARED] = Importers(Projects(self._project.setup))
+            files = importers.around(self._path) if around else importers.of(self._path)
             within = len(files) <= _MOST_FILES
             self._named[around] = frozenset().union(*map(self._words_of, files)) if within else None
         return self._named[around]

@@ -6,7 +6,7 @@ Nothing here is kept between two calls: who checks a file looks its project up o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tapecheck.source.configuration import (
@@ -61,11 +61,15 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What holds for the file at `path`, looked up once; `setup` is what the same holds by for other files."""
+    """What holds for the file at `path`, looked up once; `setup` is what the same holds by for other files.
+
+    `shared` holds what was worked out for one file of a command and serves its others.
+    """
 
     path: str
     configuration: Configuration
     setup: Setup = Setup()
+    shared: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, path: str) -> Project:
         """Return what holds for a file that belongs to the same check: one that is imported, or an edited copy."""
@@ -85,6 +89,7 @@ class Projects:
     def __init__(self, setup: Setup | None = None) -> None:
         self.setup = setup or Setup()
         self._known: dict[str, Configuration] = {}
+        self._shared: dict[str, object] = {}
 
     def __reduce__(self) -> tuple[type[Projects], tuple[Setup]]:
         return Projects, (self.setup,)
@@ -96,7 +101,7 @@ class Projects:
         configuration = self._known.get(folder)
         if configuration is None:
             configuration = self._known[folder] = self.setup.configuration_for(path)
-        return Project(path, configuration, self.setup)
+        return Project(path, configuration, self.setup, self._shared)
 
     def below(self, folder: str, above: Configuration) -> Configuration:
         """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""

@@ -322,6 +322,8 @@ class Starts(Generic[Result]):
     """
 
     def __init__(self, most_events: int = limits.MAX_EVENTS, under: Starts[Result] | None = None) -> None:
+        self.state: int = under.state if under is not None else 0
+        """Counts the changes of files on the disk: what was asked about the whole project is asked again after one."""
         self._most = most_events
         self._under = under
         self._weight = 0

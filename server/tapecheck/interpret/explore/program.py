@@ -78,10 +78,13 @@ def interpret(
             if entry is not None:
                 if entry.name in called:
                     continue
-                if entry.evaluates and not callers.may_name(entry.node.name, method=entry.owner is not None):
-                    entry = replace(entry, uncalled=True)
-                elif entry.only_uncalled:
-                    continue
+                if entry.evaluates:
+                    name, method = entry.node.name, entry.owner is not None
+                    known = past is not None and past.find(replace(entry, uncalled=True), most) is not None
+                    named = result.named[name, method] = not known and callers.may_name(name, method=method)
+                    if named and entry.only_uncalled:
+                        continue
+                    entry = replace(entry, uncalled=not named)
                 if most <= 0:
                     result.exhausted = True
                     result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
@@ -138,7 +141,8 @@ class _Past:
         """Return what a start came to where nothing that it can reach has changed."""
         name = entry.name if entry is not None else None
         reached, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
-        self._key = (reached, entry is not None and entry.uncalled)
+        # That nobody calls it is known as long as no file has changed.
+        self._key = (reached, self._memory.state if entry is not None and entry.uncalled else None)
         path, project = self._source.path, self._project.project
         numbers = self._index.numbers
         known = self._memory.find(path, name, self._asked, self._key, self._where, project, numbers)

@@ -63,6 +63,8 @@ class Interpretation:
     """The modules that were asked for, with what was found."""
     read: dict[str, str | None] = field(default_factory=dict)
     """The texts of the files that imports led to, None for one that could not be read."""
+    named: dict[tuple[str, bool], bool] = field(default_factory=dict)
+    """The functions, and methods (True), of which was asked whether another file of the project may name them."""
     groups: list[Group] = field(default_factory=list)
     """The tapes by the start that they belong to."""
     work: int = 0
