@@ -938,3 +938,42 @@ def test_nobody_is_asked_who_calls_as_long_as_no_file_changes(tmp_path: Path) ->
         memory.starts.state += changed
         counts.append(len(check(read_source(str(tmp_path / "scores.py")), memory=memory).findings))
     assert counts == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("base", "count"),
+    [
+        ("pytorch_lightning.Callback", 0),
+        ("transformers.TrainerCallback", 0),
+        ("elsewhere.Callback", 0),
+        ("torch.utils.data.Dataset", 1),
+        ("abc.ABC", 1),
+        ("object", 1),
+    ],
+)
+def test_a_framework_calls_the_methods_of_its_classes(base: str, count: int) -> None:
+    module = base.rpartition(".")[0]
+    derived = SCORE.replace("class Scorer:", f"{f'import {module}' if module else ''}\n\n\nclass Scorer({base}):")
+    assert len(found(derived)) == count
+
+
+REGISTER = """\
+TABLE = {}
+
+
+def register(name):
+    def inner(made):
+        TABLE[name] = made
+        return made
+
+    return inner
+
+
+"""
+
+
+def test_what_a_decorator_of_the_program_puts_into_a_table_may_be_called() -> None:
+    assert found(HEAD + REGISTER + EVALUATE) and found(REGISTER + SCORE)
+    assert not found(HEAD + REGISTER + '@register("score")\n' + EVALUATE)
+    assert not found(REGISTER + SCORE.replace("class Scorer", '@register("score")\nclass Scorer'))
+    assert not found(REGISTER + SCORE.replace("    def score", '    @register("score")\n    def score'))

@@ -134,6 +134,8 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
     machine.envs.append(env)
     machine.world.position.push(Frame("<module>", module))
     before = lived.lived_globals(env.vars, module.source) if module.source is not None else {}
+    if id(entry.node) in module.handed_on:
+        machine.world.writer.tape.uncalled = False
     try:
         if entry.owner is None:
             _start(machine, entry.node, env.vars.get(entry.node.name))
@@ -149,6 +151,9 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
 
 def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Class) -> None:
     """Call a method of a new object; a `training_step` of Lightning as its Trainer does."""
+    if id(cls.node) in module.handed_on or not all(map(_calls_nothing, cls.library_bases())):
+        # A framework calls the methods of its classes, a hook of validation without recording.
+        machine.world.writer.tape.uncalled = False
     function = cls.namespace.get(node.name)
     if isinstance(function, Wrapped) and function.kind == "staticmethod":
         if node.name in _OF_FUNCTION and not _FUNCTION_BASES.isdisjoint(cls.library_bases()):
@@ -165,6 +170,10 @@ def _start_method(machine: Machine, module: Module, node: FunctionNode, cls: Cla
             # Its loops are parts of the forward pass that somebody else calls for.
             machine.world.position.frames[-1].forward = True
     return _start(machine, node, function, owner)
+
+
+def _calls_nothing(base: str) -> bool:
+    return base.startswith(_CALLING_NOTHING)
 
 
 def _made(machine: Machine, cls: Class, node: FunctionNode) -> Value:
@@ -235,6 +244,8 @@ def _in_its_mode(started: Value, function: Function) -> Value:
 
 
 _OFF = frozenset(("no_grad", "inference_mode"))
+_CALLING_NOTHING = ("abc.", "builtins.", "collections.", "enum.", "torch.utils.data.", "typing.")
+"""Where classes come from whose methods nobody calls without recording."""
 _FUNCTION_BASES = frozenset(("torch.autograd.Function", "torch.autograd.function.Function"))
 _OF_FUNCTION = ("forward", "backward")
 _TRAINING = frozenset(("backward", "step", "zero_grad", "eval", "item", "detach"))

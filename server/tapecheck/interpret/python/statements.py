@@ -251,8 +251,16 @@ def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
 def _function_def(machine: Engine, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
     value: Value = machine.make_function(node, env, node.name)
     for decorator in reversed(node.decorator_list):
-        value = behaviour(machine.eval(decorator, env)).decorates(machine, value, decorator)
+        value = behaviour(_decorator(machine, decorator, node, env)).decorates(machine, value, decorator)
     machine.store_name(node.name, value, env, node)
+
+
+def _decorator(machine: Engine, decorator: ast.expr, node: ast.stmt, env: Env) -> Value:
+    """Return a decorator; note what one of the program is given."""
+    value = machine.eval(decorator, env)
+    if is_function(value) or isinstance(value, (Class, Instance)):
+        machine.module_of(env).handed_on.add(id(node))
+    return value
 
 
 def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
@@ -268,7 +276,7 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
             cls.remade_by = machine.library.unseen_maker(machine.eval(word.value, env))
     result: Value = cls
     for decorator in reversed(node.decorator_list):
-        result = decorate_class(machine, machine.eval(decorator, env), result, decorator)
+        result = decorate_class(machine, _decorator(machine, decorator, node, env), result, decorator)
     machine.store_name(node.name, result, env, node)
 
 

@@ -149,7 +149,8 @@ class Module(BaseValue):
     """A user's module: its globals and the file it came from.
 
     `folders` are those that the submodules of a package lie in. A namespace package has no file of its own: its path
-    is the first of its folders.
+    is the first of its folders. `handed_on` are the functions and classes that a decorator of the program was given, by
+    the id of their node: it may have put them into a table.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Module(BaseValue):
     folders: tuple[str, ...] = ()
     lines: list[str] = field(init=False)
     notes: Notes = field(init=False)
+    handed_on: set[int] = field(init=False, default_factory=set)
 
     is_fixed: ClassVar[bool] = True
 
