@@ -256,7 +256,12 @@ def _line_of(error: BaseException) -> int | None:
                 break
             line = trace.tb_lineno
         trace = trace.tb_next
-    return line
+    # What fails while torch.compile traces a call is raised by the call: where it stands the message says.
+    _, traced, told = str(error).partition("from user code:")
+    inside = [
+        int(row.split(", ")[1].removeprefix("line ")) for row in told.splitlines() if f'File "{NAME}", line ' in row
+    ]
+    return inside[-1] if traced and inside else line
 
 
 def _execute(request: dict[str, Any]) -> dict[str, Any]:

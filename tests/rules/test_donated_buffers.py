@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from tapecheck.check import check
+from tapecheck.rules.words import SWALLOWED
 from tapecheck.source import from_text
 from tests.differential.truth import NAME, Truth
 
@@ -125,3 +126,15 @@ def test_a_second_derivative_is_told_once() -> None:
 def _program(name: str) -> str:
     forward, walk = PROGRAMS[name]
     return HEAD.replace("{forward}", forward) + walk
+
+
+@pytest.mark.parametrize(
+    ("walk", "code"), [(KEEPS, "TAPE611"), ("a, b = model(x)\na.sum().backward()\nb.sum().backward()\n", "TAPE603")]
+)
+def test_an_exception_that_the_program_catches_is_said_to_be_swallowed(walk: str, code: str) -> None:
+    forward = FORWARDS["a view of it is handed out" if code == "TAPE603" else "two layers"]
+    caught = FREES + "x = torch.randn(4, 4)\ntry:\n    " + walk.strip().replace("\n", "\n    ")
+    program = HEAD.replace("{forward}", forward) + caught + "\nexcept RuntimeError:\n    pass\n"
+    (finding,) = check(from_text(program, NAME)).findings
+    assert (finding.code, finding.certain) == (code, True)
+    assert SWALLOWED in finding.notes

@@ -10,7 +10,7 @@ from tapecheck.rules.path import path_labels
 from tapecheck.rules.raising import at_each_place
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Rule
-from tapecheck.rules.words import called_from, headline
+from tapecheck.rules.words import called_from, headline, swallowed
 from tapecheck.tape import Donated
 
 _CACHED = (
@@ -53,7 +53,7 @@ class DonatedBuffers(Rule):
         return Finding(
             self.code, self.name, self.severity, run.at.span, headline(form if certain else f"possible {form}"), help_,
             tuple(label for label in labels if label.span != run.at.span), certain,
-            notes=(_CACHED,) if why.certain != "yes" else (),
+            notes=swallowed(reading, run) if why.certain == "yes" else (_CACHED,),
         )  # fmt: skip
 
 
