@@ -198,3 +198,14 @@ def test_a_detached_value_does_not_follow_to_other_memory(kind: str, tmp_path: P
         kept = [one for one in report.findings if one.code == "TAPE201"]
         fixes = [fix for one in kept for fix in fixes_for(report, one)]
         assert any(fix.applicability == "safe" for fix in fixes) is safe, (after, [fix.title for fix in fixes])
+
+
+@pytest.mark.parametrize("hint", ["model.train()", "model.zero_grad()", "print(list(model.parameters()))", ""])
+def test_the_model_that_a_caller_passes_may_be_that_of_the_optimizer(hint: str) -> None:
+    program = (
+        "import torch\nfrom elsewhere import batches\nfrom torch import nn\n\n\ndef train(model):\n"
+        f"    {hint or 'pass'}\n    for x, y in batches:\n        optimizer.zero_grad()\n"
+        "        nn.functional.cross_entropy(model(x), y).backward()\n        optimizer.step()\n\n\n"
+        "network = nn.Linear(3, 4)\noptimizer = torch.optim.Adam(network.parameters(), lr=0.001)\n"
+    )
+    assert check(from_text(program, "train.py")).findings == []

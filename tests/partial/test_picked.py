@@ -193,3 +193,14 @@ def test_a_model_that_was_saved_may_do_anything_in_its_forward() -> None:
     for finding in report.findings:
         assert not finding.certain
         assert all(fix.applicability != "safe" for fix in fixes_for(report, finding))
+
+
+@pytest.mark.parametrize("rate", ['float(os.environ.get("DROPOUT", "0"))', "len(sys.argv) * 0.0", "params.rate"])
+@pytest.mark.parametrize("inplace", ["", ", inplace=True"])
+def test_a_rate_that_nobody_knows_changes_nothing_for_certain(rate: str, inplace: str) -> None:
+    program = (
+        "import os, sys\nimport torch\nfrom torch import nn\nfrom hidden import params\n"
+        f"net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.Dropout({rate}{inplace}), nn.Linear(2, 1))\n"
+        "net(torch.randn(3, 2)).sum().backward()\n"
+    )
+    assert not any(one.certain for one in check(from_text(program, "rate.py")).findings)

@@ -13,6 +13,7 @@ from tapecheck.rules.rule import Rule
 from tapecheck.rules.words import called_from, headline, swallowed
 from tapecheck.tape import Donated
 
+_ANEW = "assumes that the second call is not compiled anew: for another dtype, layout or number, or after a reset"
 _CACHED = (
     "an earlier run may have left a backward on the disk that was compiled to retain its graph: then this one runs"
 )
@@ -30,7 +31,7 @@ class DonatedBuffers(Rule):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         found = [(reading, run.at.span, (run, why)) for reading in readings for run, why in _refused(reading)]
         return [
-            self._finding(readings, reading, run, why, certain and why.certain == "yes")
+            self._finding(readings, reading, run, why, certain and why.certain == "yes" and _by_one_call(reading, why))
             for reading, (run, why), certain in at_each_place(readings, found, Reading.walks_at)
         ]
 
@@ -53,8 +54,14 @@ class DonatedBuffers(Rule):
         return Finding(
             self.code, self.name, self.severity, run.at.span, headline(form if certain else f"possible {form}"), help_,
             tuple(label for label in labels if label.span != run.at.span), certain,
-            notes=swallowed(reading, run) if why.certain == "yes" else (_CACHED,),
+            notes=_notes(reading, run, why),
         )  # fmt: skip
+
+
+def _notes(reading: Reading, run: Run, why: Donated) -> tuple[str, ...]:
+    if why.certain != "yes":
+        return (_CACHED,)
+    return (*swallowed(reading, run), *(() if _by_one_call(reading, why) else (_ANEW,)))
 
 
 def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
@@ -66,6 +73,14 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
             continue
         if why.certain == "yes" or (run.backward.retain == "yes" and _for_the_disk(reading, run, why)):
             yield run, why
+
+
+def _by_one_call(reading: Reading, why: Donated) -> bool:
+    """Whether one call of the text has made both graphs: another one may be compiled for what it is given."""
+    regions, call = reading.ledger.regions, reading.ledger.regions[why.node.id].call
+    compiled = reading.run_of[why.freed_by.id]
+    made = (regions[number].call for number in compiled.executed if number in regions)
+    return any(one.code == call.code and one.at.span == call.at.span for one in made)
 
 
 def _for_the_disk(reading: Reading, run: Run, why: Donated) -> bool:

@@ -578,7 +578,8 @@ def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_
 
 def _unreached(reading: Reading, lost: set[int], copies: set[int]) -> list[_Cause]:
     """Return the optimizers that have nothing but parameters which nothing is computed of."""
-    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.executed):
+    executed = {number for run in reading.runs for number in run.executed}
+    if any(reading.ledger.leads_anywhere(number) or _is_any_model(reading, number) for number in executed):
         return []
     steppable = gradients_of(reading).steppable
     used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
@@ -591,6 +592,12 @@ def _unreached(reading: Reading, lost: set[int], copies: set[int]) -> list[_Caus
         for optimizer, own in owned
         if own and own <= lost and used.isdisjoint(own - copies)
     ]
+
+
+def _is_any_model(reading: Reading, number: int) -> bool:
+    """Whether a leaf stands for a model that a caller passes: it may be the one whose parameters an optimizer has."""
+    leaf = reading.ledger.leaves.get(number)
+    return leaf is not None and leaf.many and not leaf.made
 
 
 def _frozen(reading: Reading, lost: set[int]) -> list[_Cause]:
