@@ -68,7 +68,7 @@ def taken_as_first(machine: Engine, index: Value, first: Value, node: ast.AST) -
 
 
 def taken_for_another(machine: Engine, index: Value, leaves: tuple[int, ...], node: ast.AST) -> None:
-    """Note that an index is taken for another element than the one before: what is done to it, is done to neither."""
+    """Note that an index is taken for another element than the one before: both may be one."""
     if is_unseen(index) and leaves:
         machine.world.assumptions.note("effect", f"`{_written(index, node)}` chooses another one", node, leaves)
 

@@ -77,8 +77,8 @@ def _refused(reading: Reading) -> Iterator[tuple[Run, Donated]]:
 
 def _by_one_call(reading: Reading, why: Donated) -> bool:
     """Whether one call of the text has made both graphs: another one may be compiled for what it is given."""
-    regions, call = reading.ledger.regions, reading.ledger.regions[why.node.id].call
-    compiled = reading.run_of[why.freed_by.id]
+    regions = reading.ledger.regions
+    call, compiled = regions[why.node.id].call, reading.run_of[why.freed_by.id]
     made = (regions[number].call for number in compiled.executed if number in regions)
     return any(one.code == call.code and one.at.span == call.at.span for one in made)
 
