@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 INVALID, VALID = "## Programs with this finding", "## Programs without"
 _TITLE, _BEGIN, _END = "### ", "```python\n", "\n```"
-_RAISES = re.compile(r"(With CUDA graphs )?PyTorch raises on line (\d+): `(.+)`")
+_RAISES = re.compile(r"(With CUDA graphs )?PyTorch raises on line (\d+)(, which is told as possible)?: `(.+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,15 @@ class Example:
     """A whole runnable program for a rule's page and tests.
 
     `line` is the line (from 1) that carries the finding, None for a valid program. `raises` is the start of
-    the message that real torch raises, None where the program runs to its end. `replayed` says that it only does in
-    CUDA graphs, so that the finding is a possible one.
+    the message that real torch raises, None where the program runs to its end. `possible` says that the finding is
+    a possible one: PyTorch only raises in CUDA graphs, or the page says so.
     """
 
     title: str
     program: str
     line: int | None = None
     raises: str | None = None
-    replayed: bool = False
+    possible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +68,5 @@ def _examples(section: str, code: str) -> Iterator[Example]:
         if len(marks) > 1 or (after.strip("\n") and (raised is None or [int(raised[2])] != marks)):
             raise ValueError(f"{title!r} on the page of {code} names no one line, or says something else below it")
         program = "\n".join(line.removesuffix(f"  # {code}") for line in lines) + "\n"
-        message, replayed = (raised[3], raised[1] is not None) if raised is not None else (None, False)
-        yield Example(title, program, marks[0] if marks else None, message, replayed)
+        replayed, _, told, message = raised.groups() if raised is not None else (None, None, None, None)
+        yield Example(title, program, marks[0] if marks else None, message, bool(replayed or told))
